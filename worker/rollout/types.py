@@ -1,0 +1,83 @@
+"""The values that travel through a step: a prompt, its completions, the scored group, the batch for the loss."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from worker.objective.batch import PolicyBatch as PolicyBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question, as text and as the data its reward needs.
+
+    Example: Prompt("sums/train/17", "3+4=?", "7", "sums", "math", index=17)
+    """
+
+    id: str
+    """Stable name of the prompt: the same question has the same id in every step and every run."""
+    text: str
+    """What the policy is asked, before any chat template."""
+    answer: str
+    """The expected answer."""
+    problem: str
+    """Name of the problem source it came from."""
+    domain: str = ""
+    """Domain of the source in the mixture, e.g. math; reward terms may be limited to one."""
+    index: int = 0
+    """Position in its source: `Problem.sample(index, split)` gives this prompt again."""
+    data: Mapping[str, object] = field(default_factory=dict)
+    """Further fields of the row, for rewards that need more than the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the sampler generated for a prompt.
+
+    All per-token values have one entry per generated token; an end-of-sequence token that the policy emitted
+    is one of them.
+    """
+
+    ids: NDArray[np.int64]
+    """[T] token ids."""
+    text: str
+    """The decoded completion, end-of-sequence token left out."""
+    token_strings: tuple[str, ...]
+    """[T] each token as text."""
+    finish_reason: Literal["stop", "length"]
+    """stop: the policy ended it; length: it was cut at the cap."""
+    sampler_logprobs: Float[NDArray[np.float32], "T"]
+    """[T] log-probability of each token as the sampler computed it."""
+    entropies: Float[NDArray[np.float32], "T"]
+    """[T] entropy in nats of the distribution each token was drawn from."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the completion was cut at the length cap."""
+        return self.finish_reason == "length"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The G completions of one prompt with their scores.
+
+    `correctness` decides about filtering and accuracy, `rewards` (weighted terms plus length shaping) becomes
+    the advantage. None marks a completion that could not be scored: it gets advantage 0 and no part in the
+    group's mean.
+    """
+
+    prompt: Prompt
+    completions: tuple[Completion, ...]
+    rewards: tuple[float | None, ...]
+    """[G] the shaped reward that advantages are computed from."""
+    terms: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """[G] for each reward term by name, unweighted."""
+    correctness: tuple[float | None, ...] = ()
+    """[G] the correctness term alone, 0 or 1; empty when the run has no such term."""
