@@ -1,0 +1,1 @@
+"""The service: HTTP API, record of runs, queue. Imports no torch."""

@@ -1,0 +1,21 @@
+"""The base of every configuration model."""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        validate_default=True,
+    )
+
+    def with_(self, **changes: Any) -> Self:
+        """A copy with `changes`, validated again (`model_copy` would accept anything)."""
+        return type(self).model_validate(self.model_dump() | changes)

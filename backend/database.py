@@ -1,0 +1,98 @@
+"""Engine, sessions, the database's clock and ids, for SQLite and Postgres alike."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Float, create_engine, event
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.sql.functions import GenericFunction
+
+Sessions = sessionmaker[Session]
+
+CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class db_now(GenericFunction[float]):  # noqa: N801 - written and read as the SQL function it is
+    """Seconds since 1970 by the database's clock: the only clock that leases are compared with."""
+
+    type = Float(53)
+    inherit_cache = True
+
+
+@compiles(db_now, "sqlite")
+def _sqlite_now(element: Any, compiler: Any, **kw: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+@compiles(db_now, "postgresql")
+def _postgres_now(element: Any, compiler: Any, **kw: Any) -> str:
+    return "extract(epoch from clock_timestamp())::double precision"
+
+
+def new_id() -> str:
+    """A 26-character id in lower case that sorts by time of creation (ULID layout)."""
+    number = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def open_engine(url: str, *, pool_size: int = 16) -> Engine:
+    """An engine with the settings each database needs to be safe and quick."""
+    if url.startswith("sqlite"):
+        return _open_sqlite(url, pool_size=pool_size)
+    return create_engine(
+        url.replace("postgresql://", "postgresql+psycopg://", 1),
+        pool_size=pool_size,
+        max_overflow=64,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        connect_args={
+            "connect_timeout": 5,
+            "options": "-c lock_timeout=5s -c idle_in_transaction_session_timeout=60s -c timezone=UTC",
+        },
+    )
+
+
+def _open_sqlite(url: str, *, pool_size: int) -> Engine:
+    engine = create_engine(url, pool_size=pool_size, max_overflow=64, connect_args={"timeout": 15})
+
+    @event.listens_for(engine, "connect")
+    def configure(dbapi: Any, _record: Any) -> None:
+        # The driver starts no transaction for SELECT and DDL; we begin every one ourselves.
+        dbapi.isolation_level = None
+        cursor = dbapi.cursor()
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "busy_timeout=15000",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+            "mmap_size=268435456",
+            "journal_size_limit=67108864",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A deferred transaction that turns into a writer fails at once when another writes.
+        read_only = connection.get_execution_options().get("read_only", False)
+        connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    return engine
+
+
+def open_sessions(engine: Engine) -> Sessions:
+    """A factory of sessions; objects stay readable after commit."""
+    return sessionmaker(engine, expire_on_commit=False)
+
+
+@contextmanager
+def reading(sessions: Sessions) -> Iterator[Session]:
+    """A session for reading only: on SQLite it never waits for a writer."""
+    with sessions() as session:
+        session.connection(execution_options={"read_only": True})
+        yield session

@@ -1,0 +1,95 @@
+"""Every error a user can meet, with its HTTP status and its words.
+
+GrpoLabError
+├── NotFound            404
+├── Conflict            409
+├── InvalidConfig       422  (carries one message per field)
+├── Unavailable         503
+└── Fenced              this trainer no longer owns its run
+"""
+
+from typing import NamedTuple
+
+
+class FieldError(NamedTuple):
+    """What is wrong with one field of a request."""
+
+    path: str
+    """Dotted path of the field, e.g. `objective.surrogate.eps_low`."""
+
+    message: str
+    """The value that was met and what was expected."""
+
+
+class GrpoLabError(Exception):
+    """Base of all errors with words meant for a user."""
+
+    status = 500
+    title = "Internal error"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class NotFound(GrpoLabError):
+    """The thing asked for does not exist."""
+
+    status = 404
+    title = "Not found"
+
+
+class RunNotFound(NotFound):
+    """No run has this id."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r}")
+
+
+class ExperimentNotFound(NotFound):
+    """No experiment has this id."""
+
+    def __init__(self, experiment_id: str) -> None:
+        super().__init__(f"there is no experiment {experiment_id!r}")
+
+
+class Conflict(GrpoLabError):
+    """The state of the thing forbids what was asked."""
+
+    status = 409
+    title = "Conflict"
+
+
+class MoveForbidden(Conflict):
+    """A run in this status cannot do that."""
+
+    def __init__(self, run_id: str, status: str, wanted: str, allowed: str) -> None:
+        super().__init__(f"run {run_id!r} is {status}; {wanted} needs a run that is {allowed}")
+
+
+class InvalidConfig(GrpoLabError):
+    """A configuration that cannot be run; `errors` names each field."""
+
+    status = 422
+    title = "Invalid configuration"
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(f"{error.path}: {error.message}" for error in errors))
+        self.errors = errors
+
+
+class Unavailable(GrpoLabError):
+    """Something this needs is away for the moment."""
+
+    status = 503
+    title = "Unavailable"
+
+
+class Fenced(GrpoLabError):
+    """Another attempt owns the run: this one must stop without writing anything more."""
+
+    status = 409
+    title = "Fenced"
+
+    def __init__(self, run_id: str, attempt: int) -> None:
+        super().__init__(f"attempt {attempt} no longer owns run {run_id!r}")

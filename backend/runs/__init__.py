@@ -1,0 +1,1 @@
+"""Runs: their lifecycle, their record, their HTTP routes."""

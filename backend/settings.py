@@ -1,0 +1,75 @@
+"""Settings of one installation, read from the environment and validated once."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Where this installation listens, what it writes to and what it may reach."""
+
+    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+    host: str = "127.0.0.1"
+    """Address the API listens on."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 8400
+    """Port the API listens on."""
+
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Further host names (comma separated) under which the API may be reached, e.g. behind a proxy."""
+
+    state_dir: Path = Path("state")
+    """Directory that holds everything the service writes: database, checkpoints, sockets, token."""
+
+    database_url: str = ""
+    """SQLAlchemy URL; empty: SQLite in the state directory."""
+
+    broker_url: str = ""
+    """Celery broker URL; empty: a broker of our own (Valkey on a unix socket, else files) in the state directory."""
+
+    artifact_url: str = ""
+    """fsspec URL for checkpoints; empty: the state directory."""
+
+    models_dir: Path = Path("models")
+    """Directory whose subdirectories are offered as local policies."""
+
+    datasets_dir: Path = Path("datasets")
+    """Directory whose JSONL files are offered as problems."""
+
+    hf_online: bool = False
+    """Whether policies and data sets may be fetched from the Hugging Face hub."""
+
+    worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
+    """Runs at a time on this machine; 0: one per GPU, or the measured default on a CPU machine."""
+
+    lease_seconds: Annotated[float, Field(gt=0.5, le=3600)] = 60.0
+    """How long a worker owns a run without a sign of life, in seconds."""
+
+    poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
+    """How often a worker looks for runs without being called, in seconds."""
+
+    grpolab_token: str = ""
+    """Operator's token; empty: one is made and kept in the state directory."""
+
+    @property
+    def state(self) -> Path:
+        """Absolute state directory."""
+        return self.state_dir.expanduser().resolve()
+
+    @cached_property
+    def effective_database_url(self) -> str:
+        """The database that is really used."""
+        return self.database_url or f"sqlite:///{self.state / 'grpolab.db'}"
+
+    @property
+    def run_dir(self) -> Path:
+        """Directory of sockets, locks and process ids."""
+        return self.state / "run"
+
+    def artifacts_of(self, run_id: str) -> Path:
+        """Directory of one run's checkpoints."""
+        return self.state / "runs" / run_id
