@@ -1,6 +1,7 @@
 """What the objective is computed from: one optimizer batch, or a micro-batch cut out of it."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,49 +23,24 @@ class PolicyBatch:
     group_index: Int[Tensor, "B"]
     """Which prompt group of the whole optimizer batch the row belongs to; rows need not be sorted by it."""
     old_logprobs: Float[Tensor, "B T"] | None = None
-    """Log-probabilities under the weights that opened this step; None: take the current ones, detached."""
+    """Log-probabilities under the weights that opened this step; None: the current ones, detached."""
     sampler_logprobs: Float[Tensor, "B T"] | None = None
     """Log-probabilities as the sampler reported them while generating; None when it reported none."""
     reference_logprobs: Float[Tensor, "B T"] | None = None
     """Log-probabilities under the frozen reference; None when the objective has no reference term."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
-        """The batch reduced to some of its rows: a micro-batch."""
-        return PolicyBatch(
-            mask=self.mask[index],
-            advantages=self.advantages[index],
-            group_index=self.group_index[index],
-            old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index],
-            sampler_logprobs=None if self.sampler_logprobs is None else self.sampler_logprobs[index],
-            reference_logprobs=None if self.reference_logprobs is None else self.reference_logprobs[index],
-        )
+        """The batch reduced to some of its rows: a minibatch or a micro-batch."""
+        return self._each(lambda values: values[index])
 
     def columns(self, length: int) -> "PolicyBatch":
         """The batch cut to its first `length` token columns, when all later ones are padding."""
-
-        def cut(values: Tensor | None) -> Tensor | None:
-            return values if values is None or values.ndim == 1 else values[:, :length]
-
-        return replace(
-            self,
-            mask=self.mask[:, :length],
-            advantages=self.advantages if self.advantages.ndim == 1 else self.advantages[:, :length],
-            old_logprobs=cut(self.old_logprobs),
-            sampler_logprobs=cut(self.sampler_logprobs),
-            reference_logprobs=cut(self.reference_logprobs),
-        )
+        return self._each(lambda values: values if values.ndim == 1 else values[:, :length])
 
     def to(self, device: torch.device | str) -> "PolicyBatch":
         """The batch on another device."""
+        return self._each(lambda values: values.to(device, non_blocking=True))
 
-        def move(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values.to(device, non_blocking=True)
-
-        return PolicyBatch(
-            mask=self.mask.to(device, non_blocking=True),
-            advantages=self.advantages.to(device, non_blocking=True),
-            group_index=self.group_index.to(device, non_blocking=True),
-            old_logprobs=move(self.old_logprobs),
-            sampler_logprobs=move(self.sampler_logprobs),
-            reference_logprobs=move(self.reference_logprobs),
-        )
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return PolicyBatch(**{name: None if v is None else change(v) for name, v in named.items()})

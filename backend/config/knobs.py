@@ -1,0 +1,431 @@
+"""The knobs of the objective: one discriminated union on `type` for each place where methods differ.
+
+A member exists only where `worker/objective/policy_loss.py` computes it. Every field says its range, unit and
+source; this text is also the API's schema and the help beside the browser form.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+
+Ddof = Literal[0, 1]
+
+
+# ------------------------------------------------------------------------------------------------ advantage
+class NoScale(Frozen):
+    """Advantages stay in units of reward: no difficulty bias (Dr. GRPO, arXiv:2503.20783)."""
+
+    type: Literal["none"] = "none"
+
+
+class GroupStd(Frozen):
+    """Divide by the standard deviation of the prompt's own group (GRPO, arXiv:2402.03300)."""
+
+    type: Literal["group_std"] = "group_std"
+    ddof: Ddof = 1
+    """1: sample standard deviation (divide by G-1; torch, TRL, verl); 0: population (hand calculations)."""
+    eps: float = Field(default=1e-4, ge=0, le=1)
+    """Added to the standard deviation; units of reward. TRL 1e-4, verl 1e-6, Oat 1e-8."""
+
+
+class BatchStd(Frozen):
+    """Divide by the standard deviation of all rewards of the step (Lite PPO, arXiv:2508.08221)."""
+
+    type: Literal["batch_std"] = "batch_std"
+    ddof: Ddof = 1
+    """1: sample standard deviation; 0: population."""
+    eps: float = Field(default=1e-4, ge=0, le=1)
+    """Added to the standard deviation; units of reward."""
+
+
+Scale = Annotated[GroupStd | NoScale | BatchStd, Field(discriminator="type")]
+
+
+class _Advantage(Frozen):
+    group_sum: Literal["mean", "sqrt"] = "mean"
+    """What the sum over a group is divided by: mean = G (every paper), sqrt = the square root of G, which
+    makes the gradient sqrt(G) times larger."""
+
+
+class GroupMean(_Advantage):
+    """Reward minus the mean of its group (GRPO, arXiv:2402.03300)."""
+
+    type: Literal["group_mean"] = "group_mean"
+    scale: Scale = GroupStd()
+    """What the centred reward is divided by."""
+
+
+class LeaveOneOut(_Advantage):
+    """Reward minus the mean of the other G-1 completions of its group (RLOO, arXiv:2402.14740)."""
+
+    type: Literal["loo"] = "loo"
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
+class BatchMean(_Advantage):
+    """Reward minus the mean of all rewards of the step (REINFORCE with a baseline, Williams 1992)."""
+
+    type: Literal["batch_mean"] = "batch_mean"
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
+class MovingAverage(_Advantage):
+    """Reward minus a moving average of the mean rewards of earlier steps, 0 at the start (Williams 1992)."""
+
+    type: Literal["ema"] = "ema"
+    decay: float = Field(default=0.9, ge=0, lt=1)
+    """Share of the old average that is kept at each step; in [0, 1)."""
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
+class NoBaseline(_Advantage):
+    """The reward itself: plain REINFORCE; with rewards 0 and 1 only correct completions move the policy."""
+
+    type: Literal["none"] = "none"
+    scale: Scale = NoScale()
+    """What the reward is divided by."""
+
+
+Advantage = Annotated[
+    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline, Field(discriminator="type")
+]
+
+
+# ---------------------------------------------------------------------------------------------------- ratio
+class _LogProbs(Frozen):
+    logprob_temperature: Literal["sampling", "one"] = "sampling"
+    """Logits are divided by this before the log-softmax: the sampling temperature (so that the ratio is 1 on
+    fresh rollouts), or one, as the book's scripts do."""
+
+
+class _Ratio(_LogProbs):
+    old: Literal["recompute", "sampler", "current"] = "recompute"
+    """Denominator of the ratio. recompute: the trainer's weights at the start of the step; sampler: what
+    the sampler reported, which folds the mismatch into the ratio; current: the present weights, so the ratio
+    is 1."""
+
+
+class TokenRatio(_Ratio):
+    """One ratio per token (PPO, arXiv:1707.06347; GRPO)."""
+
+    type: Literal["token"] = "token"
+
+
+class SequenceGeometricRatio(_Ratio):
+    """One ratio per completion, the geometric mean of its token ratios (GSPO, arXiv:2507.18071)."""
+
+    type: Literal["seq_geo"] = "seq_geo"
+
+
+class SequenceGeometricTokenRatio(_Ratio):
+    """The sequence's value on every token but each token's own gradient (GSPO-token, arXiv:2507.18071)."""
+
+    type: Literal["seq_geo_token"] = "seq_geo_token"
+
+
+class SequenceProductRatio(_Ratio):
+    """One ratio per completion, the product of its token ratios; it grows with length (the book)."""
+
+    type: Literal["seq_product"] = "seq_product"
+
+
+class NoRatio(_LogProbs):
+    """No ratio: the loss is -A log p (REINFORCE, Williams 1992)."""
+
+    type: Literal["none"] = "none"
+
+
+Ratio = Annotated[
+    TokenRatio | SequenceGeometricRatio | SequenceGeometricTokenRatio | SequenceProductRatio | NoRatio,
+    Field(discriminator="type"),
+]
+
+
+# ------------------------------------------------------------------------------------------------ surrogate
+class NoSurrogate(Frozen):
+    """No clipping: ratio times advantage, or log-probability times advantage without a ratio."""
+
+    type: Literal["none"] = "none"
+
+
+class _DualClip(Frozen):
+    dual_clip: float = Field(default=0, ge=0, le=1e6)
+    """Cap of the ratio where the advantage is negative, so that one bad token cannot dominate; 0 = off,
+    otherwise > 1, typically 3 (Dual-clip PPO, arXiv:1912.09729)."""
+
+
+class PpoClip(_DualClip):
+    """min(r A, clip(r, 1-eps_low, 1+eps_high) A) (PPO, arXiv:1707.06347; DAPO, arXiv:2503.14476)."""
+
+    type: Literal["ppo_clip"] = "ppo_clip"
+    eps_low: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the lower bound below 1. Token ratios about 0.2, seq_geo about 3e-4."""
+    eps_high: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the upper bound above 1. Above eps_low = clip-higher."""
+
+
+class BookSigned(Frozen):
+    """The book's listing 7.8: min for A >= 0 but max for A < 0, so only the upper bound acts."""
+
+    type: Literal["book_signed"] = "book_signed"
+    eps_low: float = Field(default=10.0, ge=0, le=1e3)
+    """Distance of the lower bound below 1; this rule never uses it for the loss."""
+    eps_high: float = Field(default=10.0, ge=0, le=1e3)
+    """Distance of the upper bound above 1; book 10."""
+
+
+class NoTokenMask(Frozen):
+    """Every token keeps a gradient."""
+
+    type: Literal["none"] = "none"
+
+
+class PpoTokenMask(Frozen):
+    """Drop the tokens that PPO's clip would silence: A > 0 and r > 1+eps_high, or A < 0 and r < 1-eps_low."""
+
+    type: Literal["ppo"] = "ppo"
+    eps_low: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the lower bound below 1."""
+    eps_high: float = Field(default=0.28, ge=0, le=1e3)
+    """Distance of the upper bound above 1."""
+
+
+class WeightCap(Frozen):
+    """min(r, cap) as a detached weight on A log p: every token keeps a gradient (CISPO, arXiv:2506.13585)."""
+
+    type: Literal["weight_cap"] = "weight_cap"
+    cap: float = Field(default=5.0, gt=0, le=1e6)
+    """Largest weight, as an absolute ratio. The paper does not say; ScaleRL (arXiv:2510.13786) uses 5. At or
+    below 1 the weights are biased."""
+    token_mask: Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")] = NoTokenMask()
+    """Optional mask M of the paper's unified form."""
+
+
+class GeoToken(Frozen):
+    """Clip each token's log-ratio on one side, then take the geometric mean (GMPO, arXiv:2507.20673)."""
+
+    type: Literal["geo_token"] = "geo_token"
+    eps_low: float = Field(default=0.4, ge=0, le=20)
+    """Lower bound of the log-ratio is -eps_low; nats. 0.4 means ratios above 0.67."""
+    eps_high: float = Field(default=0.4, ge=0, le=20)
+    """Upper bound of the log-ratio; nats. 0.4 means ratios below 1.49."""
+
+
+class Sapo(Frozen):
+    """A smooth gate sigmoid(tau (r-1)) 4/tau in place of a hard clip (SAPO, arXiv:2511.20347)."""
+
+    type: Literal["sapo"] = "sapo"
+    tau_pos: float = Field(default=1.0, gt=0, le=1e3)
+    """Sharpness of the gate where A > 0; the gradient weight is 1 at r = 1, less for larger tau."""
+    tau_neg: float = Field(default=1.05, gt=0, le=1e3)
+    """Sharpness of the gate where A <= 0."""
+
+
+class DynamicClip(_DualClip):
+    """PPO's min with bounds that widen as the old probability q shrinks (DCPO, arXiv:2509.02333)."""
+
+    type: Literal["dynamic"] = "dynamic"
+    eps_low: float = Field(default=0.16, ge=0, le=1)
+    """Sets the lower bound 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0)); in units of probability."""
+    eps_high: float = Field(default=0.2, ge=0, le=1)
+    """Sets the upper bound 0.5 + 0.5 sqrt(1 + 4 eps_high / q); in units of probability."""
+    r_max: float = Field(default=10.0, ge=1, le=1e6)
+    """The upper bound never exceeds this ratio."""
+
+
+Surrogate = Annotated[
+    PpoClip | GeoToken | WeightCap | Sapo | DynamicClip | BookSigned | NoSurrogate,
+    Field(discriminator="type"),
+]
+
+
+# ----------------------------------------------------------------------------------------------- correction
+class NoCorrection(Frozen):
+    """Trust that sampler and trainer agree."""
+
+    type: Literal["none"] = "none"
+
+
+class TokenTis(Frozen):
+    """Weight each token's loss by min(rho, cap), rho = p_old / p_sampler (truncated importance sampling,
+    Yao et al. 2025; Olmo 3, arXiv:2512.13961).
+    """
+
+    type: Literal["token_tis"] = "token_tis"
+    cap: float = Field(default=2.0, gt=0, le=1e6)
+    """Largest weight; 1.5 to 5."""
+
+
+class TokenMask(Frozen):
+    """Weight each token by rho where low <= rho <= high and drop it elsewhere (IcePop, arXiv:2510.18855)."""
+
+    type: Literal["token_mask"] = "token_mask"
+    low: float = Field(default=0.5, ge=0, le=1)
+    """Smallest rho that counts."""
+    high: float = Field(default=5.0, ge=1, le=1e6)
+    """Largest rho that counts."""
+
+
+class SequenceTis(Frozen):
+    """Weight each completion's loss by its truncated rho (verl's rollout correction)."""
+
+    type: Literal["seq_tis"] = "seq_tis"
+    level: Literal["product", "geo"] = "product"
+    """rho of a completion: the product of its token rhos (unbiased), or their geometric mean."""
+    cap: float = Field(default=2.0, gt=0, le=1e6)
+    """Largest weight; 2 to 10."""
+
+
+class SequenceMask(Frozen):
+    """Weight each completion by its rho where low <= rho <= high and drop it elsewhere (TRL: 3)."""
+
+    type: Literal["seq_mask"] = "seq_mask"
+    level: Literal["product", "geo"] = "product"
+    """rho of a completion: the product of its token rhos, or their geometric mean."""
+    low: float = Field(default=0.0, ge=0, le=1)
+    """Smallest rho that counts."""
+    high: float = Field(default=3.0, ge=1, le=1e6)
+    """Largest rho that counts."""
+
+
+class GeoFilter(Frozen):
+    """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
+
+    type: Literal["geo_filter"] = "geo_filter"
+    low: float = Field(default=0.999, ge=0, le=1)
+    """Smallest geometric mean that counts."""
+    high: float = Field(default=1.002, ge=1, le=1e6)
+    """Largest geometric mean that counts."""
+
+
+Correction = Annotated[
+    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | GeoFilter, Field(discriminator="type")
+]
+
+
+# ------------------------------------------------------------------------------------------------------- KL
+class NoKl(Frozen):
+    """No pull towards a reference; no reference model is loaded."""
+
+    type: Literal["none"] = "none"
+
+
+class _KlInLoss(Frozen):
+    coef: float = Field(default=0.04, ge=0, le=1e3)
+    """Weight of the KL estimate in the loss; nats per token under a token mean. GRPO 0.04, R1 0.001."""
+    aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
+    """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
+
+
+class KlK3(_KlInLoss):
+    """k3 = exp(-x) + x - 1, x = log p - log p_ref: never negative (GRPO, arXiv:2402.03300)."""
+
+    type: Literal["k3"] = "k3"
+
+
+class KlK2(_KlInLoss):
+    """k2 = x^2 / 2: its gradient is the on-policy KL gradient."""
+
+    type: Literal["k2"] = "k2"
+
+
+class KlK1(_KlInLoss):
+    """k1 = x. In the loss its expected on-policy gradient is 0 (noise); in the reward it is right."""
+
+    type: Literal["k1"] = "k1"
+    place: Literal["loss", "reward"] = "loss"
+    """loss: added to the loss; reward: coef times the token sum is taken off each completion's reward."""
+
+
+class KlRatioK3(_KlInLoss):
+    """r k3, whose gradient r x is unbiased off-policy too (DeepSeek-V3.2, arXiv:2512.02556)."""
+
+    type: Literal["r_k3"] = "r_k3"
+
+
+class KlRatioK1(_KlInLoss):
+    """r k1 with the gradient through r (the book's V3.2 script)."""
+
+    type: Literal["r_k1"] = "r_k1"
+
+
+Kl = Annotated[NoKl | KlK3 | KlK2 | KlK1 | KlRatioK3 | KlRatioK1, Field(discriminator="type")]
+
+
+# ---------------------------------------------------------------------------------------------- aggregation
+class SeqMeanTokenMean(Frozen):
+    """Mean over completions of the mean over their tokens: long answers weigh less per token (GRPO)."""
+
+    type: Literal["seq_mean_token_mean"] = "seq_mean_token_mean"
+
+
+class TokenMean(Frozen):
+    """Mean over all tokens of the optimizer batch (DAPO, arXiv:2503.14476)."""
+
+    type: Literal["token_mean"] = "token_mean"
+
+
+class PromptMean(Frozen):
+    """Token mean inside each prompt's group, then the mean over prompts (DAPO's formula; Magistral)."""
+
+    type: Literal["prompt_mean"] = "prompt_mean"
+
+
+class SeqMeanTokenSum(Frozen):
+    """Mean over completions of the sum over their tokens (REINFORCE, RLOO)."""
+
+    type: Literal["seq_mean_token_sum"] = "seq_mean_token_sum"
+
+
+class SeqMeanTokenSumNorm(Frozen):
+    """Mean over completions of the token sum over a constant: no length bias (Dr. GRPO, arXiv:2503.20783)."""
+
+    type: Literal["seq_mean_token_sum_norm"] = "seq_mean_token_sum_norm"
+    l_max: Annotated[int, Field(ge=1, le=10_000_000)] | Literal["max_new_tokens"] = "max_new_tokens"
+    """The constant, in tokens; max_new_tokens takes the run's length cap. Paper 3000."""
+
+
+Aggregation = Annotated[
+    SeqMeanTokenMean | TokenMean | PromptMean | SeqMeanTokenSum | SeqMeanTokenSumNorm,
+    Field(discriminator="type"),
+]
+
+
+# ---------------------------------------------------------------------------------- entropy and token weight
+class NoEntropyBonus(Frozen):
+    """No entropy term; entropy is measured all the same."""
+
+    type: Literal["none"] = "none"
+
+
+class EntropyBonus(Frozen):
+    """Subtract coef times the entropy of the full next-token distribution, reduced as the policy loss."""
+
+    type: Literal["bonus"] = "bonus"
+    coef: float = Field(default=0.001, ge=-1e3, le=1e3)
+    """Weight of the bonus; loss per nat. Reinforce-Rej 0.001. Negative values punish entropy."""
+
+
+Entropy = Annotated[NoEntropyBonus | EntropyBonus, Field(discriminator="type")]
+
+
+class NoTokenWeight(Frozen):
+    """Every token of a completion carries the same advantage."""
+
+    type: Literal["none"] = "none"
+
+
+class AdvantageReweighting(Frozen):
+    """Multiply A by alpha p_old + 1 - alpha: rare tokens move the policy less (AR, arXiv:2505.12929)."""
+
+    type: Literal["ar"] = "ar"
+    alpha: float = Field(default=0.3, ge=0, le=1)
+    """0: no reweighting; 1: proportional to the token's old probability."""
+
+
+TokenWeight = Annotated[NoTokenWeight | AdvantageReweighting, Field(discriminator="type")]

@@ -1,0 +1,170 @@
+"""What the policy is trained to do: one value for each knob, refused where the combination makes no sense.
+
+The rules are algorithms' own composition rules; each refusal says its reason at the field that must change.
+"""
+
+from typing import Any
+
+from pydantic import ValidationInfo, field_validator
+
+from backend.config import knobs
+from backend.config.base import Frozen
+
+
+class Objective(Frozen):
+    """The loss of a run, composed of independent knobs.
+
+    Example: Objective(surrogate=knobs.PpoClip(eps_high=0.28), aggregation=knobs.TokenMean()) is DAPO's loss.
+    """
+
+    advantage: knobs.Advantage = knobs.GroupMean()
+    """How a reward becomes an advantage; `type` is the baseline that is subtracted."""
+    ratio: knobs.Ratio = knobs.TokenRatio()
+    """What is compared between the present policy and the one that wrote the completions."""
+    surrogate: knobs.Surrogate = knobs.PpoClip()
+    """How far a ratio may carry the policy before its gradient is bounded."""
+    correction: knobs.Correction = knobs.NoCorrection()
+    """Weights against the mismatch between the sampler's probabilities and the trainer's."""
+    kl: knobs.Kl = knobs.NoKl()
+    """Pull towards the reference policy."""
+    aggregation: knobs.Aggregation = knobs.SeqMeanTokenMean()
+    """How the losses of single tokens become one number."""
+    entropy: knobs.Entropy = knobs.NoEntropyBonus()
+    """Reward for keeping the next-token distribution broad."""
+    token_weight: knobs.TokenWeight = knobs.NoTokenWeight()
+    """Weights that let the advantage differ between the tokens of a completion."""
+
+    @field_validator("surrogate")
+    @classmethod
+    def _surrogate_fits_ratio(cls, surrogate: knobs.Surrogate, info: ValidationInfo) -> knobs.Surrogate:
+        ratio = info.data.get("ratio")
+        if ratio is not None:
+            _refuse_unless(
+                ratio.type in _RATIOS[surrogate.type], _surrogate_reason(surrogate.type, ratio.type)
+            )
+        dual_clip = getattr(surrogate, "dual_clip", 0)
+        _refuse_unless(
+            dual_clip == 0 or dual_clip > 1,
+            f"dual_clip caps ratios from above, so it must be 0 (off) or greater than 1, got {dual_clip}",
+        )
+        return surrogate
+
+    @field_validator("correction")
+    @classmethod
+    def _mismatch_is_corrected_once(
+        cls, correction: knobs.Correction, info: ValidationInfo
+    ) -> knobs.Correction:
+        old = getattr(info.data.get("ratio"), "old", "recompute")
+        _refuse_unless(
+            correction.type == "none" or old != "sampler",
+            f"ratio.old = sampler already contains the mismatch; {correction.type} would correct it twice",
+        )
+        return correction
+
+    @field_validator("kl")
+    @classmethod
+    def _kl_has_its_ratio(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
+        ratio = info.data.get("ratio")
+        _refuse_unless(
+            kl.type not in {"r_k3", "r_k1"} or ratio is None or ratio.type != "none",
+            f"{kl.type} multiplies the estimate by the policy ratio; ratio none has no ratio",
+        )
+        return kl
+
+    @field_validator("token_weight")
+    @classmethod
+    def _token_advantages_keep_their_gradient(
+        cls, token_weight: knobs.TokenWeight, info: ValidationInfo
+    ) -> knobs.TokenWeight:
+        ratio = info.data.get("ratio")
+        shared = ratio is not None and ratio.type in {"seq_geo", "seq_product"}
+        _refuse_unless(
+            token_weight.type == "none" or not shared,
+            "advantages that differ between tokens need a ratio with a gradient per token: "
+            f"use ratio seq_geo_token in place of {getattr(ratio, 'type', '')}",
+        )
+        return token_weight
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a reference model has to be loaded."""
+        return self.kl.type != "none"
+
+    @property
+    def needs_sampler_logprobs(self) -> bool:
+        """Whether the loss cannot be computed without the sampler's log-probabilities."""
+        return self.correction.type != "none" or getattr(self.ratio, "old", "") == "sampler"
+
+    @property
+    def needs_entropy_gradient(self) -> bool:
+        """Whether the entropy of the current policy enters the loss."""
+        return self.entropy.type != "none"
+
+    @property
+    def kl_in_reward(self) -> bool:
+        """Whether the KL penalty is taken off the rewards, before advantages are formed."""
+        return isinstance(self.kl, knobs.KlK1) and self.kl.place == "reward"
+
+    def warnings(self) -> list[str]:
+        """Combinations that run but that a reader should think twice about."""
+        return [reason for applies, reason in _cautions(self) if applies]
+
+
+_RATIOS: dict[str, frozenset[str]] = {
+    "none": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product", "none"}),
+    "ppo_clip": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product"}),
+    "book_signed": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product"}),
+    "geo_token": frozenset({"seq_geo"}),
+    "weight_cap": frozenset({"token"}),
+    "sapo": frozenset({"token", "seq_geo"}),
+    "dynamic": frozenset({"token"}),
+}
+"""Which ratios each surrogate is defined for."""
+
+_REASONS = {
+    "geo_token": "clips token log-ratios inside the geometric mean",
+    "weight_cap": "caps the weight of each single token",
+    "sapo": "gates a ratio that stays near 1",
+    "dynamic": "takes its bounds from each token's old probability",
+    "ppo_clip": "clips a ratio",
+    "book_signed": "clips a ratio",
+}
+
+
+def _surrogate_reason(surrogate: str, ratio: str) -> str:
+    allowed = " or ".join(sorted(_RATIOS[surrogate]))
+    return f"{surrogate} {_REASONS.get(surrogate, '')}, so ratio must be {allowed}, got {ratio}"
+
+
+def _refuse_unless(holds: bool, reason: str) -> None:  # noqa: FBT001
+    if not holds:
+        raise ValueError(reason)
+
+
+def _cautions(objective: Objective) -> list[tuple[bool, str]]:
+    ratio: Any = objective.ratio
+    surrogate: Any = objective.surrogate
+    old = getattr(ratio, "old", "")
+    wide = surrogate.type in {"ppo_clip", "book_signed"} and max(surrogate.eps_low, surrogate.eps_high) > 0.05
+    return [
+        (
+            ratio.type in {"seq_geo", "seq_geo_token"} and wide,
+            "a sequence ratio with a clip wider than 0.05 never clips at usual step sizes; GSPO uses 3e-4 / 4e-4",
+        ),
+        (
+            surrogate.type == "weight_cap" and surrogate.cap <= 1,
+            "a weight cap at or below 1 biases every token's gradient; use 1.28 to 5",
+        ),
+        (
+            objective.kl.type == "k1" and not objective.kl_in_reward,
+            "k1 in the loss has zero expected on-policy gradient: it adds noise, not a pull; use k3, k2 or r_k3",
+        ),
+        (
+            objective.kl.type == "r_k3" and old == "current",
+            "with ratio.old = current the ratio is 1, so r_k3 has k2's gradient",
+        ),
+        (
+            ratio.type == "seq_product",
+            "a product of token ratios explodes or vanishes with length; watch ratio/max",
+        ),
+    ]
