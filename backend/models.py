@@ -49,7 +49,12 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map: ClassVar[dict[Any, Any]] = {dict[str, Any]: JSON, list[Any]: JSON, bytes: LargeBinary, float: Seconds}
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        bytes: LargeBinary,
+        float: Seconds,
+    }
 
 
 class Experiment(Base):
@@ -215,7 +220,9 @@ class RolloutTokens(Base):
 
     __tablename__ = "rollout_tokens"
 
-    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"), primary_key=True)
+    group_id: Mapped[str] = mapped_column(
+        ForeignKey("rollout_group.id", ondelete="CASCADE"), primary_key=True
+    )
     data: Mapped[bytes]
 
 

@@ -11,7 +11,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 class Settings(BaseSettings):
     """Where this installation listens, what it writes to and what it may reach."""
 
-    model_config = SettingsConfigDict(env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True)
+    model_config = SettingsConfigDict(
+        env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
 
     host: str = "127.0.0.1"
     """Address the API listens on."""
@@ -29,7 +31,7 @@ class Settings(BaseSettings):
     """SQLAlchemy URL; empty: SQLite in the state directory."""
 
     broker_url: str = ""
-    """Celery broker URL; empty: a broker of our own (Valkey on a unix socket, else files) in the state directory."""
+    """Celery broker URL; empty: our own (Valkey on a unix socket, else files)."""
 
     artifact_url: str = ""
     """fsspec URL for checkpoints; empty: the state directory."""

@@ -3,6 +3,7 @@
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
 
 
 class Frozen(BaseModel):
@@ -19,3 +20,12 @@ class Frozen(BaseModel):
     def with_(self, **changes: Any) -> Self:
         """A copy with `changes`, validated again (`model_copy` would accept anything)."""
         return type(self).model_validate(self.model_dump() | changes)
+
+
+def refusal(errors: list[tuple[str, str]]) -> PydanticCustomError:
+    """The error of a combination that makes no sense: (path relative to the model, reason) for each field."""
+    return PydanticCustomError(
+        "combination",
+        "{summary}",
+        {"summary": "; ".join(f"{path}: {reason}" for path, reason in errors), "errors": errors},
+    )

@@ -1,0 +1,153 @@
+"""The metric catalog: every metric a run records, with its unit, its meaning and the band a healthy run stays in.
+
+A trainer that logs a name outside this catalog is a bug (a test holds it). Families end in `/<name>`.
+"""
+
+from typing import Literal
+
+from backend.config.base import Frozen
+
+Better = Literal["up", "down", ""]
+
+
+class Metric(Frozen):
+    """One metric."""
+
+    name: str
+    """Canonical path, e.g. `reward/mean`; the first segment is its section."""
+
+    unit: str
+    """Unit, e.g. tokens, seconds, nats, fraction."""
+
+    meaning: str
+    """One sentence for a person."""
+
+    low: float | None = None
+    """Lower end of the healthy band."""
+
+    high: float | None = None
+    """Upper end of the healthy band."""
+
+    better: Better = ""
+    """Direction of improvement, where there is one."""
+
+    aliases: tuple[str, ...] = ()
+    """Names of the same quantity in TRL, verl and the book's scripts."""
+
+    @property
+    def section(self) -> str:
+        """First segment of the name."""
+        return self.name.partition("/")[0]
+
+
+def _metric(
+    name: str,
+    unit: str,
+    meaning: str,
+    band: tuple[float | None, float | None] = (None, None),
+    better: Better = "",
+    *,
+    aliases: str = "",
+) -> Metric:
+    low, high = band
+    return Metric(
+        name=name,
+        unit=unit,
+        meaning=meaning,
+        low=low,
+        high=high,
+        better=better,
+        aliases=tuple(aliases.split()),
+    )
+
+
+# fmt: off
+_CATALOG = (
+    _metric("eval/accuracy", "fraction", "Share of held-out problems solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1"),
+    _metric("eval/length_mean", "tokens", "Mean length of held-out completions."),
+    _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down"),
+    _metric("reward/mean", "reward", "Mean total reward of the step's completions, penalties included.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg"),
+    _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std"),
+    _metric("reward/raw_mean", "reward", "Mean reward before length penalties.", better="up"),
+    _metric("reward/length_penalty_mean", "reward", "Mean length penalty added to the reward."),
+    _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
+    _metric("advantage/mean", "advantage", "Mean advantage over completions; away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean"),
+    _metric("advantage/std", "advantage", "Spread of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),
+    _metric("groups/zero_variance_frac", "fraction", "Share of groups whose rewards are all equal: they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
+    _metric("groups/all_right_frac", "fraction", "Share of groups in which every completion is correct."),
+    _metric("groups/all_wrong_frac", "fraction", "Share of groups in which every completion is wrong."),
+    _metric("groups/kept_frac", "fraction", "Share of sampled groups that the filter let through to training.", (0.2, 1)),
+    _metric("sampling/generated_batches", "batches", "Generation batches this step needed; above 1 only with dynamic sampling."),
+    _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len"),
+    _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min"),
+    _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max"),
+    _metric("length/mean_correct", "tokens", "Mean length of correct completions."),
+    _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions; growing alone, it is the length bias of sequence means."),
+    _metric("length/truncated_frac", "fraction", "Share of completions cut at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio"),
+    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over generated tokens; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg"),
+    _metric("policy/token_prob_mean", "probability", "Mean probability the policy gave to the tokens it generated."),
+    _metric("policy/reflection_frac", "fraction", "Share of completions with words such as wait, check, recheck."),
+    _metric("ratio/mean", "ratio", "Mean of policy over old probability; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio"),
+    _metric("ratio/max", "ratio", "Largest ratio.", (None, 10)),
+    _metric("ratio/min", "ratio", "Smallest ratio."),
+    _metric("clip/low_frac", "fraction", "Share of tokens (or sequences) clipped from below.", (0, 0.3), aliases="clip_ratio/low_mean"),
+    _metric("clip/high_frac", "fraction", "Share of tokens (or sequences) clipped from above.", (0, 0.3), aliases="clip_ratio/high_mean"),
+    _metric("clip/dual_frac", "fraction", "Share of tokens capped by the dual clip.", (0, 0.1), aliases="actor/pg_clipfrac_lower"),
+    _metric("gate/mean", "weight", "Mean gradient weight of the soft gate (SAPO)."),
+    _metric("kl/k1", "nats", "Mean of log policy - log reference per token."),
+    _metric("kl/k2", "nats", "Mean of half the squared log-ratio to the reference per token."),
+    _metric("kl/k3", "nats", "Mean k3 estimate of the distance from the reference per token.", (0, 1), aliases="kl actor/kl_loss objective/kl3_avg kl3"),
+    _metric("kl/coef", "coefficient", "Weight of the KL term."),
+    _metric("mismatch/prob_diff_mean", "probability", "Mean difference between sampler's and learner's token probability.", (0, 0.02), aliases="training/rollout_probs_diff_mean"),
+    _metric("mismatch/prob_diff_max", "probability", "Largest difference between sampler's and learner's token probability.", aliases="training/rollout_probs_diff_max"),
+    _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all"),
+    _metric("mismatch/rho_mean", "ratio", "Mean of learner over sampler probability.", (0.9, 1.1), aliases="rollout_corr/rollout_is_mean sampling/importance_sampling_ratio/mean"),
+    _metric("mismatch/rho_max", "ratio", "Largest learner over sampler probability.", (None, 10), aliases="rollout_corr/rollout_is_max sampling/importance_sampling_ratio/max"),
+    _metric("mismatch/masked_frac", "fraction", "Share of tokens whose correction weight was truncated or masked."),
+    _metric("mismatch/ess", "fraction", "Effective sample size of the correction weights.", (0.5, 1), aliases="rollout_corr/rollout_is_eff_sample_size"),
+    _metric("mismatch/chi2", "1", "Chi-square of learner against sampler.", aliases="rollout_corr/chi2_token"),
+    _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss"),
+    _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
+    _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
+    _metric("loss/entropy", "1", "The entropy term of the loss, with its coefficient."),
+    _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm"),
+    _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr"),
+    _metric("optim/updates", "updates", "Optimizer steps taken in this training step."),
+    _metric("optim/skipped", "updates", "Updates skipped because loss or gradient was not finite.", (0, 0), "down"),
+    _metric("tokens/generated", "tokens", "Tokens generated in this step, discarded groups included."),
+    _metric("tokens/total", "tokens", "Tokens generated since the run began.", aliases="num_tokens perf/total_num_tokens"),
+    _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput"),
+    _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out."),
+    _metric("time/step_seconds", "seconds", "The whole step.", aliases="step_time perf/time_per_step timing_s/step"),
+    _metric("time/sample_seconds", "seconds", "Generating completions.", aliases="timing_s/gen timing/generation"),
+    _metric("time/score_seconds", "seconds", "Rewards.", aliases="timing_s/reward"),
+    _metric("time/update_seconds", "seconds", "Log-probabilities, loss, backward pass and optimizer.", aliases="timing_s/update_actor"),
+    _metric("time/reference_seconds", "seconds", "Log-probabilities of the reference.", aliases="timing_s/ref"),
+    _metric("time/eval_seconds", "seconds", "Held-out evaluation.", aliases="timing_s/testing"),
+    _metric("time/checkpoint_seconds", "seconds", "Writing a checkpoint.", aliases="timing_s/save_checkpoint"),
+    _metric("memory/peak_bytes", "bytes", "Largest memory of the trainer process (GPU memory on a GPU)."),
+)
+
+FAMILIES = (
+    _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean"),
+    _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std"),
+    _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up"),
+    _metric("eval/pass_at_<k>", "fraction", "Probability that at least one of k completions is correct.", better="up"),
+    _metric("eval/avg_at_<k>", "fraction", "Mean correctness of k completions.", better="up"),
+)
+# fmt: on
+"""Metrics whose names contain a reward term, a domain or a number."""
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
+
+
+def find_metric(name: str) -> Metric | None:
+    """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
+    return METRICS.get(name) or next((family for family in FAMILIES if _belongs(name, family.name)), None)
+
+
+def _belongs(name: str, family: str) -> bool:
+    head, _, rest = family.partition("<")
+    tail = rest.partition(">")[2]
+    middle = name.removeprefix(head).removesuffix(tail)
+    return name.startswith(head) and name.endswith(tail) and bool(middle) and "/" not in middle

@@ -1,0 +1,50 @@
+"""Policies on offer and their profiles: the sizes and learning rates that suit each."""
+
+from typing import Any
+
+from backend.config.base import Frozen
+
+
+class PolicyOffer(Frozen):
+    """A policy as the form offers it."""
+
+    name: str
+    """Value of `policy.name`."""
+
+    title: str
+    """Words for a person."""
+
+    note: str
+    """What it is and what it needs."""
+
+    profile: dict[str, Any]
+    """RunConfig fields it is started with."""
+
+
+TINY = PolicyOffer(
+    name="tiny",
+    title="tiny (built in)",
+    note="A Qwen3 of 0.8 M parameters with a character tokenizer, warm-started on sums; trains on any CPU.",
+    profile={},
+)
+"""The RunConfig defaults are the tiny policy's own sizes."""
+
+LANGUAGE_MODEL = PolicyOffer(
+    name="",
+    title="language model",
+    note="A causal language model in Hugging Face format; wants a GPU.",
+    profile={
+        "policy": {"dtype": "bfloat16", "chat_template": True},
+        "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 1024},
+        "optimizer": {"lr": 1e-6},
+        "resources": {"microbatch_completions": 8},
+        "evaluation": {"every": 25},
+        "checkpointing": {"every": 50, "keep": 2},
+    },
+)
+"""Sizes for a model of half a billion to a few billion parameters on one large GPU."""
+
+
+def profile_of(policy: str) -> dict[str, Any]:
+    """The RunConfig fields a policy is started with."""
+    return TINY.profile if policy == TINY.name else LANGUAGE_MODEL.profile

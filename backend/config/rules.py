@@ -1,0 +1,107 @@
+"""Combinations of sections that make no sense, each with its reason; and warnings about doubtful ones.
+
+Contradictions inside the objective are refused by the objective itself.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backend.config.run import RunConfig
+
+GROUP_BASELINES = ("group_mean", "loo")
+Problem = tuple[str, str]
+"""Dotted path of a field and the reason it is refused."""
+
+
+def combination_errors(config: "RunConfig") -> list[Problem]:
+    """Every contradiction between sections of a config."""
+    return [
+        *_group_errors(config),
+        *_filter_errors(config),
+        *_update_errors(config),
+        *_reward_errors(config),
+        *_problem_errors(config),
+    ]
+
+
+def _group_errors(config: "RunConfig") -> Iterator[Problem]:
+    baseline = config.objective.advantage.type
+    if config.sampling.group_size < 2 and baseline in GROUP_BASELINES:
+        yield (
+            "sampling.group_size",
+            f"is 1, but the {baseline} baseline compares completions of one prompt: at least 2 are expected",
+        )
+
+
+def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
+    filters = config.filters
+    if filters.refill.type != "none" and filters.groups.type == "none":
+        yield "filters.refill.type", "is dynamic, but filters.groups removes nothing that could be refilled"
+    if filters.upweight and filters.refill.type != "none":
+        yield "filters.upweight", "is on, but refilling already makes the step full again"
+    if filters.upweight and config.objective.aggregation.type == "token_mean":
+        yield "filters.upweight", "is on, but token_mean already divides by the tokens that are left"
+    if filters.groups.type == "accuracy" and not any(term.name == "correctness" for term in config.rewards):
+        yield "filters.groups.type", "is accuracy, but rewards holds no correctness term to measure it by"
+
+
+def _update_errors(config: "RunConfig") -> Iterator[Problem]:
+    updates, prompts = config.updates, config.sampling.prompts_per_step
+    if prompts % updates.minibatches:
+        yield (
+            "updates.minibatches",
+            f"is {updates.minibatches}, but whole groups are split: "
+            f"a divisor of prompts_per_step = {prompts} is expected",
+        )
+    if updates.resample_each_epoch and updates.epochs < 2:
+        yield (
+            "updates.resample_each_epoch",
+            "is on, but there is only one epoch: updates.epochs >= 2 is expected",
+        )
+    if updates.resample_each_epoch and updates.minibatches > 1:
+        yield (
+            "updates.resample_each_epoch",
+            "is on, and then each epoch is one update: updates.minibatches must be 1",
+        )
+
+
+def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
+    domains = {source.domain for source in config.problems}
+    seen: set[tuple[str, str]] = set()
+    for index, term in enumerate(config.rewards):
+        if term.domain and term.domain not in domains:
+            known = ", ".join(sorted(domains))
+            yield f"rewards.{index}.domain", f"is {term.domain!r}, but the problems have the domains {known}"
+        if (term.name, term.domain) in seen:
+            yield f"rewards.{index}.name", f"{term.name!r} stands twice for the same domain"
+        seen.add((term.name, term.domain))
+    if all(term.weight == 0 for term in config.rewards):
+        yield "rewards", "all weights are 0: nothing would be rewarded"
+
+
+def _problem_errors(config: "RunConfig") -> Iterator[Problem]:
+    if all(source.weight == 0 for source in config.problems):
+        yield "problems", "all weights are 0: there would be no prompts"
+
+
+def warnings(config: "RunConfig") -> list[str]:
+    """Doubtful choices that are allowed."""
+    return list(_warnings(config))
+
+
+def _warnings(config: "RunConfig") -> Iterator[str]:
+    objective, sampling = config.objective, config.sampling
+    truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
+    if truncated_sampling and objective.ratio.type != "none":
+        yield (
+            "top_p or top_k renormalises what the sampler reports, so learner and sampler differ on every "
+            "token; mismatch metrics will show it"
+        )
+    surrogate = objective.surrogate
+    yield from objective.warnings()
+    one_update = config.updates.epochs * config.updates.minibatches == 1
+    if one_update and surrogate.type not in ("none", "weight_cap"):
+        yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
+    if config.evaluation.every == 0:
+        yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"

@@ -1,0 +1,352 @@
+"""RunConfig: everything that decides what a run does."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from backend.config.base import Frozen, refusal
+from backend.config.objective import Objective
+from backend.config.problems import ProblemSource, SumsProblem
+from backend.config.rewards import CorrectnessReward, RewardTerm
+
+NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
+
+
+class PolicyConfig(Frozen):
+    """The language model that is trained."""
+
+    name: Annotated[str, Field(pattern=NAME)] = "tiny"
+    """`tiny` (built in), a directory of MODELS_DIR, or a name on the Hugging Face hub (needs HF_ONLINE)."""
+
+    revision: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
+    """Commit hash or tag on the hub; empty: the default branch."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of weights and arithmetic; log-probabilities and the loss are always float32."""
+
+    chat_template: bool = False
+    """Wrap each prompt as a user turn of the tokenizer's chat template."""
+
+
+class SamplingConfig(Frozen):
+    """How completions are generated at each step."""
+
+    prompts_per_step: Annotated[int, Field(ge=1, le=4096)] = 16
+    """P: prompts per step."""
+
+    group_size: Annotated[int, Field(ge=1, le=1024)] = 8
+    """G: completions per prompt."""
+
+    max_new_tokens: Annotated[int, Field(ge=1, le=131072)] = 64
+    """Length cap of a completion, in tokens."""
+
+    temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Divides the logits before sampling."""
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus mass; 1: off. Below 1 the sampler draws from a renormalised distribution."""
+
+    top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Keep only the k most likely tokens; 0: off."""
+
+    order: Literal["shuffled", "sequential"] = "shuffled"
+    """Prompt order; sequential gives step s the same prompts in every run."""
+
+
+class UpdatesConfig(Frozen):
+    """How one step's rollouts become optimizer steps."""
+
+    rule: Literal["adam"] = "adam"
+    """Update rule."""
+
+    epochs: Annotated[int, Field(ge=1, le=64)] = 1
+    """Passes over one step's rollouts; above 1 the ratio leaves 1 and clipping acts."""
+
+    minibatches: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Optimizer steps per epoch: the step's completions are split into this many whole-group parts."""
+
+    resample_each_epoch: bool = False
+    """Each epoch samples fresh rollouts from the policy as it was at the start of the step (the book)."""
+
+
+class OptimizerConfig(Frozen):
+    """AdamW and its schedule."""
+
+    lr: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    """Learning rate."""
+
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    """Decay of the first and second moment."""
+
+    eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
+    """Added to the root of the second moment."""
+
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Decoupled weight decay."""
+
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    """Gradients are scaled down to this L2 norm."""
+
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps over which the learning rate rises from 0."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Course of the learning rate after the warm-up; linear and cosine end at 0."""
+
+
+class KeepAllGroups(Frozen):
+    """Every group trains."""
+
+    type: Literal["none"] = "none"
+
+
+class ZeroVarianceFilter(Frozen):
+    """Groups whose rewards are all equal are left out: they carry no signal."""
+
+    type: Literal["zero_variance"] = "zero_variance"
+
+
+class AccuracyFilter(Frozen):
+    """Groups whose accuracy is not strictly between the bounds are left out (DAPO: 0 and 1)."""
+
+    type: Literal["accuracy"] = "accuracy"
+
+    low: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Groups at or below this accuracy are left out."""
+
+    high: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Groups at or above this accuracy are left out."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "AccuracyFilter":
+        if self.low >= self.high:
+            raise refusal([("high", f"must be above low = {self.low:g}, got {self.high:g}")])
+        return self
+
+
+GroupFilter = Annotated[KeepAllGroups | ZeroVarianceFilter | AccuracyFilter, Field(discriminator="type")]
+
+
+class NoRefill(Frozen):
+    """Removed groups are not replaced."""
+
+    type: Literal["none"] = "none"
+
+
+class DynamicRefill(Frozen):
+    """Fresh prompts are sampled until the step is full of informative groups (DAPO's dynamic sampling)."""
+
+    type: Literal["dynamic"] = "dynamic"
+
+    max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Generation batches per step at most; after that the step trains on what there is, with an event."""
+
+
+Refill = Annotated[NoRefill | DynamicRefill, Field(discriminator="type")]
+
+
+class FiltersConfig(Frozen):
+    """Which groups train."""
+
+    groups: GroupFilter = KeepAllGroups()
+    """Which groups are left out."""
+
+    refill: Refill = NoRefill()
+    """What replaces them."""
+
+    upweight: bool = False
+    """Scale the loss by 1 / (1 - left-out fraction)."""
+
+
+class KeepTruncated(Frozen):
+    """Completions cut at the cap train like all others."""
+
+    type: Literal["keep"] = "keep"
+
+
+class MaskTruncated(Frozen):
+    """Completions cut at the cap take no part in the loss (DAPO's overlong filtering)."""
+
+    type: Literal["mask"] = "mask"
+
+
+class ScaleTruncatedReward(Frozen):
+    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110)."""
+
+    type: Literal["scale_reward"] = "scale_reward"
+
+    factor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The factor."""
+
+
+Truncated = Annotated[KeepTruncated | MaskTruncated | ScaleTruncatedReward, Field(discriminator="type")]
+
+
+class NoLengthPenalty(Frozen):
+    """Length does not change the reward."""
+
+    type: Literal["none"] = "none"
+
+
+class SoftOverlong(Frozen):
+    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
+
+    type: Literal["soft_overlong"] = "soft_overlong"
+
+    max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """L_max as a fraction of max_new_tokens."""
+
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """L_cache, the width of the ramp, as a fraction of max_new_tokens."""
+
+    @model_validator(mode="after")
+    def _ramp_inside(self) -> "SoftOverlong":
+        if self.cache_fraction > self.max_fraction:
+            raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
+        return self
+
+
+LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong, Field(discriminator="type")]
+
+
+class LengthConfig(Frozen):
+    """How length enters reward and loss."""
+
+    truncated: Truncated = KeepTruncated()
+    """What happens to completions cut at the cap."""
+
+    penalty: LengthPenalty = NoLengthPenalty()
+    """A penalty added to the reward."""
+
+
+class EvaluationConfig(Frozen):
+    """Held-out evaluation, at step 0, every `every` steps and at the end."""
+
+    every: Annotated[int, Field(ge=0)] = 10
+    """Steps between evaluations; 0: never."""
+
+    prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
+    """Held-out prompts, the same ones at every evaluation; training never sees them."""
+
+    k: Annotated[int, Field(ge=1, le=256)] = 1
+    """Completions per prompt: 1 decodes greedily, more are sampled and give pass@k and avg@k."""
+
+
+class CheckpointingConfig(Frozen):
+    """Directories from which a run continues and which `from_pretrained` opens."""
+
+    every: Annotated[int, Field(ge=0)] = 25
+    """Steps between checkpoints; 0: only at the end and when the run is paused."""
+
+    keep: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How many of the newest checkpoints are kept, beside the best one."""
+
+
+class RecordingConfig(Frozen):
+    """Which rollouts are stored."""
+
+    rollouts: Literal["auto", "all", "selected", "none"] = "auto"
+    """auto: all of a small run, a selection of a big one (first, last, alarmed steps, extremes)."""
+
+    tokens: bool = True
+    """Store per-token strings, log-probabilities and entropies of the kept rollouts."""
+
+
+class StopAtAccuracy(Frozen):
+    """Finish when held-out accuracy reaches a value."""
+
+    type: Literal["accuracy"] = "accuracy"
+
+    value: Annotated[float, Field(gt=0, le=1)]
+    """Held-out accuracy, 0..1."""
+
+
+class StopAfterTime(Frozen):
+    """Stop after some time of training."""
+
+    type: Literal["wall_time"] = "wall_time"
+
+    seconds: Annotated[float, Field(gt=0)]
+    """Training time summed over attempts, in seconds."""
+
+
+class StopOnNonFinite(Frozen):
+    """Fail after some non-finite updates in a row; such updates are always skipped."""
+
+    type: Literal["non_finite"] = "non_finite"
+
+    patience: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Skipped updates in a row."""
+
+
+StopRule = Annotated[StopAtAccuracy | StopAfterTime | StopOnNonFinite, Field(discriminator="type")]
+
+
+class ResourcesConfig(Frozen):
+    """What a run needs of the machine."""
+
+    microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
+    """Completions per forward and backward pass; 0: the whole minibatch. Never changes the gradient."""
+
+
+class RunConfig(Frozen):
+    """One training run."""
+
+    preset: Annotated[str, Field(pattern=r"^[a-z0-9_]{0,64}$")] = ""
+    """The preset this config began with; empty: none."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of sampling, prompt order and everything else that is random."""
+
+    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 150
+    """Training steps."""
+
+    policy: PolicyConfig = PolicyConfig()
+    """The model."""
+
+    problems: Annotated[tuple[ProblemSource, ...], Field(min_length=1, max_length=32)] = (SumsProblem(),)
+    """Problem sources, mixed by weight."""
+
+    sampling: SamplingConfig = SamplingConfig()
+    """Rollouts of a step."""
+
+    objective: Objective = Objective()
+    """The loss."""
+
+    filters: FiltersConfig = FiltersConfig()
+    """Which groups train."""
+
+    length: LengthConfig = LengthConfig()
+    """How length enters reward and loss."""
+
+    rewards: Annotated[tuple[RewardTerm, ...], Field(min_length=1, max_length=32)] = (CorrectnessReward(),)
+    """Reward terms; their weighted sum is the reward."""
+
+    updates: UpdatesConfig = UpdatesConfig()
+    """Rollouts to optimizer steps."""
+
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """AdamW."""
+
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Held-out evaluation."""
+
+    checkpointing: CheckpointingConfig = CheckpointingConfig()
+    """Checkpoints."""
+
+    recording: RecordingConfig = RecordingConfig()
+    """Stored rollouts."""
+
+    stop_rules: Annotated[tuple[StopRule, ...], Field(max_length=16)] = (StopOnNonFinite(),)
+    """When a run ends before its last step."""
+
+    resources: ResourcesConfig = ResourcesConfig()
+    """Memory."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "RunConfig":
+        from backend.config.rules import combination_errors
+
+        if errors := combination_errors(self):
+            raise refusal(errors)
+        return self
