@@ -1,0 +1,235 @@
+"""Where prompts come from: each problem source and its parameters."""
+
+from difflib import get_close_matches
+from math import comb
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from backend.config.base import Frozen, refusal
+from backend.config.reasoning_gym_tasks import TASKS
+
+Weight = Annotated[float, Field(gt=0, le=1e6)]
+Domain = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
+FEWEST_SUMS = 200
+
+
+class SumsProblem(Frozen):
+    """Sums of a few integers such as `85+60+88=?`: built in, checkable by eye."""
+
+    name: Literal["sums"] = "sums"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "math"
+    """Domain of the prompts; reward terms may be limited to one."""
+
+    operands: Annotated[int, Field(ge=2, le=8)] = 3
+    """How many numbers are added."""
+
+    low: Annotated[int, Field(ge=0, le=999_998)] = 10
+    """Smallest operand."""
+
+    high: Annotated[int, Field(ge=1, le=999_999)] = 99
+    """Largest operand."""
+
+    @property
+    def label(self) -> str:
+        """How prompts of this source name it."""
+        return self.name
+
+    @model_validator(mode="after")
+    def _wide_enough(self) -> "SumsProblem":
+        if self.low >= self.high:
+            raise refusal([("high", f"must be above low = {self.low}, got {self.high}")])
+        if (sums := comb(self.high - self.low + self.operands, self.operands)) < FEWEST_SUMS:
+            reason = (
+                f"leaves only {sums} different sums, at least {FEWEST_SUMS} are expected (some are held out)"
+            )
+            raise refusal([("high", reason)])
+        return self
+
+
+class ReasoningGymProblem(Frozen):
+    """A task of the reasoning_gym library; its own scorer decides what is correct."""
+
+    name: Literal["reasoning_gym"] = "reasoning_gym"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "reasoning"
+    """Domain of the prompts; reward terms may be limited to one."""
+
+    task: Annotated[str, Field(json_schema_extra={"enum": sorted(TASKS)})]
+    """Name of the task, e.g. chain_sum."""
+
+    task_config: Annotated[dict[str, JsonValue], Field(max_length=64)] = {}
+    """The task's own parameters, e.g. {"min_terms": 2}; the library's defaults for the rest."""
+
+    instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
+    """Added to every question on a line of its own."""
+
+    @property
+    def label(self) -> str:
+        """How prompts of this source name it."""
+        return f"{self.name}:{self.task}"
+
+    @model_validator(mode="after")
+    def _known(self) -> "ReasoningGymProblem":
+        if self.task not in TASKS:
+            raise refusal([("task", f"there is no task {self.task!r}{_nearest(self.task, TASKS)}")])
+        known = TASKS[self.task]
+        unknown = [key for key in self.task_config if key not in known]
+        if unknown:
+            expected = ", ".join(known) or "no parameter"
+            raise refusal([(f"task_config.{key}", f"{self.task} takes {expected}") for key in unknown])
+        return self
+
+
+class FileProblem(Frozen):
+    """A JSONL file of DATASETS_DIR: one object per line with a prompt and its answer."""
+
+    name: Literal["file"] = "file"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "data"
+    """Domain of rows that name none themselves; reward terms may be limited to one."""
+
+    path: Annotated[str, Field(min_length=1, max_length=255)]
+    """The file, relative to DATASETS_DIR."""
+
+    prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "prompt"
+    """Field that holds the question."""
+
+    answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
+    """Field that holds the expected answer."""
+
+    answer_after: Annotated[str, Field(max_length=32)] = ""
+    """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+
+    instruction: Annotated[str, Field(max_length=10_000)] = ""
+    """Added to every question on a line of its own."""
+
+    eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
+    """Share of the rows without a `split` field that is held out, chosen by a hash of the question."""
+
+    sha256: Sha256 = ""
+    """Content the run was launched with, filled in at launch; a file that has changed since is refused."""
+
+    @property
+    def label(self) -> str:
+        """How prompts of this source name it."""
+        return f"{self.name}:{self.path}"
+
+
+class HubProblem(Frozen):
+    """A data set of the Hugging Face hub, read from its Parquet files; no code of it is ever run."""
+
+    name: Literal["hub"] = "hub"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "data"
+    """Domain of the prompts; reward terms may be limited to one."""
+
+    dataset: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")]
+    """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
+
+    subset: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")] = "default"
+    """Configuration of the data set, e.g. main."""
+
+    split: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")] = "train"
+    """Split whose rows train."""
+
+    eval_split: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
+    """Split whose rows are held out; empty: a fraction of `split`."""
+
+    prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "question"
+    """Column that holds the question."""
+
+    answer_field: Annotated[str, Field(min_length=1, max_length=128)] = "answer"
+    """Column that holds the expected answer."""
+
+    answer_after: Annotated[str, Field(max_length=32)] = ""
+    """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+
+    instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
+    """Added to every question on a line of its own."""
+
+    eval_fraction: Annotated[float, Field(gt=0, le=0.5)] = 0.1
+    """Share of `split` that is held out when there is no `eval_split`, chosen by a hash of the question."""
+
+    @property
+    def label(self) -> str:
+        """How prompts of this source name it."""
+        return f"{self.name}:{self.dataset}"
+
+    @model_validator(mode="after")
+    def _no_dots(self) -> "HubProblem":
+        if ".." in self.dataset:
+            raise refusal([("dataset", f"a name on the hub is expected, got {self.dataset!r}")])
+        if self.eval_split == self.split:
+            raise refusal([("eval_split", f"must differ from split = {self.split!r}")])
+        return self
+
+
+class PluginProblem(Frozen):
+    """A problem source of your own: an entry point of the group `grpolab.problems` beside the worker."""
+
+    name: Literal["plugin"] = "plugin"
+
+    weight: Weight = 1.0
+    """Share of the prompts, relative to the other sources."""
+
+    domain: Domain = "custom"
+    """Domain of prompts that name none themselves; reward terms may be limited to one."""
+
+    entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
+    """Name of the entry point; it is called as `factory(seed=..., **params)` and returns a problem."""
+
+    params: Annotated[dict[str, JsonValue], Field(max_length=64)] = {}
+    """Keyword arguments of the factory."""
+
+    @property
+    def label(self) -> str:
+        """How prompts of this source name it."""
+        return self.entry_point
+
+
+ProblemSource = Annotated[
+    SumsProblem | ReasoningGymProblem | FileProblem | HubProblem | PluginProblem,
+    Field(discriminator="name"),
+]
+
+TITLES: dict[type[Frozen], str] = {
+    SumsProblem: "Sums (built in)",
+    ReasoningGymProblem: "reasoning_gym task",
+    FileProblem: "JSONL file",
+    HubProblem: "Hugging Face data set",
+    PluginProblem: "Plugin",
+}
+
+
+def problem_catalog() -> list[dict[str, Any]]:
+    """Every kind of problem source as the form offers it: name, title, note and JSON Schema of its parameters."""
+    return [
+        {
+            "name": source.model_fields["name"].default,
+            "title": title,
+            "note": (source.__doc__ or "").strip(),
+            "params": source.model_json_schema(),
+        }
+        for source, title in TITLES.items()
+    ]
+
+
+def _nearest(name: str, known: dict[str, tuple[str, ...]]) -> str:
+    near = get_close_matches(name, known, n=3)
+    return f"; near it are {', '.join(near)}" if near else "; GET /api/v1/problems lists them"

@@ -1,0 +1,137 @@
+"""What completions are rewarded for: each reward term and its parameters."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue
+
+from backend.config.base import Frozen
+
+Weight = Annotated[float, Field(ge=-1000, le=1000)]
+TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
+
+
+class CorrectnessReward(Frozen):
+    """Whether the answer is right."""
+
+    name: Literal["correctness"] = "correctness"
+
+    weight: Weight = 1.0
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    map: Literal["0/1", "-1/1"] = "0/1"
+    """Reward of a wrong and of a right answer; partial credit lies between."""
+
+    extraction: Literal["boxed", "lenient"] = "boxed"
+    """Where the answer is read: the last \\boxed{}, and nothing else; or, leniently, else the last number, else all."""
+
+    grader: Literal["auto", "exact", "math"] = "auto"
+    """auto: exact for words, math-verify for mathematics, a reasoning_gym task's own scorer for its prompts."""
+
+    timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 3.0
+    """A completion whose answer takes longer to check is wrong."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class ThinkFormatReward(Frozen):
+    """Whether the completion reasons inside <think> tags before it answers."""
+
+    name: Literal["think_format"] = "think_format"
+
+    weight: Weight = 0.2
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    form: Literal["book", "strict"] = "book"
+    """book: the first <think> stands before the first </think>; strict: one pair, opening the text, answer after it."""
+
+    only_when_correct: bool = False
+    """Give it to correct completions only."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class BoxedFormatReward(Frozen):
+    """Whether the completion holds a complete \\boxed{} with something inside."""
+
+    name: Literal["boxed_format"] = "boxed_format"
+
+    weight: Weight = 0.1
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    only_when_correct: bool = False
+    """Give it to correct completions only."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class PluginReward(Frozen):
+    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker."""
+
+    name: Literal["plugin"] = "plugin"
+
+    weight: Weight = 1.0
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
+    """Name of the entry point: `reward(prompt, completion_text, **params)` gives a number, or None: not scored."""
+
+    params: Annotated[dict[str, JsonValue], Field(max_length=64)] = {}
+    """Keyword arguments of every call."""
+
+    only_when_correct: bool = False
+    """Give it to correct completions only."""
+
+    timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
+    """A call that takes longer ends the run as failed."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.entry_point
+
+
+RewardTerm = Annotated[
+    CorrectnessReward | ThinkFormatReward | BoxedFormatReward | PluginReward,
+    Field(discriminator="name"),
+]
+
+TITLES: dict[type[Frozen], str] = {
+    CorrectnessReward: "Correct answer",
+    ThinkFormatReward: "Thinks in <think> tags",
+    BoxedFormatReward: "Boxes its answer",
+    PluginReward: "Plugin",
+}
+
+
+def reward_catalog() -> list[dict[str, Any]]:
+    """Every kind of reward term as the form offers it: name, title, note and JSON Schema of its parameters."""
+    return [
+        {
+            "name": term.model_fields["name"].default,
+            "title": title,
+            "note": (term.__doc__ or "").strip(),
+            "params": term.model_json_schema(),
+        }
+        for term, title in TITLES.items()
+    ]
