@@ -1,0 +1,96 @@
+# Two commands matter: `make demo` and `make up`. `make` alone lists the others.
+# Settings are given as NAME=value, e.g. `make up PORT=9000 STATE_DIR=/data/grpolab`.
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+PIP := .venv/bin/python -m pip --disable-pip-version-check
+COMPILE := .venv/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate --no-header \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+PROCESSES ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up demo doctor test test-gpu venv-tools test-tools check format docs lock clean
+.NOTPARALLEL:
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: .venv/runtime.stamp ## start the lab: API, worker, broker, database; Ctrl-C stops all of it
+	@.venv/bin/python -m backend.cli up
+
+demo: .venv/runtime.stamp ## the same, with a demo experiment already launched
+	@.venv/bin/python -m backend.cli demo
+
+doctor: .venv/runtime.stamp ## say what this machine has and what is missing
+	@.venv/bin/python -m backend.cli doctor
+
+test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
+	@.venv/bin/python -m pytest -n $(PROCESSES) $(ARGS)
+
+test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
+	@.venv/bin/python -m pytest -m gpu $(ARGS)
+
+check: venv-tools .venv/dev.stamp ## format, lint, types and import rules; changes nothing
+	@.venv/bin/python -m ruff format --check .
+	@.venv/bin/python -m ruff check .
+	@.venv/bin/python -m mypy
+	@.venv/bin/lint-imports
+
+format: .venv/dev.stamp ## format the code and mend what ruff can mend
+	@.venv/bin/python -m ruff format .
+	@.venv/bin/python -m ruff check --fix .
+
+docs: .venv/runtime.stamp ## write the generated tables of README.md
+	@.venv/bin/python -m backend.docs
+
+lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
+	@$(COMPILE) --extra trainer -o requirements.lock pyproject.toml
+	@$(COMPILE) --extra trainer --extra dev -o requirements-dev.lock pyproject.toml
+	@# A lock that installs anywhere names no build of torch and none of that build's own libraries.
+	@sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/; /^(nvidia-|cuda-|triton==)/d; /^$$/d; /^#/d' requirements*.lock
+
+clean: ## remove the virtual environment and caches; runs in ./state stay
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# ---------------------------------------------------------------- the virtual environment
+# A stamp is newer than its lock file exactly when that lock is installed.
+
+.venv/runtime.stamp: requirements.lock | .venv/bin/python
+	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
+	@$(PIP) install -r requirements.lock
+	@touch $@
+
+.venv/dev.stamp: requirements-dev.lock requirements.lock | .venv/bin/python
+	@echo "Installing the pinned dependencies of the tests into .venv ..."
+	@$(PIP) install -r requirements-dev.lock
+	@touch .venv/runtime.stamp $@
+
+.venv/bin/python:
+	@[ -n "$(PYTHON)" ] || { \
+	  echo "GRPO Lab needs Python 3.11 or newer and found none: install one (Debian: apt-get install python3 python3-venv) or name it: make up PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@[ -w . ] || { \
+	  echo "$(CURDIR) is read-only for $$(id -un): copy the project to a directory that you may write to and start it there." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv) and try again." >&2; exit 1; }
+	@echo "Making the virtual environment .venv with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv .venv
+
+# ---------------------------------------------------------------- what the tests need beside Python
+# Postgres and Redis come in wheels. Python's venv module and a browser do not; root on Debian gets them by apt.
+
+venv-tools:
+	@$(or $(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing python3-venv (apt-get) ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; \
+	  fi
+
+test-tools:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing Chromium for the browser tests (apt-get) ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+	  else \
+	    echo "No Chromium here: the browser tests will be skipped (apt-get install chromium brings them back)."; \
+	  fi; }
