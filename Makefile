@@ -56,19 +56,19 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed.
 
-.venv/runtime.stamp: requirements.lock | .venv/bin/python
+.venv/runtime.stamp: requirements.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
 	@$(PIP) install -r requirements.lock
 	@touch $@
 
-.venv/dev.stamp: requirements-dev.lock requirements.lock | .venv/bin/python
+.venv/dev.stamp: requirements-dev.lock requirements.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
 	@$(PIP) install -r requirements-dev.lock
 	@touch .venv/runtime.stamp $@
 
-.venv/bin/python:
-	@[ -n "$(PYTHON)" ] || { \
-	  echo "GRPO Lab needs Python 3.11 or newer and found none: install one (Debian: apt-get install python3 python3-venv) or name it: make up PYTHON=/path/to/python3.11" >&2; exit 1; }
+.venv/bin/pip:
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "GRPO Lab needs Python 3.11 or newer, and $(or $(PYTHON),the python3 on PATH) is not: install one (Debian: apt-get install python3 python3-venv) or name it: make up PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@[ -w . ] || { \
 	  echo "$(CURDIR) is read-only for $$(id -un): copy the project to a directory that you may write to and start it there." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
