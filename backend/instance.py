@@ -1,0 +1,63 @@
+"""One running installation per state directory, held by a lock that the kernel releases."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from backend.settings import Settings
+
+
+class Instance(NamedTuple):
+    """Who runs here."""
+
+    pid: int
+    url: str
+
+
+class AlreadyRunning(Exception):  # noqa: N818 - it is a finding, not a fault
+    """Another launcher holds this state directory."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(f"GRPO Lab already runs here: {instance.url} (process {instance.pid})")
+        self.instance = instance
+
+
+class Hold(NamedTuple):
+    """The lock is ours."""
+
+    is_after_crash: bool
+    """Whether the predecessor ended without saying so: its children may still be ending."""
+
+
+@contextmanager
+def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
+    """Be the only launcher of this state directory; raises AlreadyRunning."""
+    path = settings.run_dir / "up.lock"
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(read_instance(path)) from None
+        was_clean = not path.read_text()
+        _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
+        yield Hold(is_after_crash=not was_clean)
+        _write(path, "")
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("r+") as file:
+        file.truncate()
+        file.write(text)
+
+
+def read_instance(path: Path) -> Instance:
+    """Who the lock's file names; the holder may be about to write it."""
+    try:
+        content = json.loads(path.read_text())
+        return Instance(int(content["pid"]), str(content["url"]))
+    except (ValueError, KeyError):
+        return Instance(0, "it is just starting")

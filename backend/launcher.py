@@ -1,0 +1,227 @@
+"""One process tree: broker, service, worker. It starts them in order, keeps them running and ends all of them.
+
+    launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
+             ├─ service   `backend.cli serve`; ends when its standard input, the launcher's pipe, ends
+             └─ worker    `backend.cli worker`; the same; its trainers are tied to it in the same way
+"""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from backend.broker import Broker, choose_broker, is_ready, prepare_broker
+from backend.lifeline import VARIABLE as LIFELINE
+from backend.lifeline import die_with_parent
+from backend.preflight import CannotStart
+from backend.settings import Settings
+from backend.terminal import Terminal
+
+LOG_LIMIT = 10_000_000
+"""A log longer than this many bytes is set aside when its program starts."""
+
+RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
+"""Seconds before a program that ended by itself is started again."""
+
+STEADY_SECONDS = 60
+"""A program that ran this long starts again without the longer pauses."""
+
+
+class Stopped(Exception):  # noqa: N818 - a wish, not a fault
+    """The user asked to stop."""
+
+
+class ServiceGone(Exception):  # noqa: N818 - carried to one place only
+    """A program ended before it was ready."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A program of the tree."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    log: Path
+    grace_seconds: float
+    """Time between asking it to end and ending it."""
+    is_ours: bool = True
+    """Our own programs watch their standard input; others die by the kernel's parent-death signal."""
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    restart_at: float = 0.0
+    restarts: int = 0
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that Ctrl-C reaches the launcher alone."""
+        self.log.parent.mkdir(mode=0o700, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
+            self.log.replace(self.log.with_suffix(".old.log"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: PLW1509 - the launcher has one thread
+                self.argv,
+                stdin=subprocess.PIPE if self.is_ours else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**self.env, **({LIFELINE: "1"} if self.is_ours else {})},
+                start_new_session=True,
+                preexec_fn=None if self.is_ours else die_with_parent,
+            )
+        self.started_at = time.monotonic()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to everything in its session."""
+        if self.process is not None and self.is_running:
+            os.killpg(self.process.pid, number)
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+class Ready(Protocol):
+    """Whether a program of the tree does its work; asked every few milliseconds while it starts."""
+
+    def __call__(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Starts the tree, keeps it running until a signal, ends it."""
+
+    settings: Settings
+    terminal: Terminal
+    worker_ready: Callable[[int], str]
+    """What the worker with this process id has registered, in words; empty while it has not."""
+    children: list[Child] = field(default_factory=list)
+    """In order of start."""
+    signals: int = 0
+    """How often we were asked to stop: the second time means at once."""
+
+    def catch_signals(self) -> None:
+        """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.signals += 1
+
+    def start(self) -> None:
+        """Broker first; service and worker start side by side."""
+        env = {**os.environ, "STATE_DIR": str(self.settings.state), "PYTHONUNBUFFERED": "1"}
+        broker = choose_broker(self.settings)
+        prepare_broker(broker, self.settings)
+        if broker.command:
+            self._start_broker(broker, env)
+        service = self._child("service", self._our("serve"), env, grace_seconds=8)
+        worker = self._child("worker", self._our("worker"), env, grace_seconds=45)
+        service.start()
+        worker.start()
+        url = f"http://{self.settings.host}:{self.settings.port}"
+        with self.terminal.step("service", f"starting on {url}") as step:
+            self._await(service, self._service_ready)
+            step.result = url
+        with self.terminal.step("worker", "starting") as step:
+            self._await(worker, lambda: bool(self._registered(worker)))
+            step.result = self._registered(worker)
+
+    def _start_broker(self, broker: Broker, env: Mapping[str, str]) -> None:
+        child = self._child("broker", broker.command, env, grace_seconds=5, is_ours=False)
+        child.start()
+        with self.terminal.step("broker", "starting") as step:
+            self._await(child, lambda: broker.socket is not None and is_ready(broker.socket))
+            step.result = broker.title
+
+    def _our(self, command: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "backend.cli", command)
+
+    def _child(
+        self, name: str, argv: tuple[str, ...], env: Mapping[str, str], *, grace_seconds: float, is_ours: bool = True
+    ) -> Child:
+        log = self.settings.state / "logs" / f"{name}.log"
+        child = Child(name, argv, env, log, grace_seconds, is_ours)
+        self.children.append(child)
+        return child
+
+    def _registered(self, worker: Child) -> str:
+        return self.worker_ready(worker.process.pid) if worker.process else ""
+
+    def _service_ready(self) -> bool:
+        host = "127.0.0.1" if self.settings.host in ("0.0.0.0", "::") else self.settings.host.strip("[]")  # noqa: S104
+        connection = http.client.HTTPConnection(host, self.settings.port, timeout=2)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def _await(self, child: Child, ready: Ready, *, seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if self.signals:
+                raise Stopped
+            if not child.is_running:
+                raise CannotStart(f"the {child.name} did not start: {child.last_words()} (log: {child.log})")
+            if time.monotonic() > deadline:
+                raise CannotStart(f"the {child.name} was not ready after {seconds:.0f} s (log: {child.log})")
+            time.sleep(0.03)
+
+    def keep_running(self) -> None:
+        """Until a signal: start again what ended by itself."""
+        while not self.signals:
+            for child in self.children:
+                self._revive(child)
+            time.sleep(0.1)
+
+    def _revive(self, child: Child) -> None:
+        now = time.monotonic()
+        if child.is_running:
+            return
+        if not child.restart_at:
+            if now - child.started_at > STEADY_SECONDS:
+                child.restarts = 0
+            pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
+            code = child.process.returncode if child.process else None
+            self.terminal.say(f"  {child.name:<10} ended by itself (code {code}); starting it again in {pause} s")
+            child.restart_at = now + pause
+        elif now >= child.restart_at:
+            child.restarts += 1
+            child.restart_at = 0.0
+            child.start()
+
+    def stop(self) -> None:
+        """The service stops accepting, the worker saves its runs, the broker goes last."""
+        by_name = {child.name: child for child in self.children}
+        for name in ("service", "worker", "broker"):
+            if (child := by_name.get(name)) and child.is_running:
+                self._end(child)
+
+    def _end(self, child: Child) -> None:
+        asked = self.signals
+        doing = "stopping (running runs save a checkpoint)" if child.name == "worker" else "stopping"
+        with self.terminal.step(child.name, doing) as step:
+            child.signal(signal.SIGTERM)
+            deadline = time.monotonic() + child.grace_seconds
+            while child.is_running and time.monotonic() < deadline and self.signals == asked:
+                time.sleep(0.02)
+            step.result = "stopped"
+            if child.is_running:
+                child.signal(signal.SIGKILL)
+                step.result = "killed"
+            if child.process:
+                child.process.wait()

@@ -1,0 +1,78 @@
+"""What the command line shows while it works."""
+
+import getpass
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TextIO
+
+from backend.settings import Settings
+
+
+@dataclass(slots=True)
+class Step:
+    """One line of progress; `result` replaces what it was doing."""
+
+    result: str = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Progress on one line per step: rewritten on a terminal, two lines in a file."""
+
+    out: TextIO = sys.stdout
+
+    def say(self, text: str = "") -> None:
+        """One line."""
+        self.out.write(text + "\n")
+        self.out.flush()
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[Step]:
+        """Show `doing` while the body runs, then its result and how long it took."""
+        started = time.monotonic()
+        is_screen = self.out.isatty()
+        self.out.write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
+        self.out.flush()
+        step = Step()
+        try:
+            yield step
+        except BaseException:
+            self.out.write("\n" if is_screen else "")
+            raise
+        seconds = time.monotonic() - started
+        clear = "\r\x1b[K" if is_screen else ""
+        self.say(f"{clear}  {name:<10} {step.result} ({seconds:.1f} s)")
+
+
+def has_screen() -> bool:
+    """Whether a browser opened here would be seen by the user."""
+    if os.environ.get("SSH_CONNECTION") or not sys.stdout.isatty():
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def tunnel_hint(settings: Settings) -> str:
+    """How to reach this machine's own address from another computer; empty where a screen is at hand."""
+    if has_screen():
+        return ""
+    # SSH_CONNECTION: client address, client port, server address, server port
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    login = f"{getpass.getuser()}@{connection[2]}" if len(connection) == 4 else "you@this-machine"
+    return f"ssh -N -L {settings.port}:127.0.0.1:{settings.port} {login}"
+
+
+def show_link(terminal: Terminal, settings: Settings, link: str) -> None:
+    """Print the one-time link, open it where there is a screen, else say how to reach it."""
+    terminal.say()
+    terminal.say(f"  Open  {link}")
+    terminal.say("        (works once, for ten minutes; `make link` prints a new one)")
+    if hint := tunnel_hint(settings):
+        terminal.say("  No screen here? On your own computer run the next line, then open the link there:")
+        terminal.say(f"        {hint}")
+    if has_screen():
+        webbrowser.open(link)
