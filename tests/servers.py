@@ -166,5 +166,5 @@ def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log
     deadline = time.monotonic() + START_SECONDS
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args} did not start:\n{log.read_text(errors='replace')}")
+            raise RuntimeError(f"{process.args!r} did not start:\n{log.read_text(errors='replace')}")
         time.sleep(0.02)
