@@ -25,10 +25,10 @@ class CorrectnessReward(Frozen):
     """Reward of a wrong and of a right answer; partial credit lies between."""
 
     extraction: Literal["boxed", "lenient"] = "boxed"
-    """Where the answer is read: the last \\boxed{}, and nothing else; or, leniently, else the last number, else all."""
+    """boxed: only what the last \\boxed{} holds; lenient: without one, the last number, else all."""
 
     grader: Literal["auto", "exact", "math"] = "auto"
-    """auto: exact for words, math-verify for mathematics, a reasoning_gym task's own scorer for its prompts."""
+    """auto: exact for words, math-verify for mathematics, a reasoning_gym task's own scorer."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 3.0
     """A completion whose answer takes longer to check is wrong."""
@@ -51,7 +51,7 @@ class ThinkFormatReward(Frozen):
     """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     form: Literal["book", "strict"] = "book"
-    """book: the first <think> stands before the first </think>; strict: one pair, opening the text, answer after it."""
+    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer."""
 
     only_when_correct: bool = False
     """Give it to correct completions only."""
@@ -63,7 +63,7 @@ class ThinkFormatReward(Frozen):
 
 
 class BoxedFormatReward(Frozen):
-    """Whether the completion holds a complete \\boxed{} with something inside."""
+    """Whether the completion holds a complete boxed answer."""
 
     name: Literal["boxed_format"] = "boxed_format"
 
@@ -94,9 +94,9 @@ class PluginReward(Frozen):
     """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
-    """Name of the entry point: `reward(prompt, completion_text, **params)` gives a number, or None: not scored."""
+    """Name of the entry point; `reward(prompt, text, **params)` gives a number, or None: not scored."""
 
-    params: Annotated[dict[str, JsonValue], Field(max_length=64)] = {}
+    params: Annotated[dict[str, JsonValue], Field(max_length=64, default_factory=dict)]
     """Keyword arguments of every call."""
 
     only_when_correct: bool = False
@@ -125,7 +125,7 @@ TITLES: dict[type[Frozen], str] = {
 
 
 def reward_catalog() -> list[dict[str, Any]]:
-    """Every kind of reward term as the form offers it: name, title, note and JSON Schema of its parameters."""
+    """Every kind of reward term as the form offers it, with the JSON Schema of its parameters."""
     return [
         {
             "name": term.model_fields["name"].default,

@@ -1,0 +1,114 @@
+"""What can be known about problems and rewards before a run is queued: files, names, plugins.
+
+These checks look at this machine, so they stand apart from the schema, which is the same everywhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backend.config.jsonl import (
+    BadDataset,
+    Columns,
+    JsonlIndex,
+    LineError,
+    held_out_keys,
+    index_dataset,
+    resolve_dataset,
+)
+from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
+from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
+from backend.config.rewards import PluginReward, RewardTerm
+from backend.errors import FieldError
+
+if TYPE_CHECKING:
+    from backend.config.run import RunConfig
+
+
+def source_errors(
+    problems: Sequence[ProblemSource],
+    rewards: Sequence[RewardTerm],
+    *,
+    datasets_dir: Path,
+    hf_online: bool,
+) -> list[FieldError]:
+    """Everything about problems and rewards that this machine cannot serve, one message per field."""
+    return [
+        *_problem_errors(problems, datasets_dir=datasets_dir, hf_online=hf_online),
+        *_reward_errors(rewards),
+    ]
+
+
+def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
+    """The config with the content hash of each file written in, so that later steps see the same rows."""
+    problems = [
+        source.with_(sha256=checked_file(source, datasets_dir).sha256)
+        if isinstance(source, FileProblem) and not source.sha256
+        else source
+        for source in config.problems
+    ]
+    return config.with_(problems=[source.model_dump() for source in problems])
+
+
+def checked_file(source: FileProblem, datasets_dir: Path) -> JsonlIndex:
+    """The index of a file problem; ValueError says what is wrong with its path, its rows or its content."""
+    path = resolve_dataset(datasets_dir, source.path)
+    status = path.stat()
+    columns = Columns(source.prompt_field, source.answer_field)
+    index = _cached_index(path, columns, (status.st_size, status.st_mtime_ns, status.st_ino))
+    if source.sha256 and index.sha256 != source.sha256:
+        raise ValueError(
+            f"{source.path} has changed since launch: SHA-256 {source.sha256} is expected, got {index.sha256}"
+        )
+    held_out = held_out_keys(index.keys, index.splits, source.eval_fraction)
+    if not set(index.keys) - held_out:
+        raise BadDataset(
+            path.name, [LineError(0, "has no row left for training: all questions are held out")]
+        )
+    return index
+
+
+def offline_reason(dataset: str) -> str:
+    """Why a data set of the hub cannot be had."""
+    return f"{dataset!r} is on the Hugging Face hub and HF_ONLINE is off: set HF_ONLINE=1, or use a file"
+
+
+def _problem_errors(
+    problems: Sequence[ProblemSource], *, datasets_dir: Path, hf_online: bool
+) -> Iterator[FieldError]:
+    for number, source in enumerate(problems):
+        if isinstance(source, FileProblem):
+            yield from _file_errors(source, datasets_dir, f"problems.{number}.path")
+        elif isinstance(source, HubProblem) and not hf_online:
+            yield FieldError(f"problems.{number}.dataset", offline_reason(source.dataset))
+        elif isinstance(source, PluginProblem):
+            yield from _plugin_errors(PROBLEMS_GROUP, source.entry_point, f"problems.{number}.entry_point")
+
+
+def _reward_errors(rewards: Sequence[RewardTerm]) -> Iterator[FieldError]:
+    for number, term in enumerate(rewards):
+        if isinstance(term, PluginReward):
+            yield from _plugin_errors(REWARDS_GROUP, term.entry_point, f"rewards.{number}.entry_point")
+
+
+def _file_errors(source: FileProblem, datasets_dir: Path, path: str) -> Iterator[FieldError]:
+    try:
+        checked_file(source, datasets_dir)
+    except BadDataset as error:
+        yield from (FieldError(path, f"{error.name}: {line}") for line in error.errors)
+    except (ValueError, OSError) as error:
+        yield FieldError(path, str(error))
+
+
+def _plugin_errors(group: str, name: str, path: str) -> Iterator[FieldError]:
+    try:
+        find_plugin(group, name)
+    except ValueError as error:
+        yield FieldError(path, str(error))
+
+
+@lru_cache(maxsize=8)
+def _cached_index(path: Path, columns: Columns, _stamp: tuple[int, int, int]) -> JsonlIndex:
+    """Validation runs at every key press in the form: an unchanged file is read once."""
+    return index_dataset(path, columns)
