@@ -149,7 +149,7 @@ def _cautions(objective: Objective) -> list[tuple[bool, str]]:
     return [
         (
             ratio.type in {"seq_geo", "seq_geo_token"} and wide,
-            "a sequence ratio with a clip wider than 0.05 never clips at usual step sizes; GSPO uses 3e-4 / 4e-4",
+            "a sequence ratio with a clip wider than 0.05 never clips at usual steps; GSPO uses 3e-4 / 4e-4",
         ),
         (
             surrogate.type == "weight_cap" and surrogate.cap <= 1,
@@ -157,7 +157,7 @@ def _cautions(objective: Objective) -> list[tuple[bool, str]]:
         ),
         (
             objective.kl.type == "k1" and not objective.kl_in_reward,
-            "k1 in the loss has zero expected on-policy gradient: it adds noise, not a pull; use k3, k2 or r_k3",
+            "k1 in the loss has zero expected on-policy gradient: it adds noise; use k3, k2 or r_k3",
         ),
         (
             objective.kl.type == "r_k3" and old == "current",

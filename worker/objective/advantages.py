@@ -1,0 +1,109 @@
+"""How much better than expected each completion was.
+
+Rewards are (P, G): P prompts, G completions of each. `scored` is False for completions that could not be
+scored: they get advantage 0 and have no part in any mean or standard deviation. Results are constants.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Rewards = Float[Tensor, "P G"]
+Scored = Bool[Tensor, "P G"]
+
+
+class Spread(NamedTuple):
+    """Mean and variation of the scored rewards along a group (P, 1) or the whole batch (1, 1)."""
+
+    n: Tensor
+    mean: Tensor
+    squares: Tensor
+    varies: Tensor
+
+    def std(self, *, ddof: int) -> Tensor:
+        """Standard deviation; ddof 1 is the sample one, 0 the population's."""
+        return (self.squares / (self.n - ddof).clamp(min=1)).sqrt()
+
+
+def group_spread(rewards: Rewards, scored: Scored) -> Spread:
+    """Mean and variation of each prompt's group."""
+    zero = rewards.new_zeros(())
+    count = scored.sum(dim=1, keepdim=True)
+    mean = rewards.where(scored, zero).sum(dim=1, keepdim=True) / count.clamp(min=1)
+    squares = (rewards - mean).where(scored, zero).square().sum(dim=1, keepdim=True)
+    # max == min, not std == 0: the mean of equal floats may miss them by a rounding
+    highest = rewards.masked_fill(~scored, -torch.inf).amax(dim=1, keepdim=True)
+    lowest = rewards.masked_fill(~scored, torch.inf).amin(dim=1, keepdim=True)
+    return Spread(count, mean, squares, highest > lowest)
+
+
+def batch_spread(rewards: Rewards, scored: Scored) -> Spread:
+    """Mean and variation of all rewards of the step."""
+    return group_spread(rewards.reshape(1, -1), scored.reshape(1, -1))
+
+
+def group_centred(rewards: Rewards, scored: Scored) -> Rewards:
+    """Reward relative to its group's mean.
+
+        A[p, g] = r[p, g] - mean_g r[p]
+
+    A group of equal rewards, or of one, gets zeros: it carries no signal.
+    Source: GRPO, arXiv:2402.03300; without scale: Dr. GRPO, arXiv:2503.20783.
+    """
+    group = group_spread(rewards, scored)
+    return (rewards - group.mean).where(scored & group.varies, rewards.new_zeros(()))
+
+
+def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
+    """Reward relative to the mean of the others in its group.
+
+        A[p, g] = r[p, g] - mean_{j != g} r[p, j] = G / (G - 1) (r[p, g] - mean_g r[p])
+
+    A group of one gets zero. Source: RLOO, arXiv:2402.14740, equation 6.
+    """
+    count = scored.sum(dim=1, keepdim=True)
+    return group_centred(rewards, scored) * count / (count - 1).clamp(min=1)
+
+
+def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
+    """Reward relative to the mean of the whole step. Source: REINFORCE with a baseline, Williams 1992."""
+    batch = batch_spread(rewards, scored)
+    return (rewards - batch.mean).where(scored & batch.varies, rewards.new_zeros(()))
+
+
+def constant_centred(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:
+    """Reward relative to a constant: a moving average of earlier steps, or 0. Source: Williams 1992."""
+    return (rewards - baseline).where(scored, rewards.new_zeros(()))
+
+
+def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: float) -> float:
+    """The next step's baseline: decay * previous + (1 - decay) * mean reward; unchanged without scores."""
+    if not bool(scored.any()):
+        return previous
+    return decay * previous + (1 - decay) * float(batch_spread(rewards, scored).mean)
+
+
+def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rewards:
+    """Advantages in units of a standard deviation, the group's or the batch's.
+
+        A / (std(r) + eps)
+
+    0 where the rewards do not vary at all. Source: GRPO, arXiv:2402.03300, section 4.1.2 (group; ddof is
+    left open there, implementations use 1); Lite PPO, arXiv:2508.08221 (batch).
+    """
+    deviation = spread.std(ddof=ddof) + eps
+    return (advantages / deviation).where(spread.varies, advantages.new_zeros(()))
+
+
+def reweighted_by_probability(
+    advantages: Float[Tensor, "B N"], old_logprobs: Float[Tensor, "B T"], *, alpha: float
+) -> Float[Tensor, "B T"]:
+    """Advantages that shrink on improbable tokens.
+
+        A[i, t] = A[i] (alpha exp(old[i, t]) + 1 - alpha)
+
+    Source: advantage reweighting, arXiv:2505.12929, equation 7.
+    """
+    return advantages * (alpha * old_logprobs.exp() + 1 - alpha)

@@ -1,0 +1,54 @@
+"""Weights against the mismatch between the sampler's probabilities and the trainer's.
+
+rho = p_old / p_sampler, both for the same token; it is 1 when sampler and trainer agree. All weights are
+constants: `log_rho` is made of detached values. Dropped tokens still count in the loss's denominator.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from worker.objective import masked
+from worker.objective.ratios import LOG_RATIO_LIMIT
+
+
+class Correction(NamedTuple):
+    """Weights on the loss, and where they are 0 on purpose."""
+
+    weights: Float[Tensor, "B N"]
+    dropped: Bool[Tensor, "B N"] | None = None
+
+
+def sequence_log_rho(
+    log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, level: str
+) -> Float[Tensor, "B 1"]:
+    """log rho of a whole completion: its token sum ("product") or its token mean ("geo")."""
+    if level == "geo":
+        return masked.token_mean(log_rho, mask)
+    return log_rho.sum(dim=1, keepdim=True).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+
+
+def truncated(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correction:
+    """w = min(rho, cap). Source: truncated importance sampling, arXiv:1606.02647; Yao et al. 2025."""
+    return Correction(log_rho.exp().clamp(max=cap))
+
+
+def banded(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:
+    """w = rho where low <= rho <= high, else 0. Source: IcePop, arXiv:2510.18855."""
+    rho = log_rho.exp()
+    dropped = (rho < low) | (rho > high)
+    return Correction(rho.masked_fill(dropped, 0), dropped)
+
+
+def geo_filtered(
+    log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, low: float, high: float
+) -> Correction:
+    """w = rho of the token, for completions whose geometric mean of rho is in the band, else 0.
+
+    Source: NeMo-RL and OpenRLHF (seq-mask-tis).
+    """
+    mean = masked.token_mean(log_rho, mask).exp()  # (B, 1)
+    dropped = ((mean < low) | (mean > high)).expand_as(log_rho)
+    return Correction(torch.exp(log_rho).masked_fill(dropped, 0), dropped)

@@ -1,0 +1,138 @@
+"""What one pass of the loss tells about itself, under the canonical metric names. Nothing here has a gradient."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from worker.objective import kl as kl_estimators
+from worker.objective.corrections import Correction
+from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
+from worker.objective.surrogates import Surrogate
+
+
+class LossTerms(NamedTuple):
+    """The terms of a loss with their coefficients and signs: total = policy + kl + entropy."""
+
+    total: Float[Tensor, ""]
+    policy: Float[Tensor, ""]
+    kl: Float[Tensor, ""] | None
+    entropy: Float[Tensor, ""] | None
+
+
+def loss_terms(terms: LossTerms, *, share: float, kl_coef: float | None) -> MetricSums:
+    """loss/* and kl/coef: `share` is the part of the optimizer batch these terms belong to.
+
+    Shares of an optimizer batch add up to 1, so its terms add up, and several batches are averaged.
+    """
+    count = torch.as_tensor(share, dtype=torch.float64, device=terms.total.device)
+    named = {"loss/total": terms.total, "loss/policy": terms.policy}
+    if terms.kl is not None:
+        named["loss/kl"] = terms.kl
+    if terms.entropy is not None:
+        named["loss/entropy"] = terms.entropy
+    if kl_coef is not None:
+        named["kl/coef"] = kl_coef * count
+    return MetricSums({name: Mean(value.detach(), count) for name, value in named.items()})
+
+
+def policy_terms(
+    policy_logprobs: Float[Tensor, "B T"], entropy: Float[Tensor, "B T"] | None, mask: Bool[Tensor, "B T"]
+) -> MetricSums:
+    """policy/*: mean probability of the sampled tokens and mean entropy in nats, over tokens."""
+    metrics = {"policy/token_prob_mean": _token_mean(policy_logprobs.exp(), mask)}
+    if entropy is not None:
+        metrics["policy/entropy"] = _token_mean(entropy, mask)
+    return MetricSums(metrics)
+
+
+def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
+    """ratio/*, clip/* and gate/mean: over tokens, or over completions where they share one ratio."""
+    metrics: dict[str, Metric] = {}
+    if surrogate.ratio is not None:
+        ratio, where = surrogate.ratio, _units(surrogate.ratio, mask)
+        metrics["ratio/mean"] = _token_mean(ratio, where)
+        metrics["ratio/max"] = Highest(ratio.masked_fill(~where, -torch.inf).amax())
+        metrics["ratio/min"] = Lowest(ratio.masked_fill(~where, torch.inf).amin())
+    flags = {
+        "clip/low_frac": surrogate.low,
+        "clip/high_frac": surrogate.high,
+        "clip/dual_frac": surrogate.dual,
+        "gate/mean": surrogate.gate,
+    }
+    for name, flag in flags.items():
+        if flag is not None:
+            metrics[name] = _token_mean(flag, _units(flag, mask))
+    return MetricSums(metrics)
+
+
+def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> MetricSums:
+    """kl/k1, kl/k2, kl/k3 to the reference: nats per token."""
+    return MetricSums(
+        {
+            "kl/k1": _token_mean(kl_estimators.k1(x), mask),
+            "kl/k2": _token_mean(kl_estimators.k2(x), mask),
+            "kl/k3": _token_mean(kl_estimators.k3(x), mask),
+        }
+    )
+
+
+def mismatch_terms(
+    log_rho: Float[Tensor, "B T"],
+    old_logprobs: Float[Tensor, "B T"],
+    correction: Correction | None,
+    mask: Bool[Tensor, "B T"],
+) -> MetricSums:
+    """mismatch/*: how far the sampler's probabilities are from the trainer's, per token.
+
+    k3 estimates KL(sampler, trainer) in nats; chi2 is mean(rho^2) - 1; ess is the effective share of the
+    weights in use (of rho itself without a correction).
+    """
+    rho = log_rho.exp()
+    difference = (old_logprobs.exp() - (old_logprobs - log_rho).exp()).abs()
+    weights = rho if correction is None else correction.weights.expand_as(rho)
+    kept = weights.where(mask, weights.new_zeros(()))
+    metrics: dict[str, Metric] = {
+        "mismatch/prob_diff_mean": _token_mean(difference, mask),
+        "mismatch/prob_diff_max": Highest(difference.masked_fill(~mask, -torch.inf).amax()),
+        "mismatch/k3": _token_mean(torch.expm1(log_rho) - log_rho, mask),
+        "mismatch/rho_mean": _token_mean(rho, mask),
+        "mismatch/rho_max": Highest(rho.masked_fill(~mask, -torch.inf).amax()),
+        "mismatch/chi2": _token_mean(rho.square() - 1, mask),
+        "mismatch/ess": EffectiveShare(kept.sum(), kept.square().sum(), mask.sum()),
+    }
+    if correction is not None and correction.dropped is not None:
+        metrics["mismatch/masked_frac"] = _token_mean(correction.dropped.expand_as(mask), mask)
+    return MetricSums(metrics)
+
+
+def per_token(
+    surrogate: Surrogate,
+    correction: Correction | None,
+    x: Float[Tensor, "B T"] | None,
+    mask: Bool[Tensor, "B T"],
+) -> dict[str, Float[Tensor, "B T"]]:
+    """What to keep of each token: ratio, clipped (0 or 1), kl (k3) and correction, as far as they exist."""
+    flags = [flag for flag in (surrogate.low, surrogate.high, surrogate.dual) if flag is not None]
+    clipped = torch.stack([flag.expand_as(mask) for flag in flags]).any(dim=0) if flags else None
+    values = {
+        "ratio": surrogate.ratio,
+        "clipped": clipped,
+        "kl": None if x is None else kl_estimators.k3(x),
+        "correction": None if correction is None else correction.weights,
+    }
+    kept = {
+        name: value.detach().float().expand_as(mask) for name, value in values.items() if value is not None
+    }
+    return {name: value.masked_fill(~mask, 0) for name, value in kept.items()}
+
+
+def _units(values: Tensor, mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B N"]:
+    """Where (B, T) values count: tokens; where (B, 1) values count: completions that have any token."""
+    return mask if values.shape[1] == mask.shape[1] else mask.any(dim=1, keepdim=True)
+
+
+def _token_mean(values: Tensor, mask: Bool[Tensor, "B N"]) -> Mean:
+    kept = values.to(torch.promote_types(values.dtype, torch.float32)).masked_fill(~mask, 0)
+    return Mean(kept.sum(), mask.sum())

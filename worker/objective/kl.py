@@ -1,0 +1,54 @@
+"""Estimates of the divergence from the reference, from x = policy - reference log-probability of a token.
+
+KL = E_policy[x]. Estimators: Schulman, "Approximating KL divergence" (2020). x is 0 on masked tokens.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+X_LIMIT = 20.0
+"""Nats; x is clamped to it so that exp(-x) stays finite (verl's value)."""
+K3_LIMIT = 10.0
+"""Nats; one token's k3 never counts for more, nor has a gradient beyond (verl's value)."""
+
+
+def log_ratio_to_reference(
+    policy_logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """x = clamp(policy - reference, -20, 20); inputs are 0 on masked tokens."""
+    return (policy_logprobs - reference_logprobs).clamp(-X_LIMIT, X_LIMIT)
+
+
+def k1(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """x: unbiased, may be negative; gradient 1, which is 0 on average on-policy."""
+    return x
+
+
+def k2(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """x^2 / 2: biased value; its gradient x is the on-policy KL gradient."""
+    return x.square() / 2
+
+
+def k3(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """min(exp(-x) + x - 1, 10): unbiased and never negative; gradient 1 - exp(-x).
+
+    Source: GRPO, arXiv:2402.03300, equation 4.
+    """
+    # expm1 keeps small x exact; relu removes the last rounding below 0
+    return torch.relu(torch.expm1(-x) + x).clamp(max=K3_LIMIT)
+
+
+def reward_penalty(
+    old_logprobs: Float[Tensor, "B T"],
+    reference_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+) -> Float[Tensor, "B"]:
+    """Token sum of k1 between the old policy and the reference: what KL in the reward takes off.
+
+        penalty[i] = sum_t m (old[i, t] - ref[i, t])
+
+    Source: RLOO, arXiv:2402.14740, equation 2.
+    """
+    x = log_ratio_to_reference(old_logprobs, reference_logprobs)
+    return x.where(mask, x.new_zeros(())).sum(dim=1)

@@ -1,0 +1,146 @@
+"""Metrics that merge exactly over micro-batches and minibatches: sums and counts, never means of means."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Scalar = Float[Tensor, ""]
+
+
+class Metric(Protocol):
+    """A metric that knows how to join its parts and how to become a number."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """The metric over both parts."""
+        ...
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """What has to reach the host."""
+        ...
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """The finished number from `parts`; None over nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A total over a count. Parts (total 1, count 4) and (9, 1) have the mean 2, not 4.6."""
+
+    total: Scalar
+    count: Scalar
+
+    def __add__(self, other: "Mean") -> "Mean":
+        """Totals and counts add up."""
+        return Mean(self.total + other.total, self.count + other.count)
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """Total and count."""
+        return self.total, self.count
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """Total / count."""
+        total, count = numbers
+        return total / count if count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """The largest value seen; -inf stands for none."""
+
+    value: Scalar
+
+    def __add__(self, other: "Highest") -> "Highest":
+        """The larger of both."""
+        return Highest(torch.maximum(self.value, other.value))
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """The value."""
+        return (self.value,)
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """The value, if any."""
+        return None if numbers[0] == -torch.inf else numbers[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowest:
+    """The smallest value seen; +inf stands for none."""
+
+    value: Scalar
+
+    def __add__(self, other: "Lowest") -> "Lowest":
+        """The smaller of both."""
+        return Lowest(torch.minimum(self.value, other.value))
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """The value."""
+        return (self.value,)
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """The value, if any."""
+        return None if numbers[0] == torch.inf else numbers[0]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveShare:
+    """Effective sample size of weights as a share of their number: 1 / mean((w / mean w)^2), in (0, 1]."""
+
+    total: Scalar
+    squares: Scalar
+    count: Scalar
+
+    def __add__(self, other: "EffectiveShare") -> "EffectiveShare":
+        """All three sums add up."""
+        return EffectiveShare(
+            self.total + other.total, self.squares + other.squares, self.count + other.count
+        )
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """Sum of weights, of their squares, and their number."""
+        return self.total, self.squares, self.count
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """(sum w)^2 / (n sum w^2); 0 when every weight is 0."""
+        total, squares, count = numbers
+        if not count:
+            return None
+        return total * total / (count * squares) if squares else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSums:
+    """Metrics by canonical name, still open for more parts.
+
+    Example: (first.metrics + second.metrics).values() -> {"loss/policy": -0.0728, "clip/high_frac": 0.2, ...}
+    """
+
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+
+    def __add__(self, other: "MetricSums") -> "MetricSums":
+        """Both joined; a name that only one side has is kept."""
+        joined = dict(self.metrics)
+        for name, metric in other.metrics.items():
+            joined[name] = joined[name] + metric if name in joined else metric
+        return MetricSums(joined)
+
+    @classmethod
+    def merged(cls, sums: Iterable["MetricSums"]) -> "MetricSums":
+        """All of them joined."""
+        return sum(sums, start=cls())
+
+    def values(self) -> dict[str, float]:
+        """The finished numbers, in one transfer from the device; a metric over nothing is left out."""
+        parts = [part.detach().double() for metric in self.metrics.values() for part in metric.parts()]
+        numbers = torch.stack(parts).tolist() if parts else []
+        finished: dict[str, float] = {}
+        for name, metric in self.metrics.items():
+            own, numbers = numbers[: len(metric.parts())], numbers[len(metric.parts()) :]
+            result = metric.result(own)
+            if result is not None:
+                finished[name] = result
+        return finished

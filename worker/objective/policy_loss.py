@@ -1,0 +1,369 @@
+"""The loss of a run, put together from its knobs. With diagnostics.py the only place that sees the config.
+
+Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
+"""
+
+from typing import NamedTuple, assert_never
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from worker.objective import (
+    advantages,
+    aggregation,
+    corrections,
+    diagnostics,
+    kl,
+    masked,
+    ratios,
+    surrogates,
+)
+from worker.objective.aggregation import Denominators
+from worker.objective.batch import PolicyBatch
+from worker.objective.corrections import Correction
+from worker.objective.metric_sums import MetricSums
+from worker.objective.surrogates import Surrogate
+
+
+class AdvantageEstimate(NamedTuple):
+    """Advantages of a step and the state that the next step starts from."""
+
+    advantages: Float[Tensor, "P G"]
+    average: float
+    """The moving average of rewards; stays 0 unless the baseline is `ema`. Belongs in a checkpoint."""
+
+
+class PolicyLoss(NamedTuple):
+    """The loss of a micro-batch; the losses of all micro-batches add up to that of the optimizer batch."""
+
+    loss: Float[Tensor, ""]
+    """To be minimised; carries the gradient."""
+    metrics: MetricSums
+    """Add them over micro-batches, minibatches and epochs; `.values()` gives the step's numbers."""
+    per_token: dict[str, Float[Tensor, "B T"]]
+    """ratio, clipped (0 or 1), and where they exist kl (k3) and correction; detached, 0 where masked."""
+
+
+def estimate_advantages(
+    rewards: Float[Tensor, "P G"],
+    scored: Bool[Tensor, "P G"],
+    advantage: knobs.Advantage,
+    *,
+    average: float = 0.0,
+) -> AdvantageEstimate:
+    """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
+
+    Give it the rewards that are left after shaping and group filters; needs whole groups in one place.
+    """
+    following = average
+    match advantage:
+        case knobs.GroupMean():
+            centred = advantages.group_centred(rewards, scored)
+        case knobs.LeaveOneOut():
+            centred = advantages.leave_one_out(rewards, scored)
+        case knobs.BatchMean():
+            centred = advantages.batch_centred(rewards, scored)
+        case knobs.MovingAverage():
+            centred = advantages.constant_centred(rewards, scored, baseline=average)
+            following = advantages.moving_average(average, rewards, scored, decay=advantage.decay)
+        case knobs.NoBaseline():
+            centred = advantages.constant_centred(rewards, scored, baseline=0.0)
+        case _:
+            assert_never(advantage)
+    factor = rewards.shape[1] ** 0.5 if advantage.group_sum == "sqrt" else 1.0
+    return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor, following)
+
+
+def _scaled(
+    centred: Float[Tensor, "P G"],
+    rewards: Float[Tensor, "P G"],
+    scored: Bool[Tensor, "P G"],
+    scale: knobs.Scale,
+) -> Float[Tensor, "P G"]:
+    match scale:
+        case knobs.NoScale():
+            return centred
+        case knobs.GroupStd():
+            spread = advantages.group_spread(rewards, scored)
+        case knobs.BatchStd():
+            spread = advantages.batch_spread(rewards, scored)
+        case _:
+            assert_never(scale)
+    return advantages.scaled(centred, spread, ddof=scale.ddof, eps=scale.eps)
+
+
+def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B"]:
+    """What KL in the reward takes off each completion's reward before advantages; zeros without it.
+
+    Needs old and reference log-probabilities; the advantages in `batch` are not looked at.
+    """
+    if not objective.kl_in_reward:
+        return torch.zeros(len(batch.mask), device=batch.mask.device)
+    old = masked.zeroed(_given(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    reference = masked.zeroed(_given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    coef = getattr(objective.kl, "coef", 0.0)
+    return coef * kl.reward_penalty(old, reference, batch.mask)
+
+
+def denominators(
+    mask: Bool[Tensor, "B T"],
+    group_index: Int[Tensor, "B"],
+    objective: Objective,
+    *,
+    max_new_tokens: int,
+    upweight: float = 1.0,
+) -> Denominators:
+    """The weights of one optimizer batch; call it once on all B completions that share an optimizer step.
+
+    `upweight` multiplies the whole loss, e.g. filters.upweight(...) for dropped groups.
+    """
+    lengths = masked.lengths(mask)
+    match objective.aggregation:
+        case knobs.SeqMeanTokenMean():
+            weights = aggregation.seq_mean_token_mean(lengths)
+        case knobs.TokenMean():
+            weights = aggregation.token_mean(lengths)
+        case knobs.PromptMean():
+            weights = aggregation.prompt_mean(lengths, group_index)
+        case knobs.SeqMeanTokenSum():
+            weights = aggregation.seq_mean_token_sum(lengths)
+        case knobs.SeqMeanTokenSumNorm(l_max=l_max):
+            constant = max_new_tokens if l_max == "max_new_tokens" else l_max
+            weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant)
+        case _:
+            assert_never(objective.aggregation)
+    return Denominators(weights * upweight, upweight / len(lengths), len(lengths))
+
+
+def policy_loss(
+    policy_logprobs: Float[Tensor, "B T"],
+    batch: PolicyBatch,
+    objective: Objective,
+    denominators: Denominators,
+    *,
+    entropy: Float[Tensor, "B T"] | None = None,
+) -> PolicyLoss:
+    """Loss, metrics and per-token values of a micro-batch.
+
+        loss = -sum_i w_i sum_t correction * surrogate + kl.coef * KL - entropy.coef * H
+
+    `policy_logprobs` and `entropy` come from the present weights and carry the gradient (entropy needs one
+    only when `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
+    """
+    mask = batch.mask
+    policy = masked.zeroed(policy_logprobs, mask)
+    old = _old_logprobs(policy, batch, objective)
+    surrogate = _surrogate(
+        policy, old, _token_advantages(batch, old, objective.token_weight), mask, objective
+    )
+    log_rho = _log_rho(old, batch, objective)
+    correction = _correction(log_rho, mask, objective.correction)
+    x = _log_ratio_to_reference(policy, batch, objective)
+
+    weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
+    counted = mask.to(policy.dtype)
+    token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
+    policy_term = -(weighted * token_weights).sum()
+    kl_term = _kl_term(x, surrogate, token_weights, counted * denominators.sequence_weight, objective.kl)
+    entropy_term = _entropy_term(entropy, mask, token_weights, objective.entropy)
+    loss = policy_term + sum(term for term in (kl_term, entropy_term) if term is not None)
+
+    terms = diagnostics.LossTerms(loss, policy_term, kl_term, entropy_term)
+    share = len(mask) / denominators.completions
+    with torch.no_grad():
+        metrics = diagnostics.loss_terms(terms, share=share, kl_coef=getattr(objective.kl, "coef", None))
+        metrics += diagnostics.policy_terms(policy, entropy, mask)
+        metrics += diagnostics.ratio_terms(surrogate, mask)
+        if x is not None:
+            metrics += diagnostics.kl_terms(x, mask)
+        if log_rho is not None:
+            metrics += diagnostics.mismatch_terms(log_rho, old, correction, mask)
+        per_token = diagnostics.per_token(surrogate, correction, x, mask)
+    return PolicyLoss(loss, metrics, per_token)
+
+
+def _old_logprobs(
+    policy: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
+) -> Float[Tensor, "B T"]:
+    source = getattr(objective.ratio, "old", "recompute")
+    if source == "sampler":
+        return masked.zeroed(_given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+    if source == "current" or batch.old_logprobs is None:
+        return policy.detach()  # detach: the denominator of the ratio is a constant
+    return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
+
+
+def _token_advantages(
+    batch: PolicyBatch, old: Float[Tensor, "B T"], token_weight: knobs.TokenWeight
+) -> Float[Tensor, "B N"]:
+    values = batch.advantages.detach().to(old.dtype)  # detach: an advantage is a constant
+    per_token = values.unsqueeze(1) if values.ndim == 1 else masked.zeroed(values, batch.mask)
+    match token_weight:
+        case knobs.NoTokenWeight():
+            return per_token
+        case knobs.AdvantageReweighting(alpha=alpha):
+            return advantages.reweighted_by_probability(per_token, old, alpha=alpha)
+        case _:
+            assert_never(token_weight)
+
+
+def _ratio(
+    log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], ratio: knobs.Ratio
+) -> Float[Tensor, "B N"]:
+    match ratio:
+        case knobs.TokenRatio() | knobs.NoRatio():
+            return log_ratio.exp()
+        case knobs.SequenceGeometricRatio():
+            return ratios.sequence_geometric(log_ratio, mask).exp()
+        case knobs.SequenceGeometricTokenRatio():
+            return ratios.sequence_geometric_token(log_ratio, mask).exp()
+        case knobs.SequenceProductRatio():
+            return ratios.sequence_product(log_ratio).exp()
+        case _:
+            assert_never(ratio)
+
+
+def _surrogate(
+    policy: Float[Tensor, "B T"],
+    old: Float[Tensor, "B T"],
+    token_advantages: Float[Tensor, "B N"],
+    mask: Bool[Tensor, "B T"],
+    objective: Objective,
+) -> Surrogate:
+    if isinstance(objective.ratio, knobs.NoRatio):
+        return surrogates.log_likelihood(policy, token_advantages)
+    log_ratio = ratios.token_log_ratio(policy, old)
+    rule = objective.surrogate
+    if isinstance(rule, knobs.GeoToken):
+        return surrogates.geo_token(
+            log_ratio, token_advantages, mask, eps_low=rule.eps_low, eps_high=rule.eps_high
+        )
+    ratio = _ratio(log_ratio, mask, objective.ratio)
+    match rule:
+        case knobs.NoSurrogate():
+            return surrogates.unclipped(ratio, token_advantages)
+        case knobs.PpoClip(eps_low=low, eps_high=high, dual_clip=c):
+            return surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
+        case knobs.BookSigned(eps_high=high):
+            return surrogates.book_signed(ratio, token_advantages, eps_high=high)
+        case knobs.WeightCap(cap=cap, token_mask=token_mask):
+            capped = surrogates.weight_cap(policy, ratio, token_advantages, cap=cap)
+            return _with_token_mask(capped, token_advantages, token_mask)
+        case knobs.Sapo(tau_pos=pos, tau_neg=neg):
+            return surrogates.sapo(ratio, token_advantages, tau_pos=pos, tau_neg=neg)
+        case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=c):
+            bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
+            return surrogates.bounded(ratio, token_advantages, bounds, dual_clip=c)
+        case _:
+            assert_never(rule)
+
+
+def _with_token_mask(
+    capped: Surrogate,
+    token_advantages: Float[Tensor, "B N"],
+    token_mask: knobs.NoTokenMask | knobs.PpoTokenMask,
+) -> Surrogate:
+    if isinstance(token_mask, knobs.NoTokenMask) or capped.ratio is None:
+        return capped
+    kept = surrogates.ppo_token_mask(
+        capped.ratio, token_advantages, eps_low=token_mask.eps_low, eps_high=token_mask.eps_high
+    )
+    return capped._replace(objective=capped.objective * kept)
+
+
+def _log_rho(
+    old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
+) -> Float[Tensor, "B T"] | None:
+    """log(p_old / p_sampler); None without sampler log-probabilities or when they are the ratio's `old`."""
+    if objective.correction.type == "none" and batch.sampler_logprobs is None:
+        return None
+    if getattr(objective.ratio, "old", "") == "sampler":
+        return None
+    sampler = masked.zeroed(_given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+    return ratios.token_log_ratio(old, sampler)
+
+
+def _correction(
+    log_rho: Float[Tensor, "B T"] | None, mask: Bool[Tensor, "B T"], correction: knobs.Correction
+) -> Correction | None:
+    if log_rho is None:
+        return None
+    match correction:
+        case knobs.NoCorrection():
+            return None
+        case knobs.TokenTis(cap=cap):
+            return corrections.truncated(log_rho, cap=cap)
+        case knobs.TokenMask(low=low, high=high):
+            return corrections.banded(log_rho, low=low, high=high)
+        case knobs.SequenceTis(level=level, cap=cap):
+            return corrections.truncated(corrections.sequence_log_rho(log_rho, mask, level=level), cap=cap)
+        case knobs.SequenceMask(level=level, low=low, high=high):
+            log_rho_of_sequence = corrections.sequence_log_rho(log_rho, mask, level=level)
+            return corrections.banded(log_rho_of_sequence, low=low, high=high)
+        case knobs.GeoFilter(low=low, high=high):
+            return corrections.geo_filtered(log_rho, mask, low=low, high=high)
+        case _:
+            assert_never(correction)
+
+
+def _log_ratio_to_reference(
+    policy: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
+) -> Float[Tensor, "B T"] | None:
+    if batch.reference_logprobs is None and not objective.needs_reference:
+        return None
+    reference = masked.zeroed(_given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    return kl.log_ratio_to_reference(policy, reference)
+
+
+def _kl_term(
+    x: Float[Tensor, "B T"] | None,
+    surrogate: Surrogate,
+    token_weights: Float[Tensor, "B T"],
+    sequence_weights: Float[Tensor, "B T"],
+    knob: knobs.Kl,
+) -> Float[Tensor, ""] | None:
+    """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
+    match knob:
+        case knobs.NoKl():
+            return None
+        case knobs.KlK1(place="reward"):
+            return None
+        case knobs.KlK1():
+            estimate = kl.k1(_given(x, "reference log-probabilities"))
+        case knobs.KlK2():
+            estimate = kl.k2(_given(x, "reference log-probabilities"))
+        case knobs.KlK3():
+            estimate = kl.k3(_given(x, "reference log-probabilities"))
+        case knobs.KlRatioK3():
+            estimate = _given(surrogate.ratio, "a ratio") * kl.k3(_given(x, "reference log-probabilities"))
+        case knobs.KlRatioK1():
+            estimate = _given(surrogate.ratio, "a ratio") * kl.k1(_given(x, "reference log-probabilities"))
+        case _:
+            assert_never(knob)
+    weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
+    return knob.coef * (estimate * weights).sum()
+
+
+def _entropy_term(
+    entropy: Float[Tensor, "B T"] | None,
+    mask: Bool[Tensor, "B T"],
+    token_weights: Float[Tensor, "B T"],
+    knob: knobs.Entropy,
+) -> Float[Tensor, ""] | None:
+    """The entropy part of the loss, coefficient and sign included."""
+    match knob:
+        case knobs.NoEntropyBonus():
+            return None
+        case knobs.EntropyBonus(coef=coef):
+            return -coef * (masked.zeroed(_given(entropy, "entropy"), mask) * token_weights).sum()
+        case _:
+            assert_never(knob)
+
+
+def _given(values: Tensor | None, name: str) -> Tensor:
+    if values is None:
+        raise ValueError(f"this objective needs {name} and the batch has none")
+    return values

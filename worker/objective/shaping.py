@@ -1,0 +1,27 @@
+"""What length does to rewards, before groups are filtered and advantages formed. Lengths are in tokens."""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
+    """A penalty that grows over the last `l_cache` tokens before the cap; added to the reward.
+
+        0 for L <= l_max - l_cache;  (l_max - l_cache - L) / l_cache in the ramp;  -1 for L > l_max
+
+    Source: DAPO, arXiv:2503.14476, equation 13.
+    """
+    ramp: Tensor = (l_max - l_cache - lengths).double() / l_cache
+    return ramp.clamp(min=-1.0, max=0.0)
+
+
+def truncated_scaled(
+    rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
+) -> Float[Tensor, "P G"]:
+    """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110)."""
+    return rewards.where(~truncated, rewards * factor)
+
+
+def signed(correctness: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
+    """Correctness 0 / 1 as -1 / +1, the scale of DAPO's rewards (arXiv:2503.14476)."""
+    return correctness * 2 - 1

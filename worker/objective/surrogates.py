@@ -1,0 +1,189 @@
+"""Objectives per token (to be maximised) that bound how far a ratio may carry the policy.
+
+Ratios are (B, T), or (B, 1) where a completion has one; advantages likewise. With ratio 1 everywhere each of
+them has the gradient of A log p.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from worker.objective import masked
+
+
+class Surrogate(NamedTuple):
+    """An objective with what became of its ratios."""
+
+    objective: Float[Tensor, "B N"]
+    """To be maximised; N is T, or 1 for one value per completion."""
+    ratio: Float[Tensor, "B N"] | None
+    """The ratio in use; None without one."""
+    low: Bool[Tensor, "B M"] | None = None
+    """Where the lower bound removed the gradient."""
+    high: Bool[Tensor, "B M"] | None = None
+    """Where the upper bound removed the gradient (or capped the weight)."""
+    dual: Bool[Tensor, "B M"] | None = None
+    """Where the cap for negative advantages removed the gradient."""
+    gate: Float[Tensor, "B N"] | None = None
+    """The weight a smooth gate leaves of the gradient."""
+
+
+class Bounds(NamedTuple):
+    """Where a ratio is clipped: one pair for all tokens, or one per token."""
+
+    low: float | Float[Tensor, "B T"]
+    high: float | Float[Tensor, "B T"]
+
+
+def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
+    """A log p: the score-function gradient. Source: REINFORCE, Williams 1992."""
+    return Surrogate(advantages * policy_logprobs, None)
+
+
+def unclipped(ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"]) -> Surrogate:
+    """r A, unbounded. Source: the surrogate of TRPO, arXiv:1502.05477."""
+    return Surrogate(ratio * advantages, ratio)
+
+
+def ppo_clip(
+    ratio: Float[Tensor, "B N"],
+    advantages: Float[Tensor, "B M"],
+    *,
+    eps_low: float,
+    eps_high: float,
+    dual_clip: float = 0,
+) -> Surrogate:
+    """The pessimistic minimum of the ratio and its clipped copy.
+
+        min(r A, clip(r, 1 - eps_low, 1 + eps_high) A);  for A < 0 not below c A when dual_clip c > 0
+
+    No gradient where it acts. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO, arXiv:2503.14476; dual clip:
+    arXiv:1912.09729.
+    """
+    return bounded(ratio, advantages, Bounds(1 - eps_low, 1 + eps_high), dual_clip=dual_clip)
+
+
+def dynamic_bounds(
+    old_logprobs: Float[Tensor, "B T"], *, eps_low: float, eps_high: float, r_max: float
+) -> Bounds:
+    """Bounds that widen as the old probability q = exp(old) shrinks.
+
+        low = 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0)),  high = min(0.5 + 0.5 sqrt(1 + 4 eps_high / q), r_max)
+
+    Source: DCPO, arXiv:2509.02333, section 3.1.
+    """
+    inverse = torch.exp(-old_logprobs)
+    low = 0.5 + 0.5 * (1 - 4 * eps_low * inverse).clamp(min=0).sqrt()
+    high = (0.5 + 0.5 * (1 + 4 * eps_high * inverse).sqrt()).clamp(max=r_max)
+    return Bounds(low, high)
+
+
+def bounded(
+    ratio: Float[Tensor, "B N"],
+    advantages: Float[Tensor, "B M"],
+    bounds: Bounds,
+    *,
+    dual_clip: float = 0,
+) -> Surrogate:
+    """PPO's pessimistic minimum with any bounds.
+
+        A clamp(r, max = high) for A > 0;  A clamp(r, min = low, max = c) for A < 0
+
+    which is min(r A, clip(r, low, high) A), for A < 0 not below c A when dual_clip c > 0.
+    """
+    positive = advantages > 0
+    floor = torch.where(positive, -torch.inf, bounds.low)
+    ceiling = torch.where(positive, bounds.high, dual_clip or torch.inf)
+    value = ratio.detach()  # detach: flags carry no gradient
+    over = value > ceiling
+    return Surrogate(
+        objective=advantages * torch.clamp(ratio, floor.to(ratio.dtype), ceiling.to(ratio.dtype)),
+        ratio=ratio,
+        low=(value < floor) & (advantages != 0),
+        high=over & positive,
+        dual=(over & (advantages < 0)) if dual_clip else None,
+    )
+
+
+def book_signed(
+    ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, eps_high: float
+) -> Surrogate:
+    """The book's rule: min for A >= 0 but max for A < 0, which leaves the upper bound alone.
+
+        min(r A, clip(r) A) for A >= 0, max(r A, clip(r) A) for A < 0  =  A min(r, 1 + eps_high)
+
+    Source: seed 001, listing 7.8; for reproduction.
+    """
+    high = (ratio.detach() > 1 + eps_high) & (advantages != 0)  # detach: flags carry no gradient
+    return Surrogate(advantages * ratio.clamp(max=1 + eps_high), ratio, low=torch.zeros_like(high), high=high)
+
+
+def weight_cap(
+    policy_logprobs: Float[Tensor, "B T"],
+    ratio: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    *,
+    cap: float,
+) -> Surrogate:
+    """The capped ratio as a constant weight, so that no token loses its gradient.
+
+        sg[min(r, cap)] A log p
+
+    The value is no estimate of improvement; compare only with itself.
+    Source: CISPO, arXiv:2506.13585, equation 4; ScaleRL, arXiv:2510.13786.
+    """
+    value = ratio.detach()  # detach: the weight is a constant, only log p carries gradient
+    return Surrogate(value.clamp(max=cap) * advantages * policy_logprobs, ratio, high=value > cap)
+
+
+def ppo_token_mask(
+    ratio: Float[Tensor, "B T"], advantages: Float[Tensor, "B M"], *, eps_low: float, eps_high: float
+) -> Bool[Tensor, "B T"]:
+    """False where PPO's clip would leave no gradient.
+
+        M = 0 where A > 0 and r > 1 + eps_high, or A < 0 and r < 1 - eps_low
+
+    Source: CISPO, arXiv:2506.13585, equation 6.
+    """
+    value = ratio.detach()  # detach: a mask carries no gradient
+    return ~(((advantages > 0) & (value > 1 + eps_high)) | ((advantages < 0) & (value < 1 - eps_low)))
+
+
+def sapo(
+    ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, tau_pos: float, tau_neg: float
+) -> Surrogate:
+    """A smooth gate in place of a clip.
+
+        f(r) A with f(r) = sigmoid(tau (r - 1)) 4 / tau;  gradient weight 4 p (1 - p), p = sigmoid(tau (r - 1))
+
+    tau is tau_pos where A > 0, else tau_neg. Source: SAPO, arXiv:2511.20347, equation 5.
+    """
+    tau = torch.where(advantages > 0, tau_pos, tau_neg)
+    p = torch.sigmoid(tau * (ratio - 1))
+    weight = (4 * p * (1 - p)).detach()  # detach: reported only
+    return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
+
+
+def geo_token(
+    log_ratio: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    eps_low: float,
+    eps_high: float,
+) -> Surrogate:
+    """The geometric mean of token ratios that were clipped one-sidedly first.
+
+        s[i] A with log s[i] = mean_t d'[i, t],  d' = min(d, eps_high) for A > 0, max(d, -eps_low) for A < 0
+
+    No gradient through clipped tokens. Source: GMPO, arXiv:2507.20673, equation 4.
+    """
+    positive = advantages > 0
+    floor = torch.where(positive, -torch.inf, -eps_low).to(log_ratio.dtype)
+    ceiling = torch.where(positive, eps_high, torch.inf).to(log_ratio.dtype)
+    value = log_ratio.detach()  # detach: flags carry no gradient
+    ratio = masked.token_mean(torch.clamp(log_ratio, floor, ceiling), mask).exp()  # (B, 1)
+    signal = advantages != 0
+    return Surrogate(ratio * advantages, ratio, low=(value < floor) & signal, high=(value > ceiling) & signal)
