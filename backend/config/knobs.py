@@ -195,6 +195,9 @@ class PpoTokenMask(Frozen):
     """Distance of the upper bound above 1."""
 
 
+AnyTokenMask = Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")]
+
+
 class WeightCap(Frozen):
     """min(r, cap) as a detached weight on A log p: every token keeps a gradient (CISPO, arXiv:2506.13585)."""
 
@@ -202,7 +205,7 @@ class WeightCap(Frozen):
     cap: float = Field(default=5.0, gt=0, le=1e6)
     """Largest weight, as an absolute ratio. The paper does not say; ScaleRL (arXiv:2510.13786) uses 5. At or
     below 1 the weights are biased."""
-    token_mask: Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")] = NoTokenMask()
+    token_mask: AnyTokenMask = NoTokenMask()
     """Optional mask M of the paper's unified form."""
 
 

@@ -1,7 +1,7 @@
 """What the objective is computed from: one optimizer batch, or a micro-batch cut out of it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,5 +42,5 @@ class PolicyBatch:
         return self._each(lambda values: values.to(device, non_blocking=True))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return PolicyBatch(**{name: None if v is None else change(v) for name, v in named.items()})
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(v) for name, v in given.items() if v is not None})

@@ -1,4 +1,4 @@
-"""What one pass of the loss tells about itself, under the canonical metric names. Nothing here has a gradient."""
+"""What one pass of the loss tells about itself, under canonical metric names. Nothing has a gradient."""
 
 from typing import NamedTuple
 

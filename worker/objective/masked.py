@@ -20,5 +20,5 @@ def lengths(mask: Bool[Tensor, "B T"]) -> Int[Tensor, "B"]:
 
 
 def token_mean(values: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> Float[Tensor, "B 1"]:
-    """Mean over each completion's tokens of values that are 0 where masked; 0 for a completion without tokens."""
+    """Mean over each completion's tokens of values that are 0 where masked; 0 without tokens."""
     return values.sum(dim=1, keepdim=True) / lengths(mask).clamp(min=1).unsqueeze(1)

@@ -59,8 +59,8 @@ def ppo_clip(
 
         min(r A, clip(r, 1 - eps_low, 1 + eps_high) A);  for A < 0 not below c A when dual_clip c > 0
 
-    No gradient where it acts. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO, arXiv:2503.14476; dual clip:
-    arXiv:1912.09729.
+    No gradient where it acts. Source: PPO, arXiv:1707.06347, equation 7; eps_high > eps_low: DAPO,
+    arXiv:2503.14476; dual clip: arXiv:1912.09729.
     """
     return bounded(ratio, advantages, Bounds(1 - eps_low, 1 + eps_high), dual_clip=dual_clip)
 
@@ -70,7 +70,8 @@ def dynamic_bounds(
 ) -> Bounds:
     """Bounds that widen as the old probability q = exp(old) shrinks.
 
-        low = 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0)),  high = min(0.5 + 0.5 sqrt(1 + 4 eps_high / q), r_max)
+        low = 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0))
+        high = min(0.5 + 0.5 sqrt(1 + 4 eps_high / q), r_max)
 
     Source: DCPO, arXiv:2509.02333, section 3.1.
     """
@@ -156,7 +157,7 @@ def sapo(
 ) -> Surrogate:
     """A smooth gate in place of a clip.
 
-        f(r) A with f(r) = sigmoid(tau (r - 1)) 4 / tau;  gradient weight 4 p (1 - p), p = sigmoid(tau (r - 1))
+        f(r) A with f(r) = 4 p / tau and p = sigmoid(tau (r - 1)); gradient weight 4 p (1 - p)
 
     tau is tau_pos where A > 0, else tau_neg. Source: SAPO, arXiv:2511.20347, equation 5.
     """

@@ -1,4 +1,4 @@
-"""The values that travel through a step: a prompt, its completions, the scored group, the batch for the loss."""
+"""The values that travel through a step: prompt, completion, scored group, batch for the loss."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from worker.objective.batch import PolicyBatch as PolicyBatch
+from worker.objective.batch import PolicyBatch
+
+__all__ = ["Completion", "Group", "PolicyBatch", "Prompt"]
 
 
 @dataclass(frozen=True, slots=True)
