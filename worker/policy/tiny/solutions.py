@@ -1,28 +1,53 @@
 """Imperfect worked solutions of `sums`: what the tiny policy imitates before it is trained by reward."""
 
+from dataclasses import dataclass
 from random import Random
 
-ERROR_RATE = 0.30
-"""Chance that a running sum is written with one wrong digit."""
 
-UNBOXED_RATE = 0.12
-"""Chance that the result stands after the reasoning without a box."""
+@dataclass(frozen=True)
+class Carelessness:
+    """How often the imitated pupil fails, as probabilities."""
+
+    forgets_carries: float = 0.74
+    """All carries into a column that has digits are forgotten in an addition: 85+88 = 163."""
+
+    wrong_digit: float = 0.24
+    """The result of an addition is written with one wrong digit."""
+
+    unboxed: float = 0.12
+    """The final result stands after the reasoning without a box."""
 
 
-def imperfect_solution(numbers: list[int], random: Random) -> str:
+def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -> str:
     """Running sums in `<think>`, then the result, with the slips of a careless pupil.
 
     A slip is carried on: the following running sums start from the wrong number.
     """
     total, lines = numbers[0], []
     for number in numbers[1:]:
-        result = total + number
-        if random.random() < ERROR_RATE:
+        forgets = random.random() < care.forgets_carries
+        result = without_carries(total, number) if forgets else total + number
+        if random.random() < care.wrong_digit:
             result = with_wrong_digit(result, random)
         lines.append(f"{total}+{number}={result}")
         total = result
-    final = str(total) if random.random() < UNBOXED_RATE else f"\\boxed{{{total}}}"
+    final = str(total) if random.random() < care.unboxed else f"\\boxed{{{total}}}"
     return f"<think>{','.join(lines)}</think>{final}"
+
+
+def without_carries(left: int, right: int) -> int:
+    """The sum column by column, where a carry survives only if it opens a new column.
+
+    >>> without_carries(85, 88), without_carries(85, 60)
+    (163, 145)
+    """
+    result, place = 0, 1
+    while left >= place or right >= place:
+        column = left // place % 10 + right // place % 10
+        is_last = max(left, right) < 10 * place
+        result += (column if is_last else column % 10) * place
+        place *= 10
+    return result
 
 
 def with_wrong_digit(number: int, random: Random) -> int:

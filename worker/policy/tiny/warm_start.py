@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from worker.policy.tiny.solutions import ERROR_RATE, UNBOXED_RATE, imperfect_solution
+from worker.policy.tiny.solutions import Carelessness, imperfect_solution
 from worker.policy.tiny.tokenizer import build_tokenizer
 from worker.problems.sums import Sums
 
@@ -33,15 +33,14 @@ class Recipe:
     """How the tiny policy is made."""
 
     seed: int = 20250101
-    steps: int = 500
-    batch_size: int = 64
-    learning_rate: float = 2e-3
+    steps: int = 1300
+    batch_size: int = 48
+    learning_rate: float = 5e-3
     warmup_steps: int = 50
     operands: int = 3
     low: int = 10
     high: int = 99
-    error_rate: float = ERROR_RATE
-    unboxed_rate: float = UNBOXED_RATE
+    carelessness: Carelessness = Carelessness()
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
@@ -73,7 +72,7 @@ def demonstrations(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, *, step: 
     for index in range(step * recipe.batch_size, (step + 1) * recipe.batch_size):
         prompt = problem.sample(index, "train").text
         numbers = [int(number) for number in re.findall(r"\d+", prompt)]
-        solution = imperfect_solution(numbers, Random(f"{recipe.seed}/{index}"))
+        solution = imperfect_solution(numbers, Random(f"{recipe.seed}/{index}"), recipe.carelessness)
         asked, answered = tokenizer.encode(prompt), tokenizer.encode(solution + tokenizer.eos_token)
         rows.append(torch.tensor(asked + answered))
         labels.append(torch.tensor([-100] * len(asked) + answered))

@@ -1,0 +1,186 @@
+"""Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
+
+import json
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from backend.config.run import PolicyConfig
+from backend.errors import FieldError, InvalidConfig
+from backend.settings import Settings
+from worker.policy.token_texts import TokenTexts
+
+logger = logging.getLogger(__name__)
+
+TINY = Path(__file__).parent / "tiny"
+FETCHED = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
+"""The files of a hub repository that are of use; pickled weights and code are never fetched."""
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A causal language model in evaluation mode (no dropout) with its tokenizer."""
+
+    model: PreTrainedModel
+    tokenizer: Any
+    chat_template: bool
+    """Whether a prompt is wrapped as a user turn."""
+    context: int
+    """Most tokens of prompt and completion together."""
+    pad_id: int
+    stop_ids: tuple[int, ...]
+    """Tokens that end a completion."""
+    token_texts: TokenTexts
+
+    def encode(self, prompt: str, *, room: int) -> list[int]:
+        """Token ids of a prompt that leaves `room` tokens of the context for the completion.
+
+        Raises InvalidConfig when the prompt is empty or too long.
+        """
+        if not prompt.strip():
+            raise _invalid("problems", f"a prompt must contain text, got {prompt!r}")
+        if self.chat_template:
+            turns = [{"role": "user", "content": prompt}]
+            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        else:
+            ids = self.tokenizer.encode(prompt)
+        if len(ids) + room > self.context:
+            raise _invalid(
+                "problems",
+                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; at most {max(0, self.context - room)} are "
+                f"expected (context {self.context} less max_new_tokens {room})",
+            )
+        return list(ids)
+
+
+def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.device | str = "cpu") -> Policy:
+    """The policy that a run config names, on a device.
+
+    Raises InvalidConfig with the field, the value and what was expected.
+    """
+    started = time.monotonic()
+    directory = policy_directory(config, settings)
+    check_directory(directory, name=config.name)
+    logger.info("loading policy %s as %s on %s", config.name, config.dtype, device)
+    policy = open_directory(directory, config, device=device)
+    parameters = sum(parameter.numel() for parameter in policy.model.parameters())
+    seconds = time.monotonic() - started
+    logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameters / 1e6, seconds)
+    return policy
+
+
+def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
+    """Where the policy's files are; a hub model is downloaded first."""
+    if config.name == "tiny":
+        return TINY
+    local = (settings.models_dir / config.name).expanduser().resolve()
+    if local.is_dir():
+        return local
+    if not settings.hf_online:
+        raise _invalid(
+            "policy.name",
+            f"{config.name!r} is neither 'tiny' nor a directory of MODELS_DIR ({settings.models_dir}), "
+            "and a hub name needs HF_ONLINE=1",
+        )
+    return _downloaded(config)
+
+
+def _downloaded(config: PolicyConfig) -> Path:
+    logger.info("fetching policy %s from the Hugging Face hub", config.name)
+    revision = config.revision or None
+    try:
+        return Path(snapshot_download(config.name, revision=revision, allow_patterns=FETCHED))
+    except RevisionNotFoundError as error:
+        raise _invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
+    except RepositoryNotFoundError as error:
+        raise _invalid("policy.name", f"the hub has no public model {config.name!r}") from error
+    except (HfHubHTTPError, OSError) as error:
+        raise _invalid("policy.name", f"{config.name!r} could not be fetched from the hub: {error}") from error
+
+
+def check_directory(directory: Path, *, name: str) -> None:
+    """Refuse a directory that is not a causal language model in safetensors with its tokenizer."""
+    config = _json(directory / "config.json")
+    if config is None:
+        raise _invalid("policy.name", f"{name!r}: {directory} holds no config.json of a Hugging Face model")
+    for document in (config, _json(directory / "tokenizer_config.json") or {}):
+        if "auto_map" in document:
+            raise _invalid("policy.name", f"{name!r} wants to run code of its own (auto_map), which is never done")
+    if not any((directory / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
+        raise _invalid("policy.name", f"{name!r}: {directory} holds no tokenizer (tokenizer.json is expected)")
+    if not any(directory.glob("*.safetensors")):
+        raise _invalid("policy.name", f"{name!r}: {directory} holds no weights (*.safetensors is expected)")
+
+
+def open_directory(directory: Path, config: PolicyConfig, *, device: torch.device | str = "cpu") -> Policy:
+    """The policy in a directory that `check_directory` accepts."""
+    closed: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(directory, **closed)
+        model = AutoModelForCausalLM.from_pretrained(
+            directory, dtype=DTYPES[config.dtype], use_safetensors=True, **closed
+        )
+    except (ValueError, KeyError, OSError) as error:
+        raise _invalid("policy.name", f"{config.name!r} cannot be opened as a causal LM: {error}") from error
+    model.to(device).eval()
+    return as_policy(model, tokenizer, name=config.name, chat_template=config.chat_template)
+
+
+def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool) -> Policy:
+    """A model and a tokenizer that fit together, as a policy."""
+    embeddings = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > embeddings:
+        raise _invalid(
+            "policy.name", f"{name!r}: the tokenizer has {len(tokenizer)} tokens, the model only {embeddings}"
+        )
+    if chat_template and not tokenizer.chat_template:
+        raise _invalid("policy.chat_template", f"{name!r} has no chat template; false is expected")
+    stops = _stop_ids(model, tokenizer)
+    if not stops:
+        raise _invalid("policy.name", f"{name!r}: the tokenizer has no end-of-sequence token")
+    return Policy(
+        model=model,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        context=getattr(model.config, "max_position_embeddings", None) or sys.maxsize,
+        pad_id=stops[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
+        stop_ids=stops,
+        token_texts=TokenTexts(tokenizer),
+    )
+
+
+def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
+    generation = getattr(model, "generation_config", None)
+    named = generation.eos_token_id if generation is not None else None
+    ids = named if isinstance(named, list) else [named]
+    return tuple(sorted({index for index in [*ids, tokenizer.eos_token_id] if index is not None}))
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text())
+    except ValueError as error:
+        raise _invalid("policy.name", f"{path} is not valid JSON: {error}") from error
+    return document if isinstance(document, dict) else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _invalid(path: str, message: str) -> InvalidConfig:
+    return InvalidConfig([FieldError(path, message)])

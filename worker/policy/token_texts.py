@@ -1,0 +1,55 @@
+"""Token ids to text, piece by piece: the pieces of a completion joined are its text."""
+
+import json
+from typing import Any
+
+BROKEN = "\N{REPLACEMENT CHARACTER}"
+CONTEXT_FREE = {"Fuse", "ByteLevel"}
+"""Decoders of the tokenizers library under which a token reads the same wherever it stands."""
+
+
+class TokenTexts:
+    """The text of every generated token.
+
+    A character that spans several tokens belongs to the last of them; the earlier ones get an empty piece.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.is_context_free = _decoder_type(tokenizer) in CONTEXT_FREE
+        self.known: dict[int, str] = {}
+
+    def pieces(self, ids: list[int]) -> tuple[str, ...]:
+        """One string per id."""
+        if self.is_context_free:
+            pieces = tuple(self._alone(index) for index in ids)
+            if not any(BROKEN in piece for piece in pieces):
+                return pieces
+        return self._in_context(ids)
+
+    def _alone(self, index: int) -> str:
+        piece = self.known.get(index)
+        if piece is None:
+            piece = self.known[index] = self._decode([index])
+        return piece
+
+    def _in_context(self, ids: list[int]) -> tuple[str, ...]:
+        """Decode a sliding window: the text that a token adds to the whole characters before it."""
+        pieces, start, read = [], 0, 0
+        for end in range(1, len(ids) + 1):
+            before, after = self._decode(ids[start:read]), self._decode(ids[start:end])
+            if after.endswith(BROKEN) and end < len(ids):
+                pieces.append("")
+                continue
+            pieces.append(after[len(before) :])
+            start, read = read, end
+        return tuple(pieces)
+
+    def _decode(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _decoder_type(tokenizer: Any) -> str:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    decoder = backend and backend.decoder
+    return json.loads(decoder.__getstate__())["type"] if decoder else ""

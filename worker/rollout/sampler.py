@@ -1,0 +1,217 @@
+"""Sampling the completions of a step: all groups in one batch, exact, with the log-probabilities really used."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from worker.policy.model import Policy
+from worker.rollout.decoders import Decoder, decoder_for
+from worker.rollout.types import Completion, Prompt
+
+PACK_AT = 7 / 8
+"""Finished rows are dropped once at most this share of the rows is still running."""
+
+
+class SamplingLike(Protocol):
+    """The fields of a sampling config that decide how tokens are drawn."""
+
+    @property
+    def max_new_tokens(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def top_p(self) -> float: ...
+    @property
+    def top_k(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How tokens are chosen; temperature 0 takes the likeliest token (ties: the lowest id)."""
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+class Drawn(NamedTuple):
+    """Token-major results of one batch; entries after a row's end are meaningless."""
+
+    ids: Tensor
+    """(T, B) int64."""
+    logprobs: Tensor
+    """(T, B) float32, of the distribution that was drawn from."""
+    entropies: Tensor
+    """(T, B) float32, nats."""
+
+
+class Sampler:
+    """Draws completions from a policy.
+
+    The random numbers of a call come from one CPU generator before the first token: token t of row b depends on
+    number (t, b) alone. So neither the device nor the rows that end earlier change what a row draws.
+    """
+
+    def __init__(self, policy: Policy, *, rows_at_once: int = 0) -> None:
+        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: no bound."""
+        self.policy = policy
+        self.rows_at_once = rows_at_once
+
+    @torch.inference_mode()
+    def sample(
+        self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingLike, generator: torch.Generator
+    ) -> list[list[Completion]]:
+        """`group_size` completions of every prompt, in the order of the prompts.
+
+        Raises InvalidConfig when a prompt is empty or does not fit the context with `max_new_tokens`.
+        """
+        encoded = [self.policy.encode(prompt.text, room=sampling.max_new_tokens) for prompt in prompts]
+        uniforms = torch.rand(
+            sampling.max_new_tokens, len(prompts) * group_size, generator=generator, dtype=torch.float64
+        )
+        model = self.policy.model
+        was_training = model.training
+        model.eval()
+        decoder = decoder_for(model)
+        groups: list[list[Completion]] = []
+        at_once = max(1, self.rows_at_once // group_size) if self.rows_at_once else max(1, len(prompts))
+        for first in range(0, len(prompts), at_once):
+            part = encoded[first : first + at_once]
+            numbers = uniforms[:, first * group_size : (first + len(part)) * group_size]
+            drawn = self._decode(decoder, part, group_size, sampling, numbers)
+            groups.extend(self._completions(drawn, group_size))
+        model.train(was_training)
+        return groups
+
+    def _decode(
+        self,
+        decoder: Decoder,
+        encoded: list[list[int]],
+        group_size: int,
+        sampling: SamplingLike,
+        uniforms: Tensor,
+    ) -> Drawn:
+        device = self.policy.model.device
+        ids, mask = left_padded(encoded, self.policy.pad_id, device)
+        logits = decoder.prefill(ids, mask, max_new_tokens=sampling.max_new_tokens)
+        logits = logits.repeat_interleave(group_size, dim=0)  # (B, V)
+        decoder.repeat(group_size)
+        uniforms = uniforms.to(device)
+        drawn = Drawn(
+            torch.zeros(uniforms.shape, dtype=torch.int64, device=device),
+            torch.zeros(uniforms.shape, device=device),
+            torch.zeros(uniforms.shape, device=device),
+        )
+        stops = torch.tensor(self.policy.stop_ids, device=device)
+        rows = torch.arange(uniforms.shape[1], device=device)
+        running = torch.ones(len(rows), dtype=torch.bool, device=device)
+        for step in range(sampling.max_new_tokens):
+            tokens = self._draw(logits, sampling, uniforms[step], rows, drawn, step)
+            if step + 1 == sampling.max_new_tokens:
+                break
+            running &= (tokens[:, None] != stops).all(dim=1)
+            left = int(running.sum()) if device.type == "cpu" or step % 8 == 7 else len(rows)
+            if left == 0:
+                break
+            if left <= PACK_AT * len(rows):
+                kept = packed(running)
+                decoder.keep(kept)
+                tokens, rows, running = tokens[kept], rows[kept], running[kept]
+            logits = decoder.step(tokens)
+        return Drawn(*(part[: step + 1] for part in drawn))
+
+    def _draw(
+        self, logits: Tensor, sampling: SamplingLike, uniforms: Tensor, rows: Tensor, drawn: Drawn, step: int
+    ) -> Tensor:
+        """Draw and record the next token of every running row."""
+        logprobs = next_token_logprobs(logits, sampling)
+        probabilities = logprobs.exp()
+        if sampling.temperature == 0:
+            tokens = logprobs.argmax(dim=-1)
+        else:
+            tokens = inverse_cdf(probabilities, uniforms[rows])
+        drawn.ids[step, rows] = tokens
+        drawn.logprobs[step, rows] = logprobs.gather(1, tokens[:, None]).squeeze(1)
+        drawn.entropies[step, rows] = torch.special.entr(probabilities).sum(dim=-1)
+        return tokens
+
+    def _completions(self, drawn: Drawn, group_size: int) -> Iterator[list[Completion]]:
+        ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
+        is_stop = np.isin(ids, self.policy.stop_ids)
+        lengths = np.where(is_stop.any(axis=1), is_stop.argmax(axis=1) + 1, ids.shape[1])
+        stopped = is_stop.any(axis=1)
+        for first in range(0, len(ids), group_size):
+            yield [
+                self._completion(
+                    ids[row, :length], logprobs[row, :length], entropies[row, :length], stopped[row]
+                )
+                for row, length in enumerate(lengths[first : first + group_size], start=first)
+            ]
+
+    def _completion(
+        self, ids: np.ndarray, logprobs: np.ndarray, entropies: np.ndarray, stopped: np.bool_
+    ) -> Completion:
+        pieces = self.policy.token_texts.pieces(ids.tolist())
+        return Completion(
+            ids=ids,
+            text="".join(pieces[:-1] if stopped else pieces),
+            token_strings=pieces,
+            finish_reason="stop" if stopped else "length",
+            sampler_logprobs=logprobs,
+            entropies=entropies,
+        )
+
+
+def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Ids and mask, both (P, S), of prompts that end at the last column."""
+    length = max(map(len, encoded))
+    ids = [[pad_id] * (length - len(row)) + list(row) for row in encoded]
+    mask = [[0] * (length - len(row)) + [1] * len(row) for row in encoded]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def packed(running: Tensor) -> Tensor:
+    """The n running rows, each at its own place if that is below n, else moved to the place of a finished row."""
+    live = running.nonzero().squeeze(1)
+    order = torch.arange(len(live), device=live.device)
+    order[~running[: len(live)]] = live[live >= len(live)]
+    return order
+
+
+def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
+    """Log-probabilities (B, V) of the distribution that is drawn from: temperature, then top-k, then top-p.
+
+    Greedy decoding reports the policy's own distribution, at temperature 1.
+    """
+    if sampling.temperature not in (0, 1):
+        logits = logits / sampling.temperature
+    if 0 < sampling.top_k < logits.shape[-1]:
+        smallest = logits.topk(sampling.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < smallest, -torch.inf)
+    if sampling.top_p < 1:
+        logits = nucleus(logits, sampling.top_p)
+    return logits.log_softmax(dim=-1)
+
+
+def nucleus(logits: Tensor, mass: float) -> Tensor:
+    """Logits (B, V) with -inf outside the smallest set of likeliest tokens whose probabilities reach `mass`."""
+    descending, order = logits.sort(dim=-1, descending=True)
+    probabilities = descending.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities
+    return logits.masked_fill(
+        torch.zeros_like(logits, dtype=torch.bool).scatter(1, order, before >= mass), -torch.inf
+    )
+
+
+def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
+    """The tokens (B,) where the running sum of probabilities (B, V) passes uniform numbers (B,) in [0, 1)."""
+    cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    targets = uniforms[:, None] * cumulative[:, -1:]
+    return (
+        torch.searchsorted(cumulative, targets, right=True).squeeze(1).clamp_(max=probabilities.shape[-1] - 1)
+    )
