@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationInfo, field_validator
 
 from backend.config import knobs
-from backend.config.base import Frozen
+from backend.config.base import Frozen, refusal
 
 
 class Objective(Frozen):
@@ -37,16 +37,13 @@ class Objective(Frozen):
     @field_validator("surrogate")
     @classmethod
     def _surrogate_fits_ratio(cls, surrogate: knobs.Surrogate, info: ValidationInfo) -> knobs.Surrogate:
-        ratio = info.data.get("ratio")
-        if ratio is not None:
-            _refuse_unless(
-                ratio.type in _RATIOS[surrogate.type], _surrogate_reason(surrogate.type, ratio.type)
-            )
+        ratio = _type(info, "ratio")
+        if ratio and ratio not in _RATIOS[surrogate.type]:
+            raise refusal([("type", _surrogate_reason(surrogate.type, ratio))])
         dual_clip = getattr(surrogate, "dual_clip", 0)
-        _refuse_unless(
-            dual_clip == 0 or dual_clip > 1,
-            f"dual_clip caps ratios from above, so it must be 0 (off) or greater than 1, got {dual_clip}",
-        )
+        if 0 < dual_clip <= 1:
+            reason = f"is {dual_clip:g}, but it caps ratios from above: 0 (off) or more than 1 is expected"
+            raise refusal([("dual_clip", reason)])
         return surrogate
 
     @field_validator("correction")
@@ -54,21 +51,17 @@ class Objective(Frozen):
     def _mismatch_is_corrected_once(
         cls, correction: knobs.Correction, info: ValidationInfo
     ) -> knobs.Correction:
-        old = getattr(info.data.get("ratio"), "old", "recompute")
-        _refuse_unless(
-            correction.type == "none" or old != "sampler",
-            f"ratio.old = sampler already contains the mismatch; {correction.type} would correct it twice",
-        )
+        if correction.type != "none" and getattr(info.data.get("ratio"), "old", "") == "sampler":
+            reason = f"is {correction.type}, but ratio.old = sampler already contains the mismatch: "
+            raise refusal([("type", reason + "none is expected, or ratio.old = recompute")])
         return correction
 
     @field_validator("kl")
     @classmethod
     def _kl_has_its_ratio(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
-        ratio = info.data.get("ratio")
-        _refuse_unless(
-            kl.type not in {"r_k3", "r_k1"} or ratio is None or ratio.type != "none",
-            f"{kl.type} multiplies the estimate by the policy ratio; ratio none has no ratio",
-        )
+        if kl.type in {"r_k3", "r_k1"} and _type(info, "ratio") == "none":
+            reason = f"is {kl.type}, which multiplies by the policy ratio, but ratio is none: "
+            raise refusal([("type", reason + "k3, k2 or k1 is expected")])
         return kl
 
     @field_validator("token_weight")
@@ -76,13 +69,14 @@ class Objective(Frozen):
     def _token_advantages_keep_their_gradient(
         cls, token_weight: knobs.TokenWeight, info: ValidationInfo
     ) -> knobs.TokenWeight:
-        ratio = info.data.get("ratio")
-        shared = ratio is not None and ratio.type in {"seq_geo", "seq_product"}
-        _refuse_unless(
-            token_weight.type == "none" or not shared,
-            "advantages that differ between tokens need a ratio with a gradient per token: "
-            f"use ratio seq_geo_token in place of {getattr(ratio, 'type', '')}",
-        )
+        ratio = _type(info, "ratio")
+        if token_weight.type != "none" and ratio in {"seq_geo", "seq_product"}:
+            reason = (
+                f"is {token_weight.type}, which gives tokens their own advantages, but ratio {ratio} has "
+            )
+            raise refusal(
+                [("type", reason + "one gradient for all: ratio token or seq_geo_token is expected")]
+            )
         return token_weight
 
     @property
@@ -122,7 +116,7 @@ _RATIOS: dict[str, frozenset[str]] = {
 """Which ratios each surrogate is defined for."""
 
 _REASONS = {
-    "geo_token": "clips token log-ratios inside the geometric mean",
+    "geo_token": "clips token log-ratios inside a geometric mean",
     "weight_cap": "caps the weight of each single token",
     "sapo": "gates a ratio that stays near 1",
     "dynamic": "takes its bounds from each token's old probability",
@@ -131,14 +125,14 @@ _REASONS = {
 }
 
 
+def _type(info: ValidationInfo, field: str) -> str:
+    """The `type` of an earlier field; empty when that field was refused itself."""
+    return getattr(info.data.get(field), "type", "")
+
+
 def _surrogate_reason(surrogate: str, ratio: str) -> str:
     allowed = " or ".join(sorted(_RATIOS[surrogate]))
-    return f"{surrogate} {_REASONS.get(surrogate, '')}, so ratio must be {allowed}, got {ratio}"
-
-
-def _refuse_unless(holds: bool, reason: str) -> None:  # noqa: FBT001
-    if not holds:
-        raise ValueError(reason)
+    return f"is {surrogate}, which {_REASONS[surrogate]}, but ratio is {ratio}: ratio {allowed} is expected"
 
 
 def _cautions(objective: Objective) -> list[tuple[bool, str]]:

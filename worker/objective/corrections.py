@@ -15,10 +15,11 @@ from worker.objective.ratios import LOG_RATIO_LIMIT
 
 
 class Correction(NamedTuple):
-    """Weights on the loss, and where they are 0 on purpose."""
+    """Weights on the loss, and where they are not rho itself."""
 
     weights: Float[Tensor, "B N"]
-    dropped: Bool[Tensor, "B N"] | None = None
+    limited: Bool[Tensor, "B N"]
+    """Where rho was truncated or the loss dropped."""
 
 
 def sequence_log_rho(
@@ -32,7 +33,8 @@ def sequence_log_rho(
 
 def truncated(log_rho: Float[Tensor, "B N"], *, cap: float) -> Correction:
     """w = min(rho, cap). Source: truncated importance sampling, arXiv:1606.02647; Yao et al. 2025."""
-    return Correction(log_rho.exp().clamp(max=cap))
+    rho = log_rho.exp()
+    return Correction(rho.clamp(max=cap), rho > cap)
 
 
 def banded(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correction:

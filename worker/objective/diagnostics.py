@@ -102,8 +102,8 @@ def mismatch_terms(
         "mismatch/chi2": _token_mean(rho.square() - 1, mask),
         "mismatch/ess": EffectiveShare(kept.sum(), kept.square().sum(), mask.sum()),
     }
-    if correction is not None and correction.dropped is not None:
-        metrics["mismatch/masked_frac"] = _token_mean(correction.dropped.expand_as(mask), mask)
+    if correction is not None:
+        metrics["mismatch/masked_frac"] = _token_mean(correction.limited.expand_as(mask), mask)
     return MetricSums(metrics)
 
 

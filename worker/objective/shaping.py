@@ -20,8 +20,3 @@ def truncated_scaled(
 ) -> Float[Tensor, "P G"]:
     """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110)."""
     return rewards.where(~truncated, rewards * factor)
-
-
-def signed(correctness: Float[Tensor, "P G"]) -> Float[Tensor, "P G"]:
-    """Correctness 0 / 1 as -1 / +1, the scale of DAPO's rewards (arXiv:2503.14476)."""
-    return correctness * 2 - 1
