@@ -5,6 +5,7 @@ GrpoLabError
 ├── Conflict            409
 ├── InvalidConfig       422  (carries one message per field)
 ├── Unavailable         503
+├── PluginFailed        a user's own reward or problem source raised, hung or returned nonsense
 └── Fenced              this trainer no longer owns its run
 """
 
@@ -83,6 +84,12 @@ class Unavailable(GrpoLabError):
 
     status = 503
     title = "Unavailable"
+
+
+class PluginFailed(GrpoLabError):
+    """A user's own reward or problem source raised, hung or returned nonsense; the run fails with these words."""
+
+    title = "Plugin failed"
 
 
 class Fenced(GrpoLabError):

@@ -1,0 +1,34 @@
+"""Entries of reasoning_gym tasks by position. Runs inside the checking process; imports no torch."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from json import dumps, loads
+from typing import Any
+
+from reasoning_gym.factory import create_dataset
+
+CHUNK = 64
+"""Entries per data set object: a few tasks compute all of theirs at once."""
+
+
+def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> dict[str, Any]:
+    """Question, answer and metadata at an offset below CHUNK of the task's data set with that seed."""
+    return _entry(task, dumps(config, sort_keys=True), seed, offset)
+
+
+def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, answer: str) -> float:
+    """The task's own score of an answer, kept within 0..1."""
+    entry = entry_at(task, config, seed, offset)
+    score = float(_dataset(task, dumps(config, sort_keys=True), seed).score_answer(answer, entry))
+    return min(1.0, max(0.0, score))
+
+
+@lru_cache(maxsize=256)
+def _entry(task: str, config: str, seed: int, offset: int) -> dict[str, Any]:
+    entry: dict[str, Any] = _dataset(task, config, seed)[offset]
+    return entry
+
+
+@lru_cache(maxsize=16)
+def _dataset(task: str, config: str, seed: int) -> Any:
+    return create_dataset(task, **loads(config), seed=seed, size=CHUNK)

@@ -1,0 +1,143 @@
+"""Is the answer right? Exact comparison first; only what that cannot tell goes to a checking process."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from backend.config.rewards import CorrectnessReward
+from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
+from worker.rewards.child import Child, ChildError, ChildTimeout
+from worker.rewards.formats import last_boxed, lenient_answer
+from worker.rollout.types import Prompt
+
+SHORTEST_LIMIT_SECONDS = 0.2
+FULL_MARKS = 1 - 1e-9
+
+logger = logging.getLogger(__name__)
+
+
+class Grade(NamedTuple):
+    """The verdict on one completion."""
+
+    score: float | None
+    """0 wrong, 1 right, between: partial credit of a reasoning_gym task; None: nothing to compare with."""
+
+    @property
+    def is_correct(self) -> bool | None:
+        """Full marks; None when it could not be graded."""
+        return None if self.score is None else self.score >= FULL_MARKS
+
+
+class Checkers:
+    """The checking processes of one run: started when first needed, one per two processors, at most four."""
+
+    def __init__(self, processes: int = 0) -> None:
+        count = processes or max(1, min(4, (os.cpu_count() or 1) // 2))
+        self._children = [Child() for _ in range(count)]
+        self.timeouts = 0
+        """Answers that took too long so far; each was graded wrong."""
+
+    def ask_all(self, requests: Sequence[dict[str, Any]], *, seconds: float) -> list[Any]:
+        """One value per request; None where the check hung, died or failed.
+
+        Each timeout among these requests halves the limit of those after it, so that a policy that has learnt
+        to write hanging answers cannot hold up its own training.
+        """
+        free: SimpleQueue[Child] = SimpleQueue()
+        for child in self._children:
+            free.put(child)
+        limit = _ShrinkingLimit(seconds)
+
+        def ask(request: dict[str, Any]) -> Any:
+            child = free.get()
+            try:
+                return self._ask(child, request, limit)
+            finally:
+                free.put(child)
+
+        if len(requests) < 2 or len(self._children) < 2:
+            return [ask(request) for request in requests]
+        with ThreadPoolExecutor(len(self._children)) as pool:
+            return list(pool.map(ask, requests))
+
+    def close(self) -> None:
+        """End all processes."""
+        for child in self._children:
+            child.close()
+
+    def _ask(self, child: Child, request: dict[str, Any], limit: "_ShrinkingLimit") -> Any:
+        try:
+            return child.ask(request, seconds=limit.seconds)
+        except ChildTimeout:
+            self.timeouts += 1
+            limit.halve()
+        except ChildError as error:
+            logger.info("an answer could not be checked", extra={"reason": str(error)})
+        return None
+
+
+class _ShrinkingLimit:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def halve(self) -> None:
+        self.seconds = max(min(SHORTEST_LIMIT_SECONDS, self.seconds), self.seconds / 2)
+
+
+class Grader:
+    """Grades completions against the expected answers of their prompts."""
+
+    def __init__(self, term: CorrectnessReward, checkers: Checkers) -> None:
+        self.term = term
+        self._checkers = checkers
+
+    def grades(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Grade]:
+        """One grade per (prompt, completion text)."""
+        verdicts = [self._verdict_or_request(prompt, text) for prompt, text in pairs]
+        asked = _unique(verdict for verdict in verdicts if isinstance(verdict, dict))
+        values = self._checkers.ask_all(list(asked.values()), seconds=self.term.timeout_seconds)
+        checked = dict(zip(asked, values, strict=True))
+        return [
+            Grade(float(checked[_key(verdict)] or 0.0) if isinstance(verdict, dict) else verdict)
+            for verdict in verdicts
+        ]
+
+    def _verdict_or_request(self, prompt: Prompt, text: str) -> float | dict[str, Any] | None:
+        found = EXTRACTIONS[self.term.extraction](text)
+        if "reasoning_gym" in prompt.data:
+            return _gym_request(prompt, found)
+        if not prompt.answer.strip():
+            return None
+        if not found:
+            return 0.0
+        verdict = quick_verdict(prompt.answer, found)
+        if verdict is None and self._wants_mathematics(prompt):
+            return {"op": "equal", "expected": prompt.answer, "found": found}
+        return float(verdict or False)
+
+    def _wants_mathematics(self, prompt: Prompt) -> bool:
+        if self.term.grader != "auto":
+            return self.term.grader == "math"
+        return prompt.problem.partition("#")[0] != "sums" and is_mathematical(prompt.answer)
+
+
+EXTRACTIONS: dict[str, Callable[[str], str | None]] = {"boxed": last_boxed, "lenient": lenient_answer}
+
+
+def _gym_request(prompt: Prompt, found: str | None) -> float | dict[str, Any]:
+    if not found or len(found) > MAX_ANSWER_CHARS:
+        return 0.0
+    place = prompt.data["reasoning_gym"]
+    assert isinstance(place, dict)  # noqa: S101 - told to the type checker; the problem source wrote it
+    return {"op": "gym_score", "found": found, **place}
+
+
+def _unique(requests: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {_key(request): request for request in requests}
+
+
+def _key(request: dict[str, Any]) -> str:
+    return repr(sorted(request.items(), key=lambda item: item[0]))

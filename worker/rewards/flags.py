@@ -1,0 +1,40 @@
+"""What is conspicuous about a completion: words that filter rollouts."""
+
+from worker.rewards.formats import CLOSE, OPEN, last_boxed
+
+WINDOW_CHARS = 512
+GRAM_CHARS = 8
+FEWEST_CHARS = 32
+REPETITIVE_BELOW = 1 / 3
+
+
+def completion_flags(
+    text: str, *, is_truncated: bool, is_correct: bool | None, expects_think: bool
+) -> tuple[str, ...]:
+    r"""The flags of a completion, always in this order.
+
+    truncated: cut at the length cap. wrong: graded and not correct. unparsed: no complete \boxed{}.
+    no_think: a run that rewards thinking tags got none, or only one of the pair. repetitive: the end repeats
+    itself.
+    """
+    raised = {
+        "truncated": is_truncated,
+        "wrong": is_correct is False,
+        "unparsed": last_boxed(text) is None,
+        "no_think": expects_think and not (OPEN in text and CLOSE in text),
+        "repetitive": distinct_gram_share(text) < REPETITIVE_BELOW,
+    }
+    return tuple(flag for flag, is_raised in raised.items() if is_raised)
+
+
+def distinct_gram_share(text: str) -> float:
+    """Share of different 8-character pieces among those of the last 512 characters; 1 for short texts.
+
+    Degenerate policies loop until they are cut, so the end tells. Plain prose has about 0.9, `abc` for ever
+    3 pieces of 505.
+    """
+    tail = text[-WINDOW_CHARS:]
+    if len(tail) < FEWEST_CHARS:
+        return 1.0
+    count = len(tail) - GRAM_CHARS + 1
+    return len({tail[at : at + GRAM_CHARS] for at in range(count)}) / count

@@ -1,0 +1,60 @@
+"""Reading a completion's form: its boxed answer and its thinking tags."""
+
+import re
+from typing import Literal
+
+OPEN, CLOSE = "<think>", "</think>"
+_BOX = re.compile(r"\\boxed\s*\{")
+_NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+
+
+def last_boxed(text: str) -> str | None:
+    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes."""
+    boxes = list(_BOX.finditer(text))
+    if not boxes:
+        return None
+    start = boxes[-1].end()
+    end = _closing_brace(text, start)
+    return None if end is None else text[start:end].strip()
+
+
+def lenient_answer(text: str) -> str:
+    r"""The boxed answer, else the last number, else the whole text (the book's evaluation script)."""
+    boxed = last_boxed(text)
+    if boxed is not None:
+        return boxed
+    numbers = _NUMBER.findall(text)
+    return numbers[-1] if numbers else text.strip()
+
+
+def boxed_format(text: str) -> float:
+    r"""1 when the last \boxed{} is complete and holds something, else 0."""
+    return float(bool(last_boxed(text)))
+
+
+def think_format(text: str, form: Literal["book", "strict"]) -> float:
+    """1 when the completion reasons inside tags, else 0.
+
+    book: the first <think> stands before the first </think>, wherever they are and however often they come
+    again (Raschka, section 7.6). A policy that repeats empty tags for ever gets it too.
+    strict: the text begins with <think>, has each tag exactly once, and goes on after </think>.
+    """
+    opened, closed = text.find(OPEN), text.find(CLOSE)
+    if form == "book":
+        return float(0 <= opened < closed)
+    once = text.count(OPEN) == text.count(CLOSE) == 1
+    answers = bool(text[closed + len(CLOSE) :].strip())
+    return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
+
+
+def _closing_brace(text: str, start: int) -> int | None:
+    depth, at = 1, start
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2  # \{ and \} are characters, not structure
+            continue
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+        at += 1
+    return None
