@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Real
 from torch import Tensor
 
-Scalar = Float[Tensor, ""]
+Scalar = Real[Tensor, ""]
 
 
+@runtime_checkable
 class Metric(Protocol):
     """A metric that knows how to join its parts and how to become a number."""
 

@@ -1,0 +1,52 @@
+"""One prompt, four completions of 2, 3, 1 and 4 tokens: the numbers every row of the table is computed from."""
+
+import torch
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from worker.objective.batch import PolicyBatch
+from worker.objective.policy_loss import PolicyLoss, denominators, estimate_advantages, policy_loss
+
+REWARDS = [[1.0, 1.0, 0.0, 0.0]]
+OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
+DRIFT = [[0.30, 0.10], [-0.30, 0.50, 0.05], [-0.40], [0.30, -0.10, -0.25, 0.0]]
+REFERENCE = [[-0.6, -1.0], [-0.1, -1.8, -0.9], [-1.2], [-0.4, -0.9, -1.5, -0.1]]
+SAMPLER = [[-0.55, -1.2], [-0.1, -3.0, -0.7], [-0.4], [-0.3, -0.9, -1.6, -0.25]]
+GARBAGE = float("nan")
+
+
+def padded(rows: list[list[float]], *, fill: float = GARBAGE) -> Tensor:
+    return torch.tensor([row + [fill] * (4 - len(row)) for row in rows], dtype=torch.float64)
+
+
+MASK = torch.tensor([[t < len(row) for t in range(4)] for row in OLD])
+NEW = padded(OLD) + padded(DRIFT)
+
+
+def advantages(knob=None, rewards=REWARDS) -> Tensor:
+    scores = torch.tensor(rewards, dtype=torch.float64)
+    scored = torch.ones_like(scores, dtype=torch.bool)
+    return estimate_advantages(scores, scored, knob or knobs.GroupMean()).advantages.flatten()
+
+
+def batch(objective: Objective, **changes) -> PolicyBatch:
+    fields = {
+        "mask": MASK,
+        "advantages": advantages(objective.advantage),
+        "group_index": torch.zeros(4, dtype=torch.long),
+        "old_logprobs": padded(OLD),
+        "sampler_logprobs": padded(SAMPLER),
+        "reference_logprobs": padded(REFERENCE),
+    }
+    return PolicyBatch(**(fields | changes))
+
+
+def run(objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, **changes) -> tuple[PolicyLoss, Tensor]:
+    """The loss on F, and minus its gradient for each of the ten tokens."""
+    leaf = new.clone().requires_grad_()
+    data = batch(objective, **changes)
+    weights = denominators(data.mask, data.group_index, objective, max_new_tokens=max_new_tokens)
+    result = policy_loss(leaf, data, objective, weights)
+    (gradient,) = torch.autograd.grad(result.loss, leaf)
+    return result, -gradient[MASK]

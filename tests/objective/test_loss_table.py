@@ -1,0 +1,244 @@
+"""Every published rule on fixture F: loss and minus its gradient per token, as calculated by hand."""
+
+import math
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.merge import resolve
+from backend.config.objective import Objective
+from tests.objective import fixture_f as f
+
+CENTRE = knobs.GroupMean(scale=knobs.NoScale())
+POPULATION = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
+TOKEN_MEAN = knobs.TokenMean()
+
+
+def preset(name: str) -> Objective:
+    return resolve({"preset": name}).objective
+
+
+def ppo(low=0.2, high=0.2, **rest) -> Objective:
+    return Objective(surrogate=knobs.PpoClip(eps_low=low, eps_high=high), **rest)
+
+
+def gspo(low, high) -> Objective:
+    return Objective(
+        ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.PpoClip(eps_low=low, eps_high=high)
+    )
+
+
+def gmpo(eps) -> Objective:
+    return Objective(
+        ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken(eps_low=eps, eps_high=eps)
+    )
+
+
+def cispo(cap, mask=knobs.NoTokenMask()) -> Objective:  # noqa: B008
+    return Objective(surrogate=knobs.WeightCap(cap=cap, token_mask=mask), aggregation=TOKEN_MEAN)
+
+
+DAPO = ppo(0.2, 0.28, aggregation=TOKEN_MEAN)
+TIS = knobs.TokenTis(cap=2.0)
+BAND = knobs.TokenMask(low=0.5, high=2.0)
+REJ = knobs.NoBaseline()
+GRPO_G = "0 .1196 .0535 0 .0759 0 -.0731 -.0490 0 -.0541"
+DAPO_G = "0 .0957 .0641 0 .0910 0 -.1169 -.0783 0 -.0866"
+OLMO_G = "0 .0553 .0370 0 .0526 0 -.0675 -.0452 0 -.0500"
+R1_G = ".1461 .1196 .0535 .1190 .0759 -.1451 -.0731 -.0490 -.0421 -.0541"
+GSPO_G = ".1322 .1322 .0784 .0784 .0784 0 -.0534 -.0534 -.0534 -.0534"
+
+TABLE = {
+    "1 GRPO": (ppo(), -0.0728, GRPO_G),
+    "2 GRPO with the population std": (
+        ppo(advantage=POPULATION),
+        -0.0841,
+        "0 .1381 .0617 0 .0876 0 -.0844 -.0566 0 -.0625",
+    ),
+    "3 GRPO with k3": (
+        preset("grpo"),
+        -0.0714,
+        "-.0016 .1201 .0546 -.0009 .0751 .0022 -.0739 -.0487 .0010 -.0539",
+    ),
+    "4 DAPO": (preset("dapo"), -0.0522, DAPO_G),
+    "5 symmetric clip, token mean": (ppo(aggregation=TOKEN_MEAN), -0.0383, DAPO_G),
+    "6 sequence sums": (
+        ppo(aggregation=knobs.SeqMeanTokenSum()),
+        -0.0958,
+        "0 .2392 .1604 0 .2276 0 -.2922 -.1959 0 -.2165",
+    ),
+    "7 Dr. GRPO": (preset("dr_grpo"), -0.0138, "0 .0345 .0232 0 .0329 0 -.0422 -.0283 0 -.0312"),
+    "9 Olmo 3 without TIS": (ppo(0.2, 0.272, advantage=CENTRE, aggregation=TOKEN_MEAN), -0.0293, OLMO_G),
+    "10 Olmo 3": (preset("olmo3"), -0.1117, OLMO_G.replace("-.0500", "-.0526")),
+    "11 DAPO with token TIS": (DAPO.with_(correction=TIS), -0.1955, None),
+    "12 DAPO with a token mask": (DAPO.with_(correction=BAND), 0.0262, None),
+    "13 GRPO with a sequence mask": (
+        ppo(correction=knobs.SequenceMask(level="product", low=0.5, high=2.0)),
+        0.0634,
+        None,
+    ),
+    "14 GSPO": (preset("gspo"), -0.0003, "0 0 0 0 0 0 0 0 0 0"),
+    "15 GSPO with wide bounds": (gspo(0.2, 0.28), -0.1127, GSPO_G),
+    "15 GSPO-token with wide bounds": (
+        gspo(0.2, 0.28).with_(ratio=knobs.SequenceGeometricTokenRatio()),
+        -0.1127,
+        GSPO_G,
+    ),
+    "16 GMPO .45": (gmpo(0.45), -0.1369, ".1322 .1322 .0771 0 .0771 -.1451 -.0534 -.0534 -.0534 -.0534"),
+    "16 GMPO .4": (preset("gmpo"), -0.1331, None),
+    "17 GMPO .2": (gmpo(0.2), -0.0707, "0 .1258 .0710 0 .0710 0 -.0541 -.0541 0 -.0541"),
+    "19 CISPO 1.28": (
+        cispo(1.28),
+        0.0768,
+        ".1108 .0957 .0641 .1108 .0910 -.0580 -.1108 -.0783 -.0674 -.0866",
+    ),
+    "20 CISPO 5": (
+        preset("cispo"),
+        0.1259,
+        ".1169 .0957 .0641 .1428 .0910 -.0580 -.1169 -.0783 -.0674 -.0866",
+    ),
+    "21 SAPO": (
+        preset("sapo"),
+        -0.1894,
+        ".1417 .1193 .0526 .1073 .0758 -.1408 -.0706 -.0488 -.0416 -.0541",
+    ),
+    "22 DCPO's bounds": (
+        Objective(surrogate=knobs.DynamicClip(eps_low=0.16, eps_high=0.2, r_max=10)),
+        -0.1410,
+        "0 .1196 .0535 .1190 .0759 -.1451 -.0731 -.0490 -.0421 -.0541",
+    ),
+    "23 REINFORCE with RLOO's baseline": (
+        preset("rloo"),
+        -0.1000,
+        ".1667 .1667 .1667 .1667 .1667 -.1667 -.1667 -.1667 -.1667 -.1667",
+    ),
+    "24 Reinforce-Rej": (
+        ppo(advantage=REJ, aggregation=TOKEN_MEAN),
+        -0.5297,
+        "0 .1105 .0741 0 .1051 0 0 0 0 0",
+    ),
+    "28 the book's clipped form": (preset("grpo_book_clip"), -0.2499, None),
+    "31 advantage reweighting": (
+        ppo(0.2, 0.24, aggregation=TOKEN_MEAN, token_weight=knobs.AdvantageReweighting(alpha=0.3)),
+        -0.0265,
+        "0 .0756 .0623 0 .0773 0 -.1078 -.0644 0 -.0819",
+    ),
+    "32 R1 without KL": (preset("r1").with_(kl=knobs.NoKl()), -0.1506, R1_G),
+    "32 R1": (preset("r1"), -0.1506, None),
+    "33 ProRL's clip": (
+        ppo(0.2, 0.4, aggregation=TOKEN_MEAN),
+        -0.0686,
+        ".1169 .0957 .0641 0 .0910 0 -.1169 -.0783 0 -.0866",
+    ),
+    "34 Magistral's clip on one group": (
+        ppo(0.2, 0.27, aggregation=knobs.PromptMean()),
+        -0.0504,
+        DAPO_G,
+    ),
+    "35 CISPO 1.28 with the token mask": (
+        cispo(1.28, knobs.PpoTokenMask(eps_low=0.2, eps_high=0.28)),
+        0.0944,
+        None,
+    ),
+}
+
+
+def numbers(text: str) -> list[float]:
+    return [float(word) for word in text.split()]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_loss_and_gradient_are_those_of_the_table(row):
+    objective, loss, gradient = TABLE[row]
+    result, minus_gradient = f.run(objective)
+    assert result.loss.item() == pytest.approx(loss, abs=6e-5)
+    if gradient is not None:
+        assert minus_gradient.tolist() == pytest.approx(numbers(gradient), abs=6e-5)
+
+
+def test_8_masking_the_truncated_completion_leaves_six_tokens():
+    mask = f.MASK.clone()
+    mask[3] = False
+    result, minus_gradient = f.run(DAPO, mask=mask)
+    assert result.loss.item() == pytest.approx(-0.6721, abs=6e-5)
+    assert minus_gradient[6:].tolist() == [0, 0, 0, 0]
+
+
+def test_25_reinforce_rej_with_rewards_of_minus_one_and_one():
+    signed = f.advantages(knobs.NoBaseline(), [[1.0, 1.0, -1.0, -1.0]])
+    result, minus_gradient = f.run(ppo(aggregation=TOKEN_MEAN), advantages=signed)
+    assert result.loss.item() == pytest.approx(-0.0443, abs=6e-5)
+    expected = numbers("0 .1105 .0741 0 .1051 0 -.1350 -.0905 0 -.1000")
+    assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
+
+
+def test_27_the_books_first_form_and_its_k1_penalty():
+    book = preset("grpo_book")
+    assert f.run(book)[0].loss.item() == pytest.approx(-0.1299, abs=6e-5)
+    with_kl = book.with_(kl=knobs.KlK1(coef=0.02, aggregation="seq_sum"))
+    assert f.run(with_kl)[0].loss.item() == pytest.approx(-0.1299 + 0.0010, abs=6e-5)
+
+
+def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
+    _, minus_gradient = f.run(cispo(1.28, knobs.PpoTokenMask(eps_low=0.2, eps_high=0.28)))
+    assert [t + 1 for t, g in enumerate(minus_gradient.tolist()) if g == 0] == [1, 4, 6, 9]
+
+
+RATIO_RULES = {
+    name: preset(name).with_(
+        advantage=knobs.GroupMean(),
+        aggregation=knobs.SeqMeanTokenMean(),
+        correction=knobs.NoCorrection(),
+        kl=knobs.NoKl(),
+    )
+    for name in ("grpo", "r1", "dapo", "dr_grpo", "gspo", "gspo_token", "gmpo", "cispo", "sapo", "olmo3")
+} | {
+    "no surrogate": Objective(surrogate=knobs.NoSurrogate()),
+    "dcpo": Objective(surrogate=knobs.DynamicClip()),
+    "book_signed": Objective(surrogate=knobs.BookSigned()),
+    "reinforce": Objective(ratio=knobs.NoRatio(), surrogate=knobs.NoSurrogate()),
+}
+
+
+@pytest.mark.parametrize("rule", RATIO_RULES)
+def test_38_without_drift_all_ratio_rules_have_one_gradient(rule):
+    result, minus_gradient = f.run(RATIO_RULES[rule], f.padded(f.OLD))
+    expected = numbers(".1082 .1082 .0722 .0722 .0722 -.2165 -.0541 -.0541 -.0541 -.0541")
+    assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
+    if rule not in {"sapo", "cispo", "reinforce"}:  # their values are no estimates of improvement
+        assert result.loss.item() == pytest.approx(0, abs=1e-12)
+
+
+def test_39_sapos_value_without_drift_is_not_zero():
+    result, _ = f.run(RATIO_RULES["sapo"], f.padded(f.OLD))
+    assert result.loss.item() == pytest.approx(-0.0412, abs=6e-5)
+
+
+BOOK_SUMS = torch.tensor([[-7.9243], [-20.1546], [-16.6130], [-23.3677]], dtype=torch.float64)
+BOOK_OLD = torch.tensor([[-10.9243], [-20.3546], [-14.6130], [-23.3677]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("objective", "loss"),
+    [
+        (preset("grpo_book"), -2.5764),
+        (preset("grpo_book_clip"), -2.3998),
+        (preset("grpo_book_clip").with_(surrogate=knobs.PpoClip(eps_low=10, eps_high=10)), -2.3998),
+        (preset("grpo_book_clip").with_(surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2)), -0.1299),
+        (preset("grpo_book_clip").with_(surrogate=knobs.BookSigned(eps_low=0.2, eps_high=0.2)), -0.2738),
+    ],
+)
+def test_the_books_own_numbers(objective, loss):
+    from worker.objective.policy_loss import denominators, policy_loss
+
+    mask = torch.ones(4, 1, dtype=torch.bool)
+    batch = f.batch(objective, mask=mask, old_logprobs=BOOK_OLD, sampler_logprobs=None, reference_logprobs=None)
+    weights = denominators(mask, batch.group_index, objective, max_new_tokens=1024)
+    result = policy_loss(BOOK_SUMS, batch, objective, weights)
+    assert result.loss.item() == pytest.approx(loss, abs=6e-5)
+    if objective.ratio.type == "seq_product":
+        assert result.metrics.values()["ratio/mean"] == pytest.approx(5.6106, abs=6e-5)
+        assert result.per_token["ratio"].flatten().tolist() == pytest.approx(
+            [math.exp(3), math.exp(0.2), math.exp(-2), 1], rel=1e-6
+        )
