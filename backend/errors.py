@@ -87,7 +87,7 @@ class Unavailable(GrpoLabError):
 
 
 class PluginFailed(GrpoLabError):
-    """A user's own reward or problem source raised, hung or returned nonsense; the run fails with these words."""
+    """A user's own reward or problem source raised, hung or returned nonsense: the run fails."""
 
     title = "Plugin failed"
 

@@ -23,7 +23,9 @@ class Sums:
 
     name = "sums"
 
-    def __init__(self, *, seed: int, operands: int = 3, low: int = 10, high: int = 99, domain: str = "math") -> None:
+    def __init__(
+        self, *, seed: int, operands: int = 3, low: int = 10, high: int = 99, domain: str = "math"
+    ) -> None:
         _check_space(operands=operands, low=low, high=high)
         self.seed, self.operands, self.low, self.high, self.domain = seed, operands, low, high, domain
 

@@ -39,6 +39,10 @@ class ChildRefused(ChildError):
     """The child answered with an error of its own."""
 
 
+class ChildUnusable(Exception):
+    """The child cannot even start or import what it needs: an error of the installation, not of an answer."""
+
+
 class Child:
     """One checking process, started when it is first needed and again after it was killed.
 
@@ -54,15 +58,10 @@ class Child:
     def ask(self, request: dict[str, Any], *, seconds: float) -> Any:
         """The child's answer to a request.
 
-        Raises ChildTimeout after `seconds`, ChildDied, or ChildRefused with the child's own words.
+        Raises ChildTimeout after `seconds`, ChildDied, ChildRefused with the child's own words, or
+        ChildUnusable when it could not be started.
         """
-        if self._process is None:
-            self._start()
-        if (
-            request["op"] not in self._prepared
-        ):  # imports take longer than answers: they have a limit of their own
-            self._send({"op": "prepare", "for": request["op"]}, seconds=STARTUP_SECONDS)
-            self._prepared.add(request["op"])
+        self._prepare({"for": request["op"], "entry_point": request.get("entry_point", "")})
         return self._send(request, seconds=seconds)
 
     def close(self) -> None:
@@ -82,6 +81,18 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _prepare(self, needs: dict[str, str]) -> None:
+        """Start and import: this takes longer than answers and has a time limit of its own."""
+        if (key := "/".join(needs.values())) in self._prepared:
+            return
+        try:
+            if self._process is None:
+                self._start()
+            self._send({"op": "prepare"} | needs, seconds=STARTUP_SECONDS)
+        except ChildError as error:
+            raise ChildUnusable(str(error)) from error
+        self._prepared.add(key)
 
     def _start(self) -> None:
         self._process = subprocess.Popen(

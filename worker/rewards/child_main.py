@@ -48,6 +48,8 @@ def prepare(request: Request) -> None:
     """Import what an operation needs, so that its time limit is for its work alone."""
     for module in MODULES[request["for"]]:
         importlib.import_module(module)
+    if request["entry_point"]:
+        sys.modules["worker.rewards.plugins"].load_reward(request["entry_point"])
 
 
 def equal_mathematics(request: Request) -> bool:
@@ -82,8 +84,8 @@ def plugin_reward(request: Request) -> float | None:
 
 MODULES = {
     "equal": ["worker.rewards.mathematics"],
-    "gym_question": ["worker.problems.gym"],
-    "gym_score": ["worker.problems.gym"],
+    "gym_question": ["worker.problems.gym", "reasoning_gym.factory"],
+    "gym_score": ["worker.problems.gym", "reasoning_gym.factory"],
     "plugin": ["worker.rewards.plugins"],
 }
 

@@ -107,7 +107,7 @@ class Grader:
 
     def _verdict_or_request(self, prompt: Prompt, text: str) -> float | dict[str, Any] | None:
         found = EXTRACTIONS[self.term.extraction](text)
-        if "reasoning_gym" in prompt.data:
+        if prompt.problem.startswith("reasoning_gym:"):
             return _gym_request(prompt, found)
         if not prompt.answer.strip():
             return None

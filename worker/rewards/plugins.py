@@ -15,7 +15,7 @@ from typing import Any
 from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
-from worker.rewards.child import Child, ChildError
+from worker.rewards.child import Child, ChildError, ChildUnusable
 from worker.rollout.types import Prompt
 
 
@@ -44,7 +44,7 @@ class PluginTerm:
         }
         try:
             value = self._child.ask(request, seconds=self.term.timeout_seconds)
-        except ChildError as error:
+        except (ChildError, ChildUnusable) as error:
             raise PluginFailed(
                 f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
             ) from error
@@ -63,10 +63,11 @@ class PluginTerm:
 
 def call_reward(name: str, prompt: Mapping[str, Any], text: str, params: Mapping[str, Any]) -> Any:
     """The plugin's own value. Runs inside the plugin's process."""
-    value = _loaded(name)(Prompt(**prompt), text, **params)
+    value = load_reward(name)(Prompt(**prompt), text, **params)
     return value.item() if hasattr(value, "item") else value
 
 
 @lru_cache(maxsize=8)
-def _loaded(name: str) -> Any:
+def load_reward(name: str) -> Any:
+    """The plugin's function, imported once."""
     return find_plugin(REWARDS_GROUP, name).load()

@@ -1,4 +1,4 @@
-"""From completions to scored groups: each reward term, their weighted sum, and whether the answer is right."""
+"""From completions to scored groups: each reward term, their weighted sum, and who is right."""
 
 from collections.abc import Mapping, Sequence
 

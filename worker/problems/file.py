@@ -1,0 +1,34 @@
+"""A JSONL file of DATASETS_DIR as a problem."""
+
+from pathlib import Path
+from typing import Any
+
+from backend.config.jsonl import Columns, JsonlIndex, read_row
+from backend.config.problems import FileProblem
+from backend.config.sources import checked_file
+from worker.problems.rows import RowProblem, RowSource
+
+
+class JsonlTable:
+    """The rows of an indexed file, read from the disk when they are asked for."""
+
+    def __init__(self, index: JsonlIndex) -> None:
+        self._index = index
+        self.keys, self.splits = index.keys, index.splits
+
+    def row(self, number: int) -> dict[str, Any]:
+        """One row; BadDataset when the file has changed since it was indexed."""
+        return read_row(self._index, number)
+
+
+def load_file(source: FileProblem, datasets_dir: Path, *, seed: int, shuffled: bool) -> RowProblem:
+    """The problem of a file; ValueError says what is wrong with it."""
+    rows = RowSource(
+        label=source.label,
+        columns=Columns(source.prompt_field, source.answer_field),
+        answer_after=source.answer_after,
+        instruction=source.instruction,
+        domain=source.domain,
+        eval_fraction=source.eval_fraction,
+    )
+    return RowProblem(JsonlTable(checked_file(source, datasets_dir)), rows, seed=seed, shuffled=shuffled)

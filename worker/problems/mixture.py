@@ -1,0 +1,226 @@
+"""Several problems mixed by weight. The only state of training is a cursor: how many prompts were drawn."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import floor
+from pathlib import Path
+
+from backend.config.problems import (
+    FileProblem,
+    HubProblem,
+    PluginProblem,
+    ProblemSource,
+    ReasoningGymProblem,
+    SumsProblem,
+)
+from backend.config.sources import checked_file
+from backend.errors import FieldError, InvalidConfig, PluginFailed
+from worker.problems.base import Problem
+from worker.problems.file import load_file
+from worker.problems.hub import load_hub
+from worker.problems.plugins import Plugin
+from worker.problems.reasoning_gym import ReasoningGym
+from worker.problems.sums import Sums
+from worker.rollout.types import Prompt
+
+ROUND = 1000
+"""Prompts after which the shares of the sources are exact."""
+
+DETOUR, DETOURS = 1_000_003, 50
+"""Where another prompt is taken from when one source trains on what another holds out."""
+
+
+@dataclass(frozen=True)
+class Ingredient:
+    """One source of a mixture."""
+
+    problem: Problem
+    label: str
+    """What its prompts name as their problem; unique within the mixture."""
+    weight: float
+    domain: str
+    """Domain of prompts that name none themselves."""
+
+
+class Mixture:
+    """Training prompts by cursor, and a fixed held-out set; build that set first.
+
+    Prompt i comes from the source that a smooth weighted round-robin names, so every short stretch has nearly
+    the right shares; its number within the source is how often that source came before.
+    """
+
+    def __init__(self, ingredients: Sequence[Ingredient]) -> None:
+        self._ingredients = tuple(ingredients)
+        weights = [ingredient.weight for ingredient in ingredients]
+        self._pattern = round_robin(quotas(weights, total=ROUND if len(weights) > 1 else 1))
+        self._before = _counts_before(self._pattern)
+        self._per_round = Counter(self._pattern)
+        self._held_out: set[str] = set()
+
+    def prompts(self, cursor: int, count: int) -> list[Prompt]:
+        """Training prompts number `cursor` to `cursor + count - 1` of the run, none of them held out."""
+        return [self._prompt(number) for number in range(cursor, cursor + count)]
+
+    def evaluation_set(self, count: int) -> list[Prompt]:
+        """Held-out prompts, all different, shared out by weight; fewer when a source has no more of them."""
+        shares = quotas([ingredient.weight for ingredient in self._ingredients], total=count)
+        prompts = [
+            prompt
+            for ingredient, share in zip(self._ingredients, shares, strict=True)
+            for prompt in _distinct(ingredient, share)
+        ]
+        different = {prompt.text: prompt for prompt in prompts}
+        self._held_out = set(different)
+        return list(different.values())
+
+    def close(self) -> None:
+        """End every process that generates prompts."""
+        for ingredient in self._ingredients:
+            _close(ingredient.problem)
+
+    def _prompt(self, number: int) -> Prompt:
+        rounds, place = divmod(number, len(self._pattern))
+        source = self._pattern[place]
+        ingredient = self._ingredients[source]
+        index = rounds * self._per_round[source] + self._before[place]
+        for attempt in range(DETOURS):
+            prompt = _labelled(ingredient.problem.sample(index + attempt * DETOUR, "train"), ingredient)
+            if prompt.text not in self._held_out:
+                return prompt
+        raise ValueError(f"{ingredient.label}: training prompts are held out, e.g. number {index}")
+
+
+def build_mixture(
+    problems: Sequence[ProblemSource],
+    *,
+    seed: int,
+    order: str,
+    datasets_dir: Path,
+    hf_online: bool,
+) -> Mixture:
+    """The mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
+
+    Raises InvalidConfig naming the source that cannot be had, or PluginFailed.
+    """
+    seed = 0 if order == "sequential" else seed
+    ingredients: list[Ingredient] = []
+    try:
+        for source, label in zip(problems, unique_labels(problems), strict=True):
+            problem = build_problem(
+                source,
+                seed=seed,
+                shuffled=order == "shuffled",
+                datasets_dir=datasets_dir,
+                hf_online=hf_online,
+            )
+            ingredients.append(Ingredient(problem, label, source.weight, source.domain))
+    except (ValueError, OSError) as error:
+        Mixture(ingredients).close()
+        raise InvalidConfig([FieldError(f"problems.{len(ingredients)}", str(error))]) from error
+    return Mixture(ingredients)
+
+
+def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:
+    """The sources' labels; the second source of the same label gets #2 behind it, and so on."""
+    labels: Counter[str] = Counter()
+    unique = []
+    for source in problems:
+        labels[source.label] += 1
+        unique.append(source.label if labels[source.label] == 1 else f"{source.label}#{labels[source.label]}")
+    return unique
+
+
+def build_problem(
+    source: ProblemSource, *, seed: int, shuffled: bool, datasets_dir: Path, hf_online: bool
+) -> Problem:
+    """The problem that a source describes; one prompt of each split is drawn, so that errors come early."""
+    problem = _new_problem(
+        source, seed=seed, shuffled=shuffled, datasets_dir=datasets_dir, hf_online=hf_online
+    )
+    try:
+        problem.sample(0, "train")
+        problem.sample(0, "eval")
+    except (ValueError, PluginFailed):
+        _close(problem)
+        raise
+    return problem
+
+
+def _close(problem: Problem) -> None:
+    if isinstance(problem, ReasoningGym):
+        problem.close()
+
+
+def content_hashes(problems: Sequence[ProblemSource], *, datasets_dir: Path) -> dict[str, str]:
+    """SHA-256 of each file that is trained on, by label."""
+    files = [source for source in problems if isinstance(source, FileProblem)]
+    return {source.label: checked_file(source, datasets_dir).sha256 for source in files}
+
+
+def quotas(weights: Sequence[float], *, total: int) -> list[int]:
+    """`total` shared out by weight, largest remainders first; everyone gets one where that is possible."""
+    exact = [weight / sum(weights) * total for weight in weights]
+    shares = [max(floor(share), 1 if total >= len(weights) else 0) for share in exact]
+    by_need = sorted(range(len(weights)), key=lambda at: exact[at] - shares[at], reverse=True)
+    for at in by_need[: max(0, total - sum(shares))]:
+        shares[at] += 1
+    while sum(shares) > total:
+        shares[shares.index(max(shares))] -= 1
+    return shares
+
+
+def round_robin(shares: Sequence[int]) -> list[int]:
+    """Each source as often as its share, spread out evenly (nginx's smooth weighted round-robin)."""
+    credit, order = [0] * len(shares), []
+    for _ in range(sum(shares)):
+        credit = [have + share for have, share in zip(credit, shares, strict=True)]
+        chosen = credit.index(max(credit))
+        credit[chosen] -= sum(shares)
+        order.append(chosen)
+    return order
+
+
+def _counts_before(pattern: Sequence[int]) -> list[int]:
+    seen: Counter[int] = Counter()
+    counts = []
+    for source in pattern:
+        counts.append(seen[source])
+        seen[source] += 1
+    return counts
+
+
+def _distinct(ingredient: Ingredient, wanted: int) -> list[Prompt]:
+    """The first `wanted` different held-out prompts; a source that keeps repeating itself has no more."""
+    found: dict[str, Prompt] = {}
+    repeats = 0
+    for index in count():
+        if len(found) >= wanted or repeats > 50 + wanted:
+            return list(found.values())
+        prompt = _labelled(ingredient.problem.sample(index, "eval"), ingredient)
+        repeats = repeats + 1 if prompt.text in found else 0
+        found.setdefault(prompt.text, prompt)
+    raise AssertionError("count() never ends")
+
+
+def _labelled(prompt: Prompt, ingredient: Ingredient) -> Prompt:
+    return replace(prompt, problem=ingredient.label, domain=prompt.domain or ingredient.domain)
+
+
+def _new_problem(
+    source: ProblemSource, *, seed: int, shuffled: bool, datasets_dir: Path, hf_online: bool
+) -> Problem:
+    match source:
+        case SumsProblem():
+            return Sums(
+                seed=seed, operands=source.operands, low=source.low, high=source.high, domain=source.domain
+            )
+        case ReasoningGymProblem():
+            return ReasoningGym(source, seed=seed)
+        case FileProblem():
+            return load_file(source, datasets_dir, seed=seed, shuffled=shuffled)
+        case HubProblem():
+            return load_hub(source, seed=seed, shuffled=shuffled, hf_online=hf_online)
+        case PluginProblem():
+            return Plugin(source, seed=seed)

@@ -1,0 +1,50 @@
+"""Problem sources of a user's own: entry points of the group `grpolab.problems`.
+
+    class Palindromes:
+        name = "palindromes"
+        def __init__(self, *, seed: int, length: int = 5) -> None: ...
+        def sample(self, index: int, split: Split) -> Prompt: ...
+
+`sample` depends on nothing but parameters, split and index, and never gives an eval prompt to training.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from backend.config.plugins import PROBLEMS_GROUP, find_plugin
+from backend.config.problems import PluginProblem
+from backend.errors import PluginFailed
+from worker.problems.base import Split
+from worker.rollout.types import Prompt
+
+
+class Plugin:
+    """A user's problem source, each of its answers checked."""
+
+    def __init__(self, source: PluginProblem, *, seed: int) -> None:
+        self.name = source.label
+        factory = _guarded(self.name, find_plugin(PROBLEMS_GROUP, source.entry_point).load)
+        self._problem = _guarded(self.name, lambda: factory(seed=seed, **source.params))
+
+    def sample(self, index: int, split: Split) -> Prompt:
+        """The plugin's prompt; PluginFailed when it raises or returns anything else than a usable prompt."""
+        prompt = _guarded(self.name, lambda: self._problem.sample(index, split))
+        if not isinstance(prompt, Prompt):
+            raise PluginFailed(
+                f"problem plugin {self.name!r}: a Prompt is expected, got {type(prompt).__name__}"
+            )
+        for field in ("id", "text"):
+            value = getattr(prompt, field)
+            if not isinstance(value, str) or not value.strip():
+                raise PluginFailed(
+                    f"problem plugin {self.name!r}, {split} prompt {index}: "
+                    f"{field} must be text that is not empty, got {value!r}"
+                )
+        return prompt
+
+
+def _guarded(name: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        raise PluginFailed(f"problem plugin {name!r} raised {type(error).__name__}: {error}") from error

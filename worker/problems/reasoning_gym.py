@@ -1,0 +1,122 @@
+"""Any task of the reasoning_gym library as a problem."""
+
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from backend.config.jsonl import question_key
+from backend.config.problems import ReasoningGymProblem
+from worker.problems.base import Split
+from worker.problems.gym import CHUNK
+from worker.problems.rows import with_instruction
+from worker.rewards.child import Child, ChildError, ChildUnusable
+from worker.rollout.types import Prompt
+
+EVAL_SHARE = 4
+"""One question in this many is held out."""
+
+QUESTION_SECONDS = 60.0
+EVAL_SEED = 2**31
+EVAL_TRIES = 400
+TRAIN_SEEDS = 2**29
+TRAIN_TRIES = 16
+SEEDS_PER_TRY = 2**26
+
+
+class Place(NamedTuple):
+    """Where in the library's stream an entry stands."""
+
+    seed: int
+    offset: int
+
+
+class ReasoningGym:
+    """Questions drawn by position, in a process of their own.
+
+    The split is a property of the question's text: a hash of it decides, whatever the seed; training and
+    evaluation draw from different seeds besides. The eval split ignores the run's seed: all runs face the
+    same questions. The generating process has a fixed hash seed: tasks that iterate over sets are repeatable.
+    """
+
+    def __init__(self, source: ReasoningGymProblem, *, seed: int) -> None:
+        self.name = source.label
+        self._source = source
+        self._train_seed = (
+            int.from_bytes(blake2b(f"train/{seed}".encode(), digest_size=8).digest()) % TRAIN_SEEDS
+        )
+        self._child = Child()
+        self._held_out: dict[int, Place] = {}
+        self._tried = 0
+
+    def sample(self, index: int, split: Split) -> Prompt:
+        """Prompt number `index` of a split; ValueError when the task refuses its parameters.
+
+        A task with few questions begins its held-out ones again after the last.
+        """
+        place = self._train_place(index) if split == "train" else self._eval_place(index)
+        return self._prompt(place, index=index)
+
+    def close(self) -> None:
+        """End the generating process."""
+        self._child.close()
+
+    def _train_place(self, index: int) -> Place:
+        for attempt in range(TRAIN_TRIES):
+            place = _place(self._train_seed + attempt * SEEDS_PER_TRY, index)
+            if not is_held_out(self._entry(place)["question"]):
+                return place
+        raise ValueError(
+            f"{self._source.task} has too few different questions: all that were drawn are held out"
+        )
+
+    def _eval_place(self, index: int) -> Place:
+        failures = 0
+        while len(self._held_out) <= index and failures < EVAL_TRIES:
+            failures = 0 if self._try_next() else failures + 1
+        if not self._held_out:
+            raise ValueError(f"{self._source.task} has too few different questions: none can be held out")
+        return list(self._held_out.values())[index % len(self._held_out)]
+
+    def _try_next(self) -> bool:
+        """Look at one more question of the evaluation's seeds; whether it is held out and new."""
+        place = _place(EVAL_SEED, self._tried)
+        self._tried += 1
+        question = self._entry(place)["question"]
+        is_new = is_held_out(question) and question_key(question) not in self._held_out
+        if is_new:
+            self._held_out[question_key(question)] = place
+        return is_new
+
+    def _entry(self, place: Place) -> dict[str, str]:
+        try:
+            entry: dict[str, str] = self._child.ask(
+                {"op": "gym_question"} | self._where(place), seconds=QUESTION_SECONDS
+            )
+        except (ChildError, ChildUnusable) as error:
+            raise ValueError(f"reasoning_gym task {self._source.task}: {error}") from error
+        return entry
+
+    def _where(self, place: Place) -> dict[str, Any]:
+        return {"task": self._source.task, "config": self._source.task_config, **place._asdict()}
+
+    def _prompt(self, place: Place, *, index: int) -> Prompt:
+        entry = self._entry(place)
+        return Prompt(
+            id=f"{self.name}/{question_key(entry['question']):016x}",
+            text=with_instruction(entry["question"], self._source.instruction),
+            answer=entry["answer"],
+            problem=self.name,
+            domain=self._source.domain,
+            index=index,
+            data={"reasoning_gym": self._where(place)},
+        )
+
+
+def is_held_out(question: str) -> bool:
+    """Whether a question belongs to the eval split, by its text alone."""
+    return question_key(question) % EVAL_SHARE == 0
+
+
+def _place(seed: int, index: int) -> Place:
+    """Chunks of consecutive seeds: most tasks draw entry i of seed s from s + i, so none comes twice."""
+    chunk, offset = divmod(index, CHUNK)
+    return Place(seed + chunk * CHUNK, offset)

@@ -1,0 +1,114 @@
+"""Problems made of rows: a table of questions and answers, split and ordered without ever being copied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.config.jsonl import Columns, held_out_keys
+from worker.problems.base import Split
+from worker.rollout.types import Prompt
+
+EVAL_ORDER_SEED = 20_240_201
+
+
+class Table(Protocol):
+    """Checked rows, read one at a time."""
+
+    @property
+    def keys(self) -> Sequence[int]:
+        """[rows] 64-bit hash of each question."""
+        ...
+
+    @property
+    def splits(self) -> Sequence[int]:
+        """[rows] UNMARKED, TRAIN or EVAL."""
+        ...
+
+    def row(self, number: int) -> Mapping[str, Any]:
+        """One row."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """How rows become prompts."""
+
+    label: str
+    columns: Columns
+    answer_after: str
+    instruction: str
+    domain: str
+    eval_fraction: float
+
+
+class RowProblem:
+    """A finite table as an endless supply: every pass over the training rows has an order of its own.
+
+    Held-out rows are marked in the table or chosen by a hash of the question, so a question that stands in
+    several rows is on one side with all of them. Evaluation sees them in the same order in every run.
+    """
+
+    def __init__(self, table: Table, source: RowSource, *, seed: int, shuffled: bool) -> None:
+        held_out = held_out_keys(table.keys, table.splits, source.eval_fraction)
+        self.name = source.label
+        self._table, self._source, self._seed, self._shuffled = table, source, seed, shuffled
+        self._rows: dict[Split, NDArray[np.int64]] = {
+            "train": _rows_of(table, held_out, inside=False),
+            "eval": _first_of_each(table, _rows_of(table, held_out, inside=True)),
+        }
+        self._order = lru_cache(maxsize=2)(self._new_order)
+
+    def sample(self, index: int, split: Split) -> Prompt:
+        """Prompt number `index` of a split; after the last row the next pass begins."""
+        rows = self._rows[split]
+        round_, place = divmod(index, len(rows))
+        number = int(rows[self._order(split, 0 if split == "eval" else round_)[place]])
+        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=index)
+
+    def _new_order(self, split: Split, round_: int) -> NDArray[np.int64]:
+        count = len(self._rows[split])
+        if split == "eval":
+            return np.random.default_rng(EVAL_ORDER_SEED).permutation(count)
+        if not self._shuffled:
+            return np.arange(count)
+        return np.random.default_rng([self._seed, round_]).permutation(count)
+
+
+def _rows_of(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
+    """Numbers of the rows whose question is, or is not, held out."""
+    return np.array(
+        [row for row, key in enumerate(table.keys) if (key in held_out) is inside], dtype=np.int64
+    )
+
+
+def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows without those whose question stood in an earlier one."""
+    first = {table.keys[row]: row for row in reversed(rows.tolist())}
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
+    question, answer = str(row[source.columns.prompt]), str(row[source.columns.answer])
+    used = {*source.columns, "id", "domain", "split"}
+    return Prompt(
+        id=f"{source.label}/{row.get('id', f'{key:016x}')}",
+        text=with_instruction(question, source.instruction),
+        answer=_tail(answer, source.answer_after),
+        problem=source.label,
+        domain=str(row.get("domain", source.domain)),
+        index=index,
+        data={name: value for name, value in row.items() if name not in used},
+    )
+
+
+def with_instruction(question: str, instruction: str) -> str:
+    """The question, and the instruction on a line of its own."""
+    return f"{question.rstrip()}\n{instruction}" if instruction else question
+
+
+def _tail(answer: str, mark: str) -> str:
+    return answer.rpartition(mark)[2].strip() if mark else answer.strip()
