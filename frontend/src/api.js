@@ -1,0 +1,83 @@
+/** Calls of the HTTP API. Every failure is an `ApiError` that a page can show as it is. */
+import { address } from './lib/url.js';
+
+const ROOT = '/api/v1';
+
+/** A failed call in the words of the server's problem document (RFC 9457). */
+export class ApiError extends Error {
+  /** @param {{status: number, title: string, detail?: string, errors?: {path: string, message: string}[]}} problem */
+  constructor({ status, title, detail = '', errors = [] }) {
+    super(detail ? `${title}: ${detail}` : title);
+    this.status = status;
+    this.title = title;
+    this.detail = detail;
+    this.errors = errors;
+  }
+}
+
+const UNREACHABLE = {
+  status: 0,
+  title: 'The service does not answer',
+  detail: 'Nothing is lost: runs keep training and recording. Check that the process that printed the link still runs.',
+};
+
+/**
+ * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`
+ * @param {{params?: object, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @returns {Promise<any>} the parsed JSON; text for other types; undefined for an empty answer
+ */
+export async function request(method, path, { params, body, signal, headers = {} } = {}) {
+  const isForm = body instanceof FormData;
+  const response = await reach(address(ROOT + path, params), {
+    method, signal,
+    headers: { Accept: 'application/json', ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }), ...headers },
+    body: body === undefined || isForm ? body : JSON.stringify(body),
+  });
+  if (!response.ok) throw await problemOf(response);
+  return bodyOf(response);
+}
+
+async function reach(url, options) {
+  try {
+    return await fetch(url, options);
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(UNREACHABLE);
+  }
+}
+
+async function bodyOf(response) {
+  if (response.status === 204) return undefined;
+  return response.headers.get('content-type')?.includes('json') ? response.json() : response.text();
+}
+
+async function problemOf(response) {
+  const fallback = { status: response.status, title: response.statusText || `Error ${response.status}` };
+  if (!response.headers.get('content-type')?.includes('json')) return new ApiError(fallback);
+  const problem = await response.json();
+  return new ApiError({ ...fallback, ...problem, status: response.status });
+}
+
+/** @param {string} path @param {object} [params] @param {AbortSignal} [signal] */
+export const get = (path, params, signal) => request('GET', path, { params, signal });
+/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] */
+export const post = (path, body, headers) => request('POST', path, { body, headers });
+/** @param {string} path @param {any} body */
+export const patch = (path, body) => request('PATCH', path, { body });
+/** @param {string} path */
+export const remove = (path) => request('DELETE', path);
+
+/** All items of a list, page after page. @param {string} path @param {object} [params] @param {number} [most] */
+export async function getAll(path, params, { most = Infinity, signal } = {}) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await get(path, { ...params, cursor }, signal);
+    items.push(...page.items);
+    cursor = page.next;
+  } while (cursor && items.length < most);
+  return items;
+}
+
+/** The address of a file of the API, for links and downloads. @param {string} path @param {object} [params] */
+export const fileAddress = (path, params) => address(ROOT + path, params);

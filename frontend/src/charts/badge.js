@@ -1,0 +1,37 @@
+/** What a panel shows and what it does not: the numbers behind "can I trust this picture?". Pure. */
+import { formatCount, plural } from '../lib/format.js';
+
+/**
+ * @param {import('./figure.js').Series[]} series
+ * @param {{smoothing: number, logY: boolean, grouped: boolean, asked: number}} view `asked`: lines that were asked for
+ * @returns {{text: string, isWarning: boolean}[]}
+ */
+export function badge(series, { smoothing, logY, grouped, asked }) {
+  const shown = sum(series, ({ values, non_finite }) => values.length + non_finite.length);
+  const raw = sum(series, ({ raw_points }) => raw_points);
+  const notFinite = sum(series, ({ non_finite }) => non_finite.length);
+  const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
+  return [
+    note(grouped ? `${plural(series.length, 'group')}${seeds(series)}` : plural(series.length, 'run')),
+    note(pointsText(shown, raw, grouped)),
+    note(smoothing ? `smoothed ${smoothing}` : 'raw', smoothing > 0),
+    ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
+    ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
+    ...(!grouped && series.length < asked ? [note(`${formatCount(asked - series.length)} without it`)] : []),
+  ];
+}
+
+const note = (text, isWarning = false) => ({ text, isWarning });
+const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
+
+function pointsText(shown, raw, grouped) {
+  if (grouped) return `means at ${plural(shown, 'point')} of ${formatCount(raw)} raw`;
+  return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
+}
+
+function seeds(series) {
+  const counts = series.flatMap(({ n }) => n ?? []);
+  if (!counts.length) return '';
+  const [low, high] = [Math.min(...counts), Math.max(...counts)];
+  return low === high ? `, n ${high}` : `, n ${low}–${high}`;
+}

@@ -1,0 +1,228 @@
+/**
+ * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
+ * purged when it is far, one panel per animation frame; hover is shown in all of them.
+ */
+
+/**
+ * @typedef {{data: object[], layout: object, unit: {size: number}}} Figure
+ * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number, number] | null) => void,
+ *   onNear?: (near: boolean) => void}} Handlers
+ * @typedef {{element: HTMLElement, line: HTMLElement, handlers: Handlers, figure: Figure | null, near: boolean, drawn: boolean}} Mounted
+ */
+
+const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: '',
+  responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
+const NEAR = '600px';
+
+/** @type {Map<Element, Mounted>} */
+const panels = new Map();
+/** @type {Set<Mounted>} */
+const waiting = new Set();
+let frame = 0;
+let loading = null;
+
+/** Loads the library once; panels wait for it. @returns {Promise<any>} */
+export function loadPlotly() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = '/vendor/plotly.min.js';
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error('The chart library could not be loaded'));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+const nearness = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    const panel = panels.get(target);
+    if (!panel || panel.near === isIntersecting) continue;
+    panel.near = isIntersecting;
+    panel.handlers.onNear?.(isIntersecting);
+    if (isIntersecting) ask(panel);
+    else purge(panel);
+  }
+}, { rootMargin: NEAR, scrollMargin: NEAR });
+
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const panel = panels.get(target);
+    if (panel?.drawn && target.offsetParent !== null) ask(panel);
+  }
+});
+
+/**
+ * Makes an element a panel.
+ * @param {HTMLElement} element @param {Handlers} handlers
+ * @returns {{draw: (figure: Figure) => void, dispose: () => void}}
+ */
+export function mountPanel(element, handlers) {
+  const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
+  const panel = { element, line, handlers, figure: null, near: false, drawn: false };
+  panels.set(element, panel);
+  nearness.observe(element);
+  sizes.observe(element);
+  element.addEventListener('mouseleave', leave);
+  return {
+    draw(figure) {
+      panel.figure = figure;
+      ask(panel);
+    },
+    dispose() {
+      nearness.unobserve(element);
+      sizes.unobserve(element);
+      purge(panel);
+      waiting.delete(panel);
+      panels.delete(element);
+    },
+  };
+}
+
+function ask(panel) {
+  if (!panel.near || !panel.figure) return;
+  waiting.add(panel);
+  frame ||= requestAnimationFrame(drawNext);
+}
+
+async function drawNext() {
+  const Plotly = await loadPlotly();
+  frame = 0;
+  const panel = nearest(waiting);
+  if (!panel) return;
+  waiting.delete(panel);
+  if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, panel);
+  if (waiting.size) frame ||= requestAnimationFrame(drawNext);
+}
+
+/** The waiting panel closest to the middle of the screen. */
+function nearest(candidates) {
+  const distance = ({ element }) => {
+    const { top, height } = element.getBoundingClientRect();
+    return Math.abs(top + height / 2 - innerHeight / 2);
+  };
+  return [...candidates].sort((a, b) => distance(a) - distance(b))[0];
+}
+
+async function drawNow(Plotly, panel) {
+  const { element, figure } = panel;
+  await Plotly.react(element, figure.data, { ...figure.layout, width: element.clientWidth, height: element.clientHeight }, CONFIG);
+  if (panel.drawn) return;
+  panel.drawn = true;
+  element.append(panel.line);
+  element.on('plotly_hover', (event) => hovered(panel, event.points[0]));
+  element.on('plotly_unhover', leave);
+  element.on('plotly_click', (event) => clicked(panel, event.points[0]));
+  element.on('plotly_relayout', (change) => relaid(panel, change));
+  element.on('plotly_doubleclick', () => reset(Plotly, panel));
+}
+
+function purge(panel) {
+  if (!panel.drawn) return;
+  panel.drawn = false;
+  window.Plotly.purge(panel.element);
+  panel.element.replaceChildren();
+}
+
+function clicked(panel, point) {
+  const { run, key } = point.data.meta;
+  panel.handlers.onPoint?.(run, point.customdata, key);
+}
+
+function relaid(panel, change) {
+  const range = change['xaxis.range'] ?? (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
+  if (!range) return;
+  const isLog = panel.element.layout.xaxis.type === 'log';
+  const edges = range.map((edge) => (isLog ? 10 ** edge : edge) * panel.figure.unit.size);
+  panel.handlers.onZoom?.(/** @type {[number, number]} */ (edges));
+}
+
+function reset(Plotly, panel) {
+  Plotly.relayout(panel.element, { 'yaxis.autorange': true });
+  panel.handlers.onZoom?.(null);
+}
+
+let hoverFrame = 0;
+let isLit = false;
+
+function hovered(source, point) {
+  const { key } = point.data.meta;
+  const step = point.customdata;
+  cancelAnimationFrame(hoverFrame);
+  hoverFrame = requestAnimationFrame(() => {
+    isLit = true;
+    for (const panel of panels.values()) if (panel.drawn) follow(panel, source, key, step);
+  });
+}
+
+/** Shows in one panel what is hovered in another: the same run at the same step. */
+function follow(panel, source, key, step) {
+  const curve = panel.element.data.findIndex(({ meta }) => meta.key === key && meta.role === 'main');
+  light(panel, key, curve >= 0);
+  const trace = panel.element.data[curve];
+  const at = trace ? indexAtStep(trace.customdata, step) : -1;
+  placeLine(panel, at < 0 ? null : trace.x[at]);
+  if (panel === source || !isOnScreen(panel.element)) return;
+  if (at < 0 || trace.y[at] === null) window.Plotly.Fx.unhover(panel.element);
+  else window.Plotly.Fx.hover(panel.element, [{ curveNumber: curve, pointNumber: at }], 'xy', true);
+}
+
+/** Index of the step nearest to the wanted one. @param {number[]} steps ascending @param {number} step */
+export function indexAtStep(steps, step) {
+  let [low, high] = [0, steps.length - 1];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] < step) low = middle + 1;
+    else high = middle;
+  }
+  return low > 0 && step - steps[low - 1] < steps[low] - step ? low - 1 : low < steps.length ? low : -1;
+}
+
+const isOnScreen = (element) => {
+  const { top, bottom } = element.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight;
+};
+
+function placeLine({ element, line }, x) {
+  line.hidden = x === null;
+  if (x === null) return;
+  const { xaxis, yaxis } = element._fullLayout;
+  line.style.transform = `translateX(${Math.round(xaxis._offset + xaxis.d2p(x))}px)`;
+  line.style.top = `${yaxis._offset}px`;
+  line.style.height = `${yaxis._length}px`;
+}
+
+/** Dims all lines but those of one key. */
+function light({ element }, key, found) {
+  element.classList.toggle('is-lit', found);
+  for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
+    trace.classList.toggle('is-key', trace.__data__?.[0]?.trace?.meta?.key === key);
+  }
+}
+
+/** Lights the lines of a run in all panels, as a hover does; `null` ends it. @param {string | null} key */
+export function highlight(key) {
+  if (key === null) return leave();
+  isLit = true;
+  for (const panel of panels.values()) if (panel.drawn) light(panel, key, true);
+}
+
+function leave() {
+  cancelAnimationFrame(hoverFrame);
+  if (!isLit) return;
+  isLit = false;
+  for (const panel of panels.values()) {
+    if (!panel.drawn) continue;
+    panel.element.classList.remove('is-lit');
+    panel.line.hidden = true;
+    window.Plotly.Fx.unhover(panel.element);
+  }
+}
+
+/** Saves a panel as a picture. @param {HTMLElement} element @param {string} filename */
+export async function savePicture(element, filename) {
+  const Plotly = await loadPlotly();
+  const background = getComputedStyle(document.body).getPropertyValue('background-color');
+  const { data, layout } = element;
+  await Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
+    { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename });
+}

@@ -1,0 +1,172 @@
+/**
+ * From series of the API to a Plotly figure. Pure: no page, no network, no Plotly.
+ * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
+ */
+import { withOpacity } from '../lib/colours.js';
+import { isSparse } from '../lib/metrics.js';
+
+/**
+ * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
+ *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number,
+ *   low?: (number|null)[], high?: (number|null)[]}} Series
+ * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed'}} Line
+ * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
+ *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null}} View
+ */
+
+const AT_TOP = 0.97;
+const AT_BOTTOM = 0.03;
+/** How a value that is no finite number is drawn, at which edge of the panel. */
+const NON_FINITE = {
+  NaN: { symbol: 'x-thin', at: AT_TOP, text: 'NaN' },
+  Infinity: { symbol: 'triangle-up', at: AT_TOP, text: '+∞' },
+  '-Infinity': { symbol: 'triangle-down', at: AT_BOTTOM, text: '−∞' },
+};
+
+/** Text that Plotly shows as it is. @param {unknown} text */
+export const plain = (text) =>
+  String(text).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('%{', '%\u200b{');
+
+/** What identifies a line: its run or its group. @param {Series} series */
+export const keyOf = (series) => series.run ?? series.group ?? series.name;
+
+/** Unit in which an x axis is read. @param {'step'|'wall'|'tokens'} kind @param {number} largest @returns {{size: number, unit: string}} */
+export function xUnit(kind, largest) {
+  if (kind !== 'wall') return { size: 1, unit: kind };
+  if (largest >= 10_800) return { size: 3600, unit: 'h' };
+  return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
+}
+
+/**
+ * The points of a line with a gap (null) where a value is not finite.
+ * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[]}}
+ */
+export function pathOf(series) {
+  const finite = series.values.map((y, i) => ({ x: series.x[i], y, step: series.steps[i] }));
+  const gaps = series.non_finite.map(({ step, x }) => ({ x: x ?? step, y: null, step }));
+  const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
+  return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step) };
+}
+
+/** Marker sizes that make points visible which have no neighbour to be joined with. @param {(number|null)[]} y @returns {number[] | null} */
+export function isolatedSizes(y) {
+  const known = (i) => y[i] !== null && y[i] !== undefined;
+  const sizes = y.map((_, i) => (known(i) && !known(i - 1) && !known(i + 1) ? 5 : 0));
+  return sizes.some(Boolean) ? sizes : null;
+}
+
+/**
+ * Outline of a band as closed pieces; it stops where there is no spread (one seed left) or, on a log axis, no logarithm.
+ * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
+ */
+export function bandOf({ x, low, high }, logY = false) {
+  const inside = (i) => typeof low[i] === 'number' && typeof high[i] === 'number' && (!logY || low[i] > 0);
+  const outline = { x: [], y: [] };
+  for (let from = 0; from < x.length; from += 1) {
+    if (!inside(from)) continue;
+    let to = from;
+    while (to + 1 < x.length && inside(to + 1)) to += 1;
+    const [xs, highs, lows] = [x, high, low].map((values) => values.slice(from, to + 1));
+    if (outline.x.length) { outline.x.push(null); outline.y.push(null); }
+    outline.x.push(...xs, ...xs.slice().reverse());
+    outline.y.push(...highs, ...lows.slice().reverse());
+    from = to;
+  }
+  return outline;
+}
+
+const ROLES = {
+  main: { width: 1.6, opacity: 1 },
+  raw: { width: 1, opacity: 0.28 },
+  seed: { width: 0.9, opacity: 0.45 },
+};
+
+function lineTrace({ series, name, look, role = 'main' }, view, unit) {
+  const { x, y, steps } = pathOf(series);
+  const { width, opacity } = ROLES[role];
+  const isolated = isolatedSizes(y);
+  const sparse = isSparse(view.metric);
+  return {
+    type: 'scatter', x: scaled(x, unit), y, customdata: steps, mode: sparse || isolated ? 'lines+markers' : 'lines', opacity,
+    line: { color: look.colour, width: sparse ? 1 : width, dash: look.dash, simplify: true },
+    marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
+    meta: { key: keyOf(series), run: series.run ?? null, role }, name: plain(name),
+    hoverinfo: role === 'raw' ? 'skip' : undefined,
+    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit)}<extra></extra>`,
+  };
+}
+
+const hoverPlace = ({ xKind }, { unit }) => (xKind === 'step' ? 'step %{customdata}' : `step %{customdata} · %{x:.4~s} ${unit}`);
+
+function bandTrace({ series, look }, view, unit) {
+  const { x, y } = bandOf(series, view.logY);
+  return {
+    type: 'scatter', mode: 'lines', x: scaled(x, unit), y, fill: 'toself', fillcolor: withOpacity(look.colour, 0.16),
+    line: { width: 0 }, hoverinfo: 'skip', meta: { key: keyOf(series), run: null, role: 'band' },
+  };
+}
+
+function nonFiniteTrace({ series, name, look }, unit) {
+  const points = series.non_finite;
+  const draw = points.map(({ value }) => NON_FINITE[value]);
+  return {
+    type: 'scatter', mode: 'markers', yaxis: 'y2', x: scaled(points.map(({ x, step }) => x ?? step), unit), y: draw.map(({ at }) => at),
+    customdata: points.map(({ step }) => step), text: draw.map(({ text }) => text),
+    marker: { symbol: draw.map(({ symbol }) => symbol), size: 8, color: look.colour, line: { width: 2, color: look.colour } },
+    meta: { key: keyOf(series), run: series.run ?? null, role: 'non-finite' }, name: plain(name),
+    hovertemplate: `<b>${plain(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`, cliponaxis: false,
+  };
+}
+
+const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
+
+/** Band first, faint lines next, means on top, markers last. @param {Line[]} lines @param {View} view @param {{size: number, unit: string}} unit */
+export function tracesOf(lines, view, unit) {
+  const role = (wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
+  const main = role('main');
+  return [
+    ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
+    ...role('raw').map((line) => lineTrace(line, view, unit)),
+    ...role('seed').map((line) => lineTrace(line, view, unit)),
+    ...main.map((line) => lineTrace(line, view, unit)),
+    ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
+  ];
+}
+
+const axis = ({ theme }, log) => ({
+  type: log ? 'log' : 'linear', automargin: false, gridcolor: theme.grid, linecolor: theme.axis, zeroline: false, tickcolor: theme.axis,
+  tickfont: { size: 11, color: theme.label }, exponentformat: 'e', hoverformat: '.4~g', minor: { showgrid: false },
+  ...(log ? { dtick: undefined, nticks: 5 } : {}),
+});
+
+function healthyShape({ healthy, logY, theme }) {
+  if (!healthy || logY || (healthy[0] === null && healthy[1] === null)) return [];
+  const edge = (value, fallback) => (typeof value === 'number' ? value : fallback);
+  return [{ type: 'rect', layer: 'below', xref: 'paper', x0: 0, x1: 1, yref: 'y', y0: edge(healthy[0], -1e9), y1: edge(healthy[1], 1e9),
+    line: { width: 0 }, fillcolor: theme.healthy }];
+}
+
+/** @param {View} view @param {{size: number, unit: string}} unit */
+export function layoutOf(view, unit) {
+  const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value) ;
+  const range = view.zoom?.map((value) => edge(value / unit.size));
+  const xRange = range ? { range, autorange: false } : { autorange: true };
+  return {
+    autosize: true, margin: { l: 46, r: 10, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
+    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: { family: view.theme.font, size: 11, color: view.theme.label },
+    hoverlabel: { bgcolor: view.theme.raised, bordercolor: view.theme.axis, align: 'left', font: { family: view.theme.font, size: 12, color: view.theme.ink } },
+    uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),
+    xaxis: { ...axis(view, view.logX), ...xRange, nticks: 6, ticksuffix: unit.unit === 'step' || unit.unit === 'tokens' ? '' : ` ${unit.unit}`,
+      tickformat: view.xKind === 'wall' ? '' : '~s', uirevision: JSON.stringify(view.zoom) },
+    yaxis: { ...axis(view, view.logY), nticks: 5 },
+    yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
+    shapes: healthyShape(view),
+  };
+}
+
+/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}}} */
+export function figureOf(lines, view) {
+  const largest = Math.max(0, ...lines.map(({ series }) => series.x.at(-1) ?? 0), view.zoom?.[1] ?? 0);
+  const unit = xUnit(view.xKind, largest);
+  return { data: tracesOf(lines, view, unit), layout: layoutOf(view, unit), unit };
+}

@@ -1,0 +1,18 @@
+/** Colours of the current theme as values that Plotly understands. */
+
+const TOKENS = { grid: '--line', axis: '--line-strong', label: '--ink-3', ink: '--ink', raised: '--raised' };
+
+/** @returns {Record<string, string>} */
+export function chartTheme() {
+  const probe = document.createElement('span');
+  document.body.append(probe);
+  const colour = (token) => {
+    probe.style.color = `var(${token})`;
+    return getComputedStyle(probe).color;
+  };
+  const theme = Object.fromEntries(Object.entries(TOKENS).map(([name, token]) => [name, colour(token)]));
+  theme.healthy = colour('--good').replace('rgb(', 'rgba(').replace(')', ', 0.07)');
+  theme.font = getComputedStyle(document.body).fontFamily;
+  probe.remove();
+  return theme;
+}

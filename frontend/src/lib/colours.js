@@ -1,0 +1,54 @@
+/**
+ * Colours of runs and variants. Ten colours, chosen so that any two stay apart for normal, deutan and protan eyes
+ * (a test measures it) with at least 3:1 against their background. Where more than ten are drawn together, the
+ * dash tells those of one colour apart.
+ */
+
+/** @typedef {'solid'|'dash'|'dot'|'dashdot'} Dash */
+/** @typedef {{colour: string, dash: Dash}} Look */
+
+const LIGHT = ['#397ffc', '#e26b16', '#18726c', '#b84a9b', '#533f00', '#7939c0', '#bd3936', '#70a076', '#3c9ec9', '#690c76'];
+const DARK = ['#7eb5f5', '#d9925d', '#60d5c2', '#c77caa', '#cfc200', '#af73fe', '#c65a52', '#68fa88', '#99e6f9', '#a262b6'];
+/** @type {Dash[]} */
+const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
+
+export const PALETTES = { light: LIGHT, dark: DARK };
+
+/**
+ * Gives each new id the least used colour slot, in the order of ids (they sort by time), and never moves one that
+ * has a slot: hiding, filtering or adding runs changes no other run's colour.
+ * @param {Map<string, number>} known @param {string[]} ids @returns {Map<string, number>} known and new ones
+ */
+export function assignSlots(known, ids) {
+  const fresh = [...new Set(ids)].filter((id) => !known.has(id)).sort();
+  if (!fresh.length) return known;
+  const slots = new Map(known);
+  const used = new Array(LIGHT.length).fill(0);
+  for (const slot of slots.values()) used[slot] += 1;
+  for (const id of fresh) {
+    const slot = used.indexOf(Math.min(...used));
+    used[slot] += 1;
+    slots.set(id, slot);
+  }
+  return slots;
+}
+
+/**
+ * Looks of things drawn together; the second one of a colour is dashed, the third dotted, ...
+ * @param {{key: string, slot: number}[]} items @param {'light'|'dark'} theme @returns {Map<string, Look>}
+ */
+export function looksTogether(items, theme) {
+  const seen = new Map();
+  return new Map(items.map(({ key, slot }) => {
+    const place = slot % LIGHT.length;
+    const turn = seen.get(place) ?? 0;
+    seen.set(place, turn + 1);
+    return [key, { colour: PALETTES[theme][place], dash: DASHES[turn % DASHES.length] }];
+  }));
+}
+
+/** `#rrggbb` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */
+export function withOpacity(colour, opacity) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return `rgba(${red},${green},${blue},${opacity})`;
+}

@@ -1,0 +1,15 @@
+/** A table as CSV (RFC 4180). Text that a spreadsheet would run as a formula gets a leading apostrophe. */
+
+const FORMULA = /^[=+\-@\t\r]/;
+
+/** @param {unknown} cell */
+export function csvCell(cell) {
+  if (cell === null || cell === undefined) return '';
+  if (typeof cell === 'number') return String(cell);
+  const text = Array.isArray(cell) ? cell.join(' ') : String(cell);
+  const safe = FORMULA.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** @param {string[]} head @param {unknown[][]} rows */
+export const csv = (head, rows) => [head, ...rows].map((row) => row.map(csvCell).join(',')).join('\n') + '\n';

@@ -1,0 +1,90 @@
+/**
+ * One stream of server-sent events for the whole page.
+ *
+ * `useLive(['run', 'points'], (type, data) => ...)` in a component, or `listen(...)` elsewhere. After a gap
+ * (hidden tab, lost connection) the type `resync` tells every listener to fetch again: what it missed is unknown.
+ */
+import { signal, useEffect, useRef } from './dom.js';
+
+const TYPES = ['run', 'points', 'event', 'worker'];
+const LONGEST_WAIT = 15_000;
+
+/** @type {import('../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number}>} */
+export const connection = signal({ state: 'connecting', since: Date.now() });
+
+/** @type {Set<{types: string[], callback: (type: string, data: any) => void}>} */
+const listeners = new Set();
+let source = null;
+let lastId = '';
+let retryTimer = 0;
+let wait = 1000;
+let hadGap = false;
+
+const become = (state) => { if (connection.peek().state !== state) connection.value = { state, since: Date.now() }; };
+
+const tell = (type, data) => {
+  for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
+};
+
+function opened() {
+  wait = 1000;
+  become('live');
+  if (hadGap) tell('resync', null);
+  hadGap = false;
+}
+
+function failed() {
+  close();
+  hadGap = true;
+  become('lost');
+  retryTimer = setTimeout(open, wait);
+  wait = Math.min(wait * 2, LONGEST_WAIT);
+}
+
+function open() {
+  close();
+  if (document.hidden) return;
+  source = new EventSource(`/api/v1/stream${lastId ? `?last_event_id=${encodeURIComponent(lastId)}` : ''}`);
+  source.onopen = opened;
+  source.onerror = failed;
+  for (const type of TYPES) {
+    source.addEventListener(type, (message) => {
+      lastId = message.lastEventId || lastId;
+      tell(type, JSON.parse(message.data));
+    });
+  }
+}
+
+function close() {
+  clearTimeout(retryTimer);
+  source?.close();
+  source = null;
+}
+
+function followVisibility() {
+  if (!document.hidden) return void open();
+  close();
+  hadGap = true;
+  become('paused');
+}
+
+/** Opens the stream; it pauses while the page is hidden. */
+export function startLive() {
+  document.addEventListener('visibilitychange', followVisibility);
+  addEventListener('pagehide', close);
+  open();
+}
+
+/** @param {string[]} types @param {(type: string, data: any) => void} callback @returns {() => void} stops listening */
+export function listen(types, callback) {
+  const listener = { types, callback };
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** `listen` for the life of a component; always calls the newest callback. */
+export function useLive(types, callback) {
+  const newest = useRef(callback);
+  newest.current = callback;
+  useEffect(() => listen(types, (type, data) => newest.current(type, data)), [types.join()]);
+}
