@@ -61,3 +61,9 @@ def read_instance(path: Path) -> Instance:
         return Instance(int(content["pid"]), str(content["url"]))
     except (ValueError, KeyError):
         return Instance(0, "it is just starting")
+
+
+def service_url(settings: Settings) -> str:
+    """Address of the service on this machine."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

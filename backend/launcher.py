@@ -5,24 +5,32 @@
              └─ worker    `backend.cli worker`; the same; its trainers are tied to it in the same way
 """
 
-import http.client
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
+from sqlalchemy import Engine
+
+from backend.access import login_link
 from backend.broker import Broker, choose_broker, is_ready, prepare_broker
+from backend.database import open_engine, open_sessions, reading
+from backend.demo import launch_demo
+from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.lifeline import VARIABLE as LIFELINE
 from backend.lifeline import die_with_parent
-from backend.preflight import CannotStart
+from backend.migrate import migrate
+from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
 from backend.settings import Settings
-from backend.terminal import Terminal
+from backend.terminal import Terminal, show_link
+from backend.workers.store import slots_of
 
 LOG_LIMIT = 10_000_000
 """A log longer than this many bytes is set aside when its program starts."""
@@ -36,10 +44,6 @@ STEADY_SECONDS = 60
 
 class Stopped(Exception):  # noqa: N818 - a wish, not a fault
     """The user asked to stop."""
-
-
-class ServiceGone(Exception):  # noqa: N818 - carried to one place only
-    """A program ended before it was ready."""
 
 
 @dataclass(slots=True)
@@ -92,20 +96,12 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
-class Ready(Protocol):
-    """Whether a program of the tree does its work; asked every few milliseconds while it starts."""
-
-    def __call__(self) -> bool: ...
-
-
 @dataclass(slots=True)
 class Launcher:
     """Starts the tree, keeps it running until a signal, ends it."""
 
     settings: Settings
     terminal: Terminal
-    worker_ready: Callable[[int], str]
-    """What the worker with this process id has registered, in words; empty while it has not."""
     children: list[Child] = field(default_factory=list)
     """In order of start."""
     signals: int = 0
@@ -130,13 +126,15 @@ class Launcher:
         worker = self._child("worker", self._our("worker"), env, grace_seconds=45)
         service.start()
         worker.start()
-        url = f"http://{self.settings.host}:{self.settings.port}"
+        url = service_url(self.settings)
         with self.terminal.step("service", f"starting on {url}") as step:
-            self._await(service, self._service_ready)
+            self._await(service, lambda: _is_alive(url))
             step.result = url
         with self.terminal.step("worker", "starting") as step:
-            self._await(worker, lambda: bool(self._registered(worker)))
-            step.result = self._registered(worker)
+            engine = open_engine(self.settings.effective_database_url, pool_size=1)
+            self._await(worker, lambda: bool(_slots(engine, worker)))
+            step.result = _slots(engine, worker)
+            engine.dispose()
 
     def _start_broker(self, broker: Broker, env: Mapping[str, str]) -> None:
         child = self._child("broker", broker.command, env, grace_seconds=5, is_ours=False)
@@ -156,21 +154,7 @@ class Launcher:
         self.children.append(child)
         return child
 
-    def _registered(self, worker: Child) -> str:
-        return self.worker_ready(worker.process.pid) if worker.process else ""
-
-    def _service_ready(self) -> bool:
-        host = "127.0.0.1" if self.settings.host in ("0.0.0.0", "::") else self.settings.host.strip("[]")  # noqa: S104
-        connection = http.client.HTTPConnection(host, self.settings.port, timeout=2)
-        try:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == 200
-        except OSError:
-            return False
-        finally:
-            connection.close()
-
-    def _await(self, child: Child, ready: Ready, *, seconds: float = 120) -> None:
+    def _await(self, child: Child, ready: Callable[[], bool], *, seconds: float = 120) -> None:
         deadline = time.monotonic() + seconds
         while not ready():
             if self.signals:
@@ -225,3 +209,58 @@ class Launcher:
                 step.result = "killed"
             if child.process:
                 child.process.wait()
+
+
+def _is_alive(url: str) -> bool:
+    """Whether the service answers at all; readiness comes with the worker."""
+    try:
+        with urllib.request.urlopen(url + "/healthz", timeout=2) as response:  # noqa: S310 - our own service
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def _slots(engine: Engine, worker: Child) -> str:
+    """What the worker has registered, in words; empty while it has not."""
+    assert worker.process is not None
+    with reading(open_sessions(engine)) as session:
+        slots = slots_of(session, host=platform.node(), pid=worker.process.pid)
+        return f"{len(slots)} x {slots[0].device_name or slots[0].device}" if slots else ""
+
+
+def run_tree(settings: Settings, *, show_demo: bool) -> int:
+    """`make up` and `make demo`: the whole life of an installation, or where the first one runs."""
+    os.umask(0o077)
+    terminal = Terminal()
+    terminal.say("GRPO Lab")
+    check_exposure(settings)
+    check_state_dir(settings)
+    launcher = Launcher(settings, terminal)
+    launcher.catch_signals()
+    try:
+        with hold_instance(settings, service_url(settings)) as hold:
+            check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
+            check_database(settings)
+            _live(launcher, show_demo=show_demo)
+    except AlreadyRunning as running:
+        terminal.say(f"  {running}")
+        if show_demo and running.instance.pid:
+            terminal.say(f"  {'demo':<10} {launch_demo(settings)}")
+    return 0
+
+
+def _live(launcher: Launcher, *, show_demo: bool) -> None:
+    settings, terminal = launcher.settings, launcher.terminal
+    try:
+        with terminal.step("database", "bringing it up to date") as step:
+            step.result = migrate(settings)
+        launcher.start()
+        if show_demo:
+            terminal.say(f"  {'demo':<10} {launch_demo(settings)}")
+        show_link(terminal, settings, login_link(settings))
+        terminal.say("\n  Ctrl-C stops everything; the next start continues what was running.\n")
+        launcher.keep_running()
+    except Stopped:
+        terminal.say()
+    finally:
+        launcher.stop()

@@ -6,7 +6,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -28,21 +28,25 @@ class Terminal:
 
     def say(self, text: str = "") -> None:
         """One line."""
-        self.out.write(text + "\n")
-        self.out.flush()
+        self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        # The terminal may be gone (SSH cut); ending in order matters more than saying so.
+        with suppress(OSError):
+            self.out.write(text)
+            self.out.flush()
 
     @contextmanager
     def step(self, name: str, doing: str) -> Iterator[Step]:
         """Show `doing` while the body runs, then its result and how long it took."""
         started = time.monotonic()
         is_screen = self.out.isatty()
-        self.out.write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
-        self.out.flush()
+        self._write(f"  {name:<10} {doing} ..." + ("" if is_screen else "\n"))
         step = Step()
         try:
             yield step
         except BaseException:
-            self.out.write("\n" if is_screen else "")
+            self._write("\n" if is_screen else "")
             raise
         seconds = time.monotonic() - started
         clear = "\r\x1b[K" if is_screen else ""
@@ -66,7 +70,7 @@ def tunnel_hint(settings: Settings) -> str:
     return f"ssh -N -L {settings.port}:127.0.0.1:{settings.port} {login}"
 
 
-def show_link(terminal: Terminal, settings: Settings, link: str) -> None:
+def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browser: bool = True) -> None:
     """Print the one-time link, open it where there is a screen, else say how to reach it."""
     terminal.say()
     terminal.say(f"  Open  {link}")
@@ -74,5 +78,5 @@ def show_link(terminal: Terminal, settings: Settings, link: str) -> None:
     if hint := tunnel_hint(settings):
         terminal.say("  No screen here? On your own computer run the next line, then open the link there:")
         terminal.say(f"        {hint}")
-    if has_screen():
+    if opens_browser and has_screen():
         webbrowser.open(link)

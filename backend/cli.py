@@ -1,0 +1,127 @@
+"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor`."""
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+
+from pydantic import ValidationError
+
+from backend.errors import GrpoLabError
+from backend.settings import Settings
+
+
+def up(settings: Settings) -> int:
+    """start everything; Ctrl-C stops it"""
+    from backend.launcher import run_tree
+
+    return run_tree(settings, show_demo=False)
+
+
+def demo(settings: Settings) -> int:
+    """the same, with a demo experiment launched once"""
+    from backend.launcher import run_tree
+
+    return run_tree(settings, show_demo=True)
+
+
+def serve(settings: Settings) -> int:
+    """the HTTP service alone; brings the database up to date first"""
+    import uvicorn
+
+    from backend.lifeline import follow_launcher
+    from backend.migrate import migrate
+    from backend.preflight import check_database, check_exposure, check_port, check_state_dir
+
+    follow_launcher()
+    check_exposure(settings)
+    check_state_dir(settings)
+    check_port(settings)
+    check_database(settings)
+    migrate(settings)
+    uvicorn.run(
+        "backend.main:create_app",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # query strings may carry a one-time token
+        timeout_graceful_shutdown=3,  # open event streams would hold it for ever
+        server_header=False,
+        proxy_headers=False,
+    )
+    return 0
+
+
+def worker(settings: Settings) -> int:
+    """a worker alone; several machines may run one each"""
+    from backend.devices import find_slots
+    from backend.preflight import check_database, check_state_dir
+
+    check_state_dir(settings)
+    check_database(settings)
+    slots = len(find_slots(settings))
+    # In place of this process: a signal to it reaches Celery.
+    os.execv(  # noqa: S606
+        sys.executable,
+        [
+            *(sys.executable, "-m", "celery", "--app", "worker.app", "--quiet", "worker"),
+            *("--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"),
+            *("--hostname", f"gpu{os.urandom(4).hex()}@{platform.node()}"),
+            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        ],
+    )
+
+
+def token(settings: Settings) -> int:
+    """print the operator's token, for scripts: `Authorization: Bearer <token>`"""
+    from backend.access import operator_token
+
+    print(operator_token(settings))
+    return 0
+
+
+def link(settings: Settings) -> int:
+    """print a fresh one-time login link"""
+    from backend.access import login_link
+    from backend.terminal import Terminal, show_link
+
+    show_link(Terminal(), settings, login_link(settings), opens_browser=False)
+    return 0
+
+
+def doctor(settings: Settings) -> int:
+    """say what this machine has and what is missing"""
+    from backend.doctor import examine
+
+    findings = examine(settings)
+    for finding in findings:
+        print(f"  {'ok ' if finding.is_good else 'NO '} {finding.what:<10} {finding.text}")
+    return 0 if all(finding.is_good for finding in findings) else 1
+
+
+COMMANDS: dict[str, Callable[[Settings], int]] = {
+    command.__name__: command for command in (up, demo, serve, worker, token, link, doctor)
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; what the user can mend is one sentence, not a traceback."""
+    parser = argparse.ArgumentParser(prog="grpolab", description="Launch GRPO runs, compare them, read their rollouts.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.__doc__)
+    chosen = parser.parse_args(argv).command
+    try:
+        return COMMANDS[chosen](Settings())
+    except ValidationError as error:
+        for problem in error.errors():
+            name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
+            print(f"{name}={problem['input']}: {problem['msg']}", file=sys.stderr)
+    except GrpoLabError as error:
+        print(f"  {error.detail}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

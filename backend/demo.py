@@ -1,0 +1,46 @@
+"""Launches the demo experiment through the service's own HTTP interface, once per installation."""
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from backend.access import operator_token
+from backend.config.recipes import RECIPES
+from backend.errors import Unavailable
+from backend.instance import service_url
+from backend.settings import Settings
+
+DEMO = ("demo_healthy", "demo_collapse")
+
+
+def launch_demo(settings: Settings) -> str:
+    """What to look at; the same request again finds the same experiment."""
+    variants = [{"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO]
+    body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
+    answer = _post(settings, "/api/v1/experiments", body, key="demo")
+    return f"{len(answer['runs'])} runs: {', '.join(run['name'] for run in answer['runs'])}"
+
+
+def _post(settings: Settings, path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+    headers = {
+        "Authorization": f"Bearer {operator_token(settings)}",
+        "Content-Type": "application/json",
+        "Idempotency-Key": key,
+    }
+    request = urllib.request.Request(service_url(settings) + path, json.dumps(body).encode(), headers)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own service
+            answer: dict[str, Any] = json.load(response)
+    except urllib.error.HTTPError as error:
+        raise Unavailable(f"the demo was not launched: {_detail(error)}") from None
+    except OSError as error:
+        raise Unavailable(f"the demo was not launched: {error}") from None
+    return answer
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["detail"])
+    except (ValueError, KeyError):
+        return f"the service answered {error.code}"

@@ -1,0 +1,1 @@
+"""Workers: who is there, on which device, and what each runs."""

@@ -1,0 +1,65 @@
+"""The record of worker slots: written by each worker every few seconds, read by everybody."""
+
+from typing import Any
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from backend.database import db_now
+from backend.devices import Slot
+from backend.models import Worker
+
+SILENT_SECONDS = 30.0
+"""A worker that was not seen for this long counts as gone."""
+
+FORGOTTEN_SECONDS = 3600.0
+"""A gone worker leaves the list after this time."""
+
+
+def register_slot(session: Session, worker_id: str, slot: Slot, *, host: str, pid: int) -> None:
+    """Enter a slot that has just started."""
+    session.merge(
+        Worker(
+            id=worker_id,
+            host=host,
+            pid=pid,
+            slot=slot.number,
+            device=slot.device,
+            device_name=slot.device_name,
+            status="idle",
+            run_id=None,
+            stats={},
+        )
+    )
+
+
+def report_slot(session: Session, worker_id: str, status: str, run_id: str | None, stats: dict[str, Any]) -> bool:
+    """A sign of life; False when the slot is not in the record (any more)."""
+    statement = (
+        update(Worker)
+        .where(Worker.id == worker_id)
+        .values(status=status, run_id=run_id, stats=stats, seen_at=db_now())
+    )
+    return bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
+
+
+def remove_slot(session: Session, worker_id: str) -> None:
+    """Take out a slot that ends."""
+    session.execute(delete(Worker).where(Worker.id == worker_id))
+
+
+def forget_silent(session: Session) -> None:
+    """Take out slots that ended without saying so long ago."""
+    session.execute(delete(Worker).where(Worker.seen_at < db_now() - FORGOTTEN_SECONDS))
+
+
+def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
+    """The slots that one worker process has registered."""
+    query = select(Worker).where(Worker.host == host, Worker.pid == pid).order_by(Worker.slot)
+    return list(session.scalars(query))
+
+
+def live_slots(session: Session) -> list[Worker]:
+    """The slots that were seen lately."""
+    query = select(Worker).where(Worker.seen_at >= db_now() - SILENT_SECONDS).order_by(Worker.host, Worker.slot)
+    return list(session.scalars(query))

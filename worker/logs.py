@@ -1,0 +1,70 @@
+"""A trainer's output on its way to SQL: cleaned, collected for a moment, limited."""
+
+import re
+import threading
+from collections.abc import Callable
+
+LIMIT_CHARACTERS = 2_000_000
+"""What is kept of one attempt's output."""
+
+FLUSH_SECONDS = 1.0
+FLUSH_CHARACTERS = 32_000
+
+LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
+
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+SECRETS = re.compile(r"\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
+
+
+def clean_line(line: str) -> str:
+    """One line without terminal escapes, control characters and secrets; of a progress bar, its last state.
+
+    Example: clean_line("10%\\r20%\\x1b[0m") == "20%"
+    """
+    last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
+    return SECRETS.sub("[secret]", CONTROLS.sub("", last))
+
+
+class LogCollector:
+    """Collects lines and hands chunks to `write(number, text)`, from whichever thread calls."""
+
+    def __init__(self, write: Callable[[int, str], None], *, limit: int = LIMIT_CHARACTERS) -> None:
+        self._write = write
+        self._lines: list[str] = []
+        self._size = 0
+        self._left = limit
+        self._number = 0
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+
+    def add(self, line: str) -> None:
+        """Take one line of output."""
+        if self._left <= 0:
+            return
+        text = clean_line(line) + "\n"
+        with self._lock:
+            if len(text) > self._left:
+                text, self._left = LIMIT_NOTE, 0
+            self._left -= len(text)
+            self._lines.append(text)
+            self._size += len(text)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits to be written without waiting for the clock."""
+        return self._size >= FLUSH_CHARACTERS
+
+    def flush(self) -> None:
+        """Write what waits; if that fails it waits on."""
+        with self._writing:
+            with self._lock:
+                count = len(self._lines)
+                text = "".join(self._lines)
+            if not text:
+                return
+            self._write(self._number, text)
+            with self._lock:
+                self._number += 1
+                del self._lines[:count]
+                self._size -= len(text)

@@ -1,0 +1,13 @@
+"""How a trainer's work on a run ended."""
+
+from typing import Literal, NamedTuple
+
+
+class Outcome(NamedTuple):
+    """The status a run gets when its trainer ends by itself, and why."""
+
+    status: Literal["finished", "stopped", "paused", "failed", "queued"]
+    """queued: the worker was asked to stop; another one continues from the checkpoint."""
+
+    reason: str = ""
+    """One sentence, or a word such as no_signal; shown beside the status."""

@@ -1,0 +1,163 @@
+"""One trainer process as its supervisor sees it: start, assign, watch, end.
+
+The trainer's standard input is its lifeline: it ends when the pipe does, so a killed supervisor leaves
+no trainer behind. It lives in a session of its own, so that it can be ended with all it started.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO
+
+from backend.devices import Slot
+from backend.settings import Settings
+
+TRAINER = (sys.executable, "-m", "worker.train")
+
+INHERITED = ("CUBLAS_", "CUDA_", "HF_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_")
+"""Prefixes of variables that a trainer gets from the worker."""
+
+INHERITED_NAMES = (
+    "HOME LANG LD_LIBRARY_PATH PATH PYTHONPATH SSL_CERT_FILE SSL_CERT_DIR TMPDIR TZ USER VIRTUAL_ENV XDG_CACHE_HOME "
+    "HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy "
+    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION AWS_ENDPOINT_URL"
+).split()
+"""Further variables that a trainer gets; the operator's token and the broker's address are none of them."""
+
+LINE_LIMIT = 8192
+"""A longer line of output is taken in pieces."""
+
+Listener = Callable[[str], None]
+
+
+def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a trainer in this slot."""
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if name in INHERITED_NAMES or name.startswith(INHERITED)
+    }
+    own = {
+        "STATE_DIR": str(settings.state),
+        "DATABASE_URL": settings.effective_database_url,
+        "ARTIFACT_URL": settings.artifact_url,
+        "MODELS_DIR": str(settings.models_dir.absolute()),
+        "DATASETS_DIR": str(settings.datasets_dir.absolute()),
+        "HF_ONLINE": str(settings.hf_online),
+        "HF_HUB_OFFLINE": "0" if settings.hf_online else "1",
+        "LEASE_SECONDS": str(settings.lease_seconds),
+        "CUDA_VISIBLE_DEVICES": slot.gpu,
+        "OMP_NUM_THREADS": str(slot.threads),
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    return kept | own
+
+
+class TrainerProcess:
+    """A trainer that imports, says that it is ready, and waits for a run."""
+
+    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self.ready = threading.Event()
+        self.failure: dict[str, str] = {}
+        """What the trainer said about its own end: {"reason", "kind"}."""
+        self.last_error_line = ""
+        self._listener: Listener | None = None
+        self._waiting: list[str] = []
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            start_new_session=True,
+        )
+        self._readers = [self._read(self._process.stdout, self._on_output), self._read(self._process.stderr, self._on_error)]
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self._process.poll() is None
+
+    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener) -> None:
+        """Give it its run, before or after it is ready; its output goes to `listener` from now on."""
+        with self._lock:
+            for line in self._waiting:
+                listener(line)
+            self._waiting.clear()
+            self._listener = listener
+        order = {"run_id": run_id, "attempt": attempt, "device": slot.device, "threads": slot.threads}
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it is dead: wait() tells
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, once it has ended and all its output has been read; None while it runs."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        for reader in self._readers:
+            reader.join(2)  # a grandchild may hold the pipe open
+        return code
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: save a checkpoint after this step and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def dump_stacks(self) -> None:
+        """SIGUSR1: print where every thread is."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End it and everything in its session, now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def _read(self, stream: IO[bytes] | None, handle: Listener) -> threading.Thread:
+        def read() -> None:
+            assert stream is not None
+            with stream:
+                while line := stream.readline(LINE_LIMIT):
+                    handle(line.decode(errors="replace").rstrip("\n"))
+
+        thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
+        thread.start()
+        return thread
+
+    def _on_output(self, line: str) -> None:
+        if not self.ready.is_set() and line.startswith('{"ready"'):
+            self.ready.set()
+        elif line.startswith('{"failed":'):
+            self.failure = json.loads(line)["failed"]
+        else:
+            self._emit(line)
+
+    def _on_error(self, line: str) -> None:
+        if line.strip():
+            self.last_error_line = line.strip()
+        self._emit(line)
+
+    def _emit(self, line: str) -> None:
+        with self._lock:
+            if self._listener:
+                self._listener(line)
+            elif len(self._waiting) < 1000:
+                self._waiting.append(line)

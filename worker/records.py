@@ -1,0 +1,71 @@
+"""What the trainer hands to the recorder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRecord:
+    """One completion as it is stored."""
+
+    text: str
+    token_strings: Sequence[str]
+    token_ids: Sequence[int] | NDArray[np.int64]
+    reward: float | None
+    """Total reward; None when it could not be scored."""
+    rewards: Mapping[str, float | None]
+    """Each reward term, before its weight."""
+    advantage: float | None
+    finish_reason: Literal["stop", "length"]
+    correct: bool | None
+    flags: tuple[str, ...] = ()
+    """What is conspicuous about it: truncated, wrong, unparsed, no_think, repetitive."""
+    arrays: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Per-token values of equal length T, e.g. logprob, entropy, ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """The G completions of one prompt at one step."""
+
+    kind: Literal["train", "eval"]
+    prompt_index: int
+    """Position of the prompt within its step."""
+    prompt_id: str
+    problem: str
+    domain: str
+    prompt: str
+    answer: str
+    completions: Sequence[CompletionRecord]
+
+    @property
+    def rewards(self) -> list[float]:
+        """Rewards of the completions that could be scored."""
+        return [completion.reward for completion in self.completions if completion.reward is not None]
+
+    @property
+    def reward_mean(self) -> float | None:
+        """Mean reward; None when nothing could be scored."""
+        rewards = self.rewards
+        return sum(rewards) / len(rewards) if rewards else None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest completion."""
+        return max((len(completion.token_ids) for completion in self.completions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """Everything one step leaves behind."""
+
+    step: int
+    """1..N; 0 is the evaluation before training."""
+    metrics: Mapping[str, float]
+    groups: Sequence[GroupRecord] = ()
+    is_alarmed: bool = False
+    """Whether something looked wrong: then every group is kept."""

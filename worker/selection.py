@@ -1,0 +1,81 @@
+"""Which groups of a step are stored: all of a small run, the telling ones of a big run."""
+
+import random
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from backend.config.run import RunConfig
+
+SMALL_RUN_BYTES = 1_000_000_000
+"""A run whose rollouts are expected to take less than this keeps all of them."""
+
+BYTES_PER_TOKEN = 16
+"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
+
+PROBES = 32
+"""Held-out prompts whose completions are always stored: the same ones at every evaluation."""
+
+Mode = Literal["all", "selected", "none"]
+
+
+class Scored(Protocol):
+    """What the choice is made by."""
+
+    @property
+    def kind(self) -> str:
+        """`train` or `eval`."""
+
+    @property
+    def reward_mean(self) -> float | None:
+        """Mean reward of the group; None when nothing could be scored."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest completion."""
+
+
+def recording_mode(config: RunConfig) -> Mode:
+    """What `recording.rollouts` means for this run."""
+    wanted = config.recording.rollouts
+    if wanted == "auto":
+        return "all" if expected_bytes(config) <= SMALL_RUN_BYTES else "selected"
+    return wanted
+
+
+def expected_bytes(config: RunConfig) -> int:
+    """Upper estimate of what storing every rollout of the run takes."""
+    sampling, evaluation = config.sampling, config.evaluation
+    train = sampling.prompts_per_step * sampling.group_size * config.steps
+    evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
+    completions = train + evaluations * evaluation.prompts * evaluation.k
+    return completions * sampling.max_new_tokens * BYTES_PER_TOKEN
+
+
+def select_groups(
+    groups: Sequence[Scored], *, mode: Mode, step: int, last_step: int, is_alarmed: bool = False, seed: int = 0
+) -> list[int]:
+    """Indices of the groups to store, in order.
+
+    Of a big run: every group of the first, the last and of alarmed steps, the fixed probes of each
+    evaluation, and of all other steps the best, the worst, the longest, the shortest and one at random.
+    """
+    if mode == "none":
+        return []
+    train = [n for n, group in enumerate(groups) if group.kind == "train"]
+    held_out = [n for n, group in enumerate(groups) if group.kind != "train"]
+    if mode == "all":
+        return sorted(train + held_out)
+    if is_alarmed or step in (1, last_step):
+        return sorted(train + held_out[:PROBES])
+    return sorted(_telling(groups, train, random.Random(f"{seed}:{step}")) | set(held_out[:PROBES]))
+
+
+def _telling(groups: Sequence[Scored], train: list[int], chance: random.Random) -> set[int]:
+    if not train:
+        return set()
+    lengths = {n: groups[n].longest for n in train}
+    rewards = {n: mean for n in train if (mean := groups[n].reward_mean) is not None}
+    chosen = {max(train, key=lengths.__getitem__), min(train, key=lengths.__getitem__), chance.choice(train)}
+    if rewards:
+        chosen |= {max(rewards, key=rewards.__getitem__), min(rewards, key=rewards.__getitem__)}
+    return chosen
