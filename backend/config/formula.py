@@ -1,0 +1,313 @@
+"""The loss of an objective written out with the numbers in use, as text and as MathML."""
+
+from typing import TypedDict, assert_never
+
+from backend.config import knobs
+from backend.config.mathml import (
+    Math,
+    bracketed,
+    call,
+    fraction,
+    lines,
+    number,
+    product,
+    root,
+    row,
+    summed,
+    symbol,
+)
+from backend.config.objective import Objective
+
+
+class Formula(TypedDict):
+    """A formula in both forms."""
+
+    text: str
+    mathml: str
+
+
+_ADVANTAGE = symbol("A", "i")
+_REWARD = symbol("R", "i")
+_LENGTH = bracketed(symbol("o", "i"), "||")
+_POLICY = call("π", symbol("o", "it"))
+_ONE = number(1)
+_PER_COMPLETION = {"seq_geo", "seq_product"}
+
+
+def formula(objective: Objective) -> Formula:
+    """What the run minimises, and under it the definitions of its symbols.
+
+    B completions of P prompts; oᵢₜ is token t of completion i, |oᵢ| its length; sg[.] has no gradient.
+    Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
+    """
+    rows = [_loss(objective), _advantage(objective), *_ratio(objective), *_definitions(objective)]
+    block = lines(rows)
+    return {"text": block.text, "mathml": block.mathml}
+
+
+def _loss(objective: Objective) -> Math:
+    core = _surrogate(objective)
+    if objective.correction.type != "none":
+        core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
+    whole = objective.ratio.type in _PER_COMPLETION and objective.correction.type in {
+        "none",
+        "seq_tis",
+        "seq_mask",
+    }
+    terms: list[Math | str] = ["L", "=", "−", _aggregated(core, objective.aggregation, per_completion=whole)]
+    kl = objective.kl
+    if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
+        rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
+        terms += ["+", number(kl.coef), "·", _aggregated(symbol("k", "it"), rule, per_completion=False)]
+    if isinstance(objective.entropy, knobs.EntropyBonus):
+        entropy = _aggregated(symbol("H", "it"), objective.aggregation, per_completion=False)
+        terms += ["−", number(objective.entropy.coef), "·", entropy]
+    return row(*terms)
+
+
+def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: bool) -> Math:
+    """The reduction around a term; one that all tokens of a completion share needs no sum over them."""
+    tokens = product(_LENGTH, core) if per_completion else summed("t", core)
+    completions = symbol("B")
+    match aggregation:
+        case knobs.SeqMeanTokenMean():
+            inner = core if per_completion else row(fraction(_ONE, _LENGTH), tokens)
+            return row(fraction(_ONE, completions), summed("i", inner._replace(is_atom=True)))
+        case knobs.TokenMean():
+            return row(fraction(_ONE, bracketed(summed("i", _LENGTH))), summed("i", tokens))
+        case knobs.PromptMean():
+            share = fraction(_ONE, bracketed(summed("i∈p", _LENGTH)))
+            inner = row(share, summed("i∈p", tokens))._replace(is_atom=True)
+            return row(fraction(_ONE, symbol("P")), summed("p", inner))
+        case knobs.SeqMeanTokenSum():
+            return row(fraction(_ONE, completions), summed("i", tokens))
+        case knobs.SeqMeanTokenSumNorm(l_max=l_max):
+            constant = symbol("L", "max") if l_max == "max_new_tokens" else number(l_max)
+            return row(fraction(_ONE, bracketed(product(completions, constant))), summed("i", tokens))
+        case _:
+            assert_never(aggregation)
+
+
+def _surrogate(objective: Objective) -> Math:
+    advantage = _ADVANTAGE if objective.token_weight.type == "none" else symbol("A", "it")
+    ratio = symbol("r", "i" if objective.ratio.type in _PER_COMPLETION else "it")
+    plain = product(ratio, advantage)
+    log_likelihood = product(advantage, row("log", _POLICY))
+    rule = objective.surrogate
+    match rule:
+        case knobs.NoSurrogate():
+            return log_likelihood if objective.ratio.type == "none" else plain
+        case knobs.PpoClip():
+            low, high = number(1 - rule.eps_low), number(1 + rule.eps_high)
+            return _pessimistic(plain, call("clip", ratio, low, high), advantage, rule.dual_clip)
+        case knobs.BookSigned():
+            return product(call("min", ratio, number(1 + rule.eps_high)), advantage)
+        case knobs.WeightCap():
+            weight = bracketed(call("min", ratio, number(rule.cap)), "[]")
+            capped = row("sg", weight, gap="")._replace(is_atom=True)
+            mask = [symbol("M", "it")] if rule.token_mask.type == "ppo" else []
+            return product(*mask, capped, *(advantage, row("log", _POLICY)._replace(is_atom=True)))
+        case knobs.GeoToken():
+            return plain
+        case knobs.Sapo():
+            gate = call("σ", product(symbol("τ"), row(ratio, "−", _ONE)))
+            return product(fraction(number(4), symbol("τ"))._replace(is_atom=True), gate, advantage)
+        case knobs.DynamicClip():
+            clipped = call("clip", ratio, symbol("l", "it"), symbol("h", "it"))
+            return _pessimistic(plain, clipped, advantage, rule.dual_clip)
+        case _:
+            assert_never(rule)
+
+
+def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) -> Math:
+    smaller = call("min", plain, product(clipped, advantage))
+    if not dual_clip:
+        return smaller
+    return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
+
+
+def _advantage(objective: Objective) -> Math:
+    advantage = objective.advantage
+    group, batch = symbol("R", "group"), symbol("R", "batch")
+    match advantage:
+        case knobs.GroupMean():
+            centred = row(_REWARD, "−", call("mean", group))
+        case knobs.LeaveOneOut():
+            centred = row(_REWARD, "−", call("mean", symbol("R", "group without i")))
+        case knobs.BatchMean():
+            centred = row(_REWARD, "−", call("mean", batch))
+        case knobs.MovingAverage():
+            centred = row(_REWARD, "−", symbol("b"))
+        case knobs.NoBaseline():
+            centred = _REWARD
+        case _:
+            assert_never(advantage)
+    value = _scaled(centred, advantage.scale, group, batch)
+    if advantage.group_sum == "sqrt":
+        value = product(root(symbol("G")), value)
+    if objective.token_weight.type == "none":
+        return row(_ADVANTAGE, "=", value)
+    probability = product(number(objective.token_weight.alpha), call("π_old", symbol("o", "it")))
+    weight = row(probability, "+", number(1 - objective.token_weight.alpha))
+    return row(symbol("A", "it"), "=", product(value, weight))
+
+
+def _scaled(centred: Math, scale: knobs.Scale, group: Math, batch: Math) -> Math:
+    if isinstance(scale, knobs.NoScale):
+        return centred
+    rewards = group if isinstance(scale, knobs.GroupStd) else batch
+    name = "std" if scale.ddof == 1 else "std_population"
+    return fraction(centred, row(call(name, rewards), "+", number(scale.eps)))
+
+
+def _ratio(objective: Objective) -> list[Math]:
+    ratio = objective.ratio
+    if isinstance(ratio, knobs.NoRatio):
+        return []
+    token = fraction(_POLICY, _old(ratio.old))
+    if isinstance(objective.surrogate, knobs.GeoToken):
+        return _geo_token(objective.surrogate, token)
+    mean = call(
+        "exp", row(fraction(_ONE, _LENGTH), summed("t", row("log", bracketed(token))._replace(is_atom=True)))
+    )
+    match ratio:
+        case knobs.TokenRatio():
+            return [row(symbol("r", "it"), "=", token)]
+        case knobs.SequenceGeometricRatio():
+            return [row(symbol("r", "i"), "=", mean)]
+        case knobs.SequenceGeometricTokenRatio():
+            own = fraction(_POLICY, row("sg", bracketed(_POLICY, "[]"), gap="")._replace(is_atom=True))
+            constant = row("sg", bracketed(mean, "[]"), gap="")._replace(is_atom=True)
+            return [row(symbol("r", "it"), "=", product(constant, own))]
+        case knobs.SequenceProductRatio():
+            return [row(symbol("r", "i"), "=", summed("t", token, sign="∏"))]
+        case _:
+            assert_never(ratio)
+
+
+def _old(source: str) -> Math:
+    if source == "current":
+        return row("sg", bracketed(_POLICY, "[]"), gap="")._replace(is_atom=True)
+    return call("π_sampler" if source == "sampler" else "π_old", symbol("o", "it"))
+
+
+def _geo_token(rule: knobs.GeoToken, token: Math) -> list[Math]:
+    step = symbol("d", "it")
+    clipped = symbol("d′", "it")
+    return [
+        row(symbol("r", "i"), "=", call("exp", row(fraction(_ONE, _LENGTH), summed("t", clipped)))),
+        row(step, "=", "log", bracketed(token)),
+        row(clipped, "=", call("min", step, number(rule.eps_high)), "where", "A", ">", number(0)),
+        row(clipped, "=", call("max", step, number(-rule.eps_low)), "where", "A", "<", number(0)),
+    ]
+
+
+def _definitions(objective: Objective) -> list[Math]:
+    is_plain = objective.ratio.logprob_temperature == "one"
+    return [
+        *([row(symbol("π"), "at temperature", _ONE)] if is_plain else []),
+        *_baseline_definition(objective.advantage),
+        *_reward_definition(objective),
+        *_surrogate_definition(objective.surrogate),
+        *_correction_definition(objective.correction),
+        *_kl_definition(objective),
+    ]
+
+
+def _baseline_definition(advantage: knobs.Advantage) -> list[Math]:
+    if not isinstance(advantage, knobs.MovingAverage):
+        return []
+    kept = product(number(advantage.decay), symbol("b"))
+    added = product(number(round(1 - advantage.decay, 12)), call("mean", symbol("R", "batch")))
+    return [row(symbol("b"), "←", kept, "+", added)]
+
+
+def _reward_definition(objective: Objective) -> list[Math]:
+    if not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
+        return []
+    token = symbol("o", "it")
+    distance = row("log", bracketed(fraction(call("π_old", token), call("π_ref", token))))
+    penalty = summed("t", distance._replace(is_atom=True))
+    return [row(_REWARD, "=", symbol("reward", "i"), "−", number(objective.kl.coef), penalty)]
+
+
+def _surrogate_definition(rule: knobs.Surrogate) -> list[Math]:
+    ratio, advantage = symbol("r", "it"), symbol("A")
+    match rule:
+        case knobs.Sapo():
+            positive = row(symbol("τ"), "=", number(rule.tau_pos), "where", advantage, ">", number(0))
+            return [row(positive, ",", "else", number(rule.tau_neg))]
+        case knobs.DynamicClip():
+            q = call("π_old", symbol("o", "it"))
+            half = number(0.5)
+            lower = root(call("max", row(_ONE, "−", fraction(number(4 * rule.eps_low), q)), number(0)))
+            upper = root(row(_ONE, "+", fraction(number(4 * rule.eps_high), q)))
+            return [
+                row(symbol("l", "it"), "=", half, "+", half, lower),
+                row(symbol("h", "it"), "=", call("min", row(half, "+", half, upper), number(rule.r_max))),
+            ]
+        case knobs.WeightCap(token_mask=knobs.PpoTokenMask() as mask):
+            above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
+            below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
+            return [row(symbol("M", "it"), "=", number(0), "where", above, "or", below, ",", "else", _ONE)]
+        case _:
+            return []
+
+
+def _correction_definition(correction: knobs.Correction) -> list[Math]:
+    token = symbol("ρ", "it")
+    definition = row(
+        token, "=", fraction(call("π_old", symbol("o", "it")), call("π_sampler", symbol("o", "it")))
+    )
+    sequence = symbol("ρ", "i")
+    weight, sequence_weight = symbol("w", "it"), symbol("w", "i")
+    match correction:
+        case knobs.NoCorrection():
+            return []
+        case knobs.TokenTis():
+            return [row(weight, "=", call("min", token, number(correction.cap))), definition]
+        case knobs.TokenMask():
+            return [_banded(weight, token, token, correction.low, correction.high), definition]
+        case knobs.SequenceTis():
+            value = call("min", sequence, number(correction.cap))
+            return [row(sequence_weight, "=", value), _sequence_rho(correction.level), definition]
+        case knobs.SequenceMask():
+            banded = _banded(sequence_weight, sequence, sequence, correction.low, correction.high)
+            return [banded, _sequence_rho(correction.level), definition]
+        case knobs.GeoFilter():
+            banded = _banded(weight, token, sequence, correction.low, correction.high)
+            return [banded, _sequence_rho("geo"), definition]
+        case _:
+            assert_never(correction)
+
+
+def _banded(weight: Math, value: Math, judged: Math, low: float, high: float) -> Math:
+    return row(
+        weight, "=", value, "where", number(low), "≤", judged, "≤", number(high), ",", "else", number(0)
+    )
+
+
+def _sequence_rho(level: str) -> Math:
+    token = symbol("ρ", "it")
+    if level == "product":
+        return row(symbol("ρ", "i"), "=", summed("t", token, sign="∏"))
+    mean = row(fraction(_ONE, _LENGTH), summed("t", row("log", token)._replace(is_atom=True)))
+    return row(symbol("ρ", "i"), "=", call("exp", mean))
+
+
+def _kl_definition(objective: Objective) -> list[Math]:
+    kl = objective.kl
+    if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
+        return []
+    x = symbol("x", "it")
+    k3 = row(call("exp", row("−", x, gap="")), "+", x, "−", _ONE)
+    ratio = symbol("r", "i" if objective.ratio.type in _PER_COMPLETION else "it")
+    estimates = {
+        "k1": x,
+        "k2": row(fraction(_ONE, number(2)), symbol("x²", "it")),
+        "k3": k3,
+        "r_k3": product(ratio, k3),
+        "r_k1": product(ratio, x),
+    }
+    distance = row("log", bracketed(fraction(_POLICY, call("π_ref", symbol("o", "it")))))
+    return [row(symbol("k", "it"), "=", estimates[kl.type]), row(x, "=", distance)]

@@ -1,0 +1,95 @@
+"""Small pieces of formulas that exist twice: as plain Unicode text and as MathML."""
+
+from html import escape
+from typing import NamedTuple
+
+_SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ"}
+
+
+class Math(NamedTuple):
+    """A piece of a formula in both forms."""
+
+    text: str
+    mathml: str
+    is_atom: bool = True
+    """Whether the text needs no brackets inside a fraction or a product."""
+
+
+def symbol(name: str, subscript: str = "") -> Math:
+    """A variable, with a subscript perhaps: r and "it" give rᵢₜ."""
+    if not subscript:
+        return Math(name, f"<mi>{escape(name)}</mi>")
+    below = _SUBSCRIPTS.get(subscript, f"_{subscript}")
+    return Math(f"{name}{below}", f"<msub><mi>{escape(name)}</mi><mi>{escape(subscript)}</mi></msub>")
+
+
+def number(value: float) -> Math:
+    """A number in its shortest form."""
+    shown = f"{value:g}".replace("-", "\N{MINUS SIGN}")
+    return Math(shown, f"<mn>{shown}</mn>")
+
+
+def operator(sign: str) -> Math:
+    """An operator or bracket."""
+    return Math(sign, f"<mo>{escape(sign)}</mo>")
+
+
+def row(*parts: Math | str, gap: str = " ") -> Math:
+    """Pieces side by side; a plain string is an operator."""
+    pieces = [operator(part) if isinstance(part, str) else part for part in parts]
+    return Math(
+        gap.join(piece.text for piece in pieces).replace(" ,", ","),
+        f"<mrow>{''.join(piece.mathml for piece in pieces)}</mrow>",
+        is_atom=len(pieces) == 1 and pieces[0].is_atom,
+    )
+
+
+def bracketed(body: Math, brackets: str = "()") -> Math:
+    """A piece in brackets."""
+    return row(brackets[0], body, brackets[1], gap="")._replace(is_atom=True)
+
+
+def call(name: str, *arguments: Math) -> Math:
+    """A function of its arguments: min(a, b)."""
+    inner = ", ".join(argument.text for argument in arguments)
+    listed = "<mo>,</mo>".join(argument.mathml for argument in arguments)
+    return Math(
+        f"{name}({inner})",
+        f"<mrow><mi>{escape(name)}</mi><mo>(</mo>{listed}<mo>)</mo></mrow>",
+    )
+
+
+def product(*parts: Math) -> Math:
+    """Factors side by side; sums among them get brackets."""
+    factors = [part if part.is_atom else bracketed(part) for part in parts]
+    return row(*factors)._replace(is_atom=True)
+
+
+def fraction(above: Math, below: Math) -> Math:
+    """above / below."""
+    top, bottom = (part.text if part.is_atom else f"({part.text})" for part in (above, below))
+    gap = "" if above.is_atom and below.is_atom and len(top + bottom) < 14 else " "
+    return Math(f"{top}{gap}/{gap}{bottom}", f"<mfrac>{above.mathml}{below.mathml}</mfrac>", is_atom=False)
+
+
+def root(body: Math) -> Math:
+    """The square root."""
+    inner = body.text if body.is_atom else f"({body.text})"
+    return Math(f"√{inner}", f"<msqrt>{body.mathml}</msqrt>")
+
+
+def summed(index: str, body: Math, *, sign: str = "∑") -> Math:
+    """A sum (or product) over an index: ∑ᵢ body."""
+    below = _SUBSCRIPTS.get(index, f"_{index}")
+    inner = body if body.is_atom else bracketed(body)
+    drawn = f"<munder><mo>{sign}</mo><mi>{escape(index)}</mi></munder>"
+    return Math(f"{sign}{below} {inner.text}", f"<mrow>{drawn}{inner.mathml}</mrow>")
+
+
+def lines(rows: list[Math]) -> Math:
+    """A block of formulas, one under the other."""
+    cells = "".join(f'<mtr><mtd style="text-align: left">{line.mathml}</mtd></mtr>' for line in rows)
+    return Math(
+        "\n".join(line.text for line in rows),
+        f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{cells}</mtable></math>',
+    )

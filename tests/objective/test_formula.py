@@ -1,0 +1,74 @@
+"""The loss written out with the numbers in use."""
+
+import itertools
+import typing
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from backend.config import knobs
+from backend.config.formula import formula
+from backend.config.merge import resolve
+from backend.config.objective import Objective
+from backend.config.presets import PRESETS
+
+
+def text_of(preset):
+    return formula(resolve({"preset": preset}).objective)["text"].splitlines()
+
+
+def test_grpo_reads_as_in_its_paper():
+    assert text_of("grpo") == [
+        "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ) + 0.04 · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ kᵢₜ",
+        "Aᵢ = (Rᵢ − mean(R_group)) / (std(R_group) + 0.0001)",
+        "rᵢₜ = π(oᵢₜ) / π_old(oᵢₜ)",
+        "kᵢₜ = exp(−xᵢₜ) + xᵢₜ − 1",
+        "xᵢₜ = log (π(oᵢₜ) / π_ref(oᵢₜ))",
+    ]
+
+
+def test_dapo_and_dr_grpo_differ_from_it_where_they_say():
+    assert text_of("dapo")[0] == "L = − 1/(∑ᵢ |oᵢ|) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.28) Aᵢ)"
+    assert text_of("dr_grpo")[0] == "L = − 1/(B L_max) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
+    assert text_of("dr_grpo")[1] == "Aᵢ = Rᵢ − mean(R_group)"
+
+
+def test_a_ratio_of_the_whole_completion_has_no_sum_over_tokens():
+    assert text_of("gspo")[0] == "L = − 1/B ∑ᵢ min(rᵢ Aᵢ, clip(rᵢ, 0.9997, 1.0004) Aᵢ)"
+
+
+def test_the_numbers_are_those_of_the_config():
+    objective = Objective(surrogate=knobs.PpoClip(eps_low=0.1, eps_high=0.35, dual_clip=3))
+    assert "clip(rᵢₜ, 0.9, 1.35)" in formula(objective)["text"]
+    assert "3 Aᵢ" in formula(objective)["text"]
+
+
+def members(union):
+    return typing.get_args(typing.get_args(union)[0])
+
+
+RATIOS = members(knobs.Ratio)
+SURROGATES = members(knobs.Surrogate)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_presets_mathml_is_well_formed(preset):
+    assert ET.fromstring(formula(resolve({"preset": preset}).objective)["mathml"]).tag.endswith("math")  # noqa: S314
+
+
+@pytest.mark.parametrize("field", ["advantage", "correction", "kl", "aggregation", "entropy", "token_weight"])
+def test_every_member_of_a_knob_changes_the_formula(field):
+    union = getattr(knobs, {"kl": "Kl"}.get(field, "".join(word.title() for word in field.split("_"))))
+    texts = {formula(Objective(**{field: member()}))["text"] for member in members(union)}
+    assert len(texts) == len(members(union))
+
+
+def test_every_surrogate_with_every_ratio_it_allows_has_a_formula_of_its_own():
+    texts = []
+    for ratio, surrogate in itertools.product(RATIOS, SURROGATES):
+        try:
+            objective = Objective(ratio=ratio(), surrogate=surrogate())
+        except ValueError:
+            continue
+        texts.append(formula(objective)["text"])
+    assert len(texts) == len(set(texts)) == 18
