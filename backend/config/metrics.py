@@ -68,8 +68,6 @@ _CATALOG = (
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down"),
     _metric("reward/mean", "reward", "Mean total reward of the step's completions, penalties included.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg"),
     _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std"),
-    _metric("reward/raw_mean", "reward", "Mean reward before length penalties.", better="up"),
-    _metric("reward/length_penalty_mean", "reward", "Mean length penalty added to the reward."),
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
     _metric("advantage/mean", "advantage", "Mean advantage over completions; away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean"),
     _metric("advantage/std", "advantage", "Spread of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),

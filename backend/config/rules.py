@@ -21,7 +21,6 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_filter_errors(config),
         *_update_errors(config),
         *_reward_errors(config),
-        *_problem_errors(config),
     ]
 
 
@@ -73,16 +72,11 @@ def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
         if term.domain and term.domain not in domains:
             known = ", ".join(sorted(domains))
             yield f"rewards.{index}.domain", f"is {term.domain!r}, but the problems have the domains {known}"
-        if (term.name, term.domain) in seen:
-            yield f"rewards.{index}.name", f"{term.name!r} stands twice for the same domain"
-        seen.add((term.name, term.domain))
+        if (term.label, term.domain) in seen:
+            yield f"rewards.{index}.name", f"{term.label!r} stands twice for the same domain"
+        seen.add((term.label, term.domain))
     if all(term.weight == 0 for term in config.rewards):
         yield "rewards", "all weights are 0: nothing would be rewarded"
-
-
-def _problem_errors(config: "RunConfig") -> Iterator[Problem]:
-    if all(source.weight == 0 for source in config.problems):
-        yield "problems", "all weights are 0: there would be no prompts"
 
 
 def warnings(config: "RunConfig") -> list[str]:

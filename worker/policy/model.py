@@ -1,10 +1,11 @@
 """Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
 
+import copy
 import json
 import logging
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,10 @@ def _shortened(text: str) -> str:
 
 def _invalid(path: str, message: str) -> InvalidConfig:
     return InvalidConfig([FieldError(path, message)])
+
+
+def frozen_copy(policy: Policy) -> Policy:
+    """The policy as it is now, without gradients: a reference, or the sampler of a whole step."""
+    model = copy.deepcopy(policy.model)
+    model.requires_grad_(requires_grad=False)
+    return replace(policy, model=model)

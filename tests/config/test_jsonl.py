@@ -1,0 +1,192 @@
+"""Data sets are checked line by line, and every complaint says where, what and what was expected."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from backend.config.jsonl import (
+    EVAL,
+    TRAIN,
+    UNMARKED,
+    BadDataset,
+    Columns,
+    held_out_keys,
+    index_dataset,
+    parse_line,
+    read_row,
+    resolve_dataset,
+)
+
+GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
+
+
+def complaints(tmp_path: Path, content: bytes, columns: Columns = Columns()) -> list[tuple[int, str]]:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(BadDataset) as caught:
+        index_dataset(path, columns)
+    return [(error.line, error.reason) for error in caught.value.errors]
+
+
+def test_a_good_file_is_indexed_and_its_rows_read_back(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(GOOD)
+    index = index_dataset(path, Columns())
+    assert len(index) == 2
+    assert read_row(index, 1) == {"prompt": "1+2=?", "answer": 3, "level": "easy"}
+
+
+def test_the_hash_is_that_of_the_whole_content(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"prompt":"a","answer":"1"}\n\n{"prompt":"b","answer":"2"}')
+    # sha256sum of these bytes
+    assert (
+        index_dataset(path, Columns()).sha256
+        == "2a23bc419e4bf04994e66fdeacec04199452939e7acebf2f7d2b2f9fd3d8ed77"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"prompt": "x", "answer": "1"', "is not JSON at column 30 (Expecting ',' delimiter)"),
+        (b"[1, 2]", 'a JSON object is expected, got "[1, 2]"'),
+        (b'"text"', "a JSON object is expected"),
+        (b'{"answer": "1"}', "field 'prompt' is missing; the fields are 'answer'"),
+        (b'{"prompt": "x"}', "field 'answer' is missing; the fields are 'prompt'"),
+        (b"{}", "field 'prompt' is missing; the fields are none"),
+        (
+            b'{"prompt": "  ", "answer": "1"}',
+            "field 'prompt': text that is not empty is expected, got \"  \"",
+        ),
+        (b'{"prompt": 5, "answer": "1"}', "field 'prompt': text that is not empty is expected, got 5"),
+        (b'{"prompt": "x", "answer": null}', "field 'answer': text or a number is expected, got null"),
+        (b'{"prompt": "x", "answer": true}', "field 'answer': text or a number is expected, got true"),
+        (b'{"prompt": "x", "answer": ["1"]}', "field 'answer': text or a number is expected, got [\"1\"]"),
+        (b'{"prompt": "x", "answer": ""}', "field 'answer': text or a number is expected, got \"\""),
+        (b'{"prompt": "x", "answer": NaN}', "number NaN is not finite"),
+        (b'{"prompt": "x", "answer": -Infinity}', "number -Infinity is not finite"),
+        (b'{"prompt": "x", "answer": 1e999}', "number 1e999 is not finite"),
+        (b'{"prompt": "x", "prompt": "y", "answer": "1"}', 'key "prompt" stands twice'),
+        (b'{"prompt": "x", "answer": "1", "n": {"a": 1, "a": 2}}', 'key "a" stands twice'),
+        (b'{"prompt": "\xff", "answer": "1"}', "is not UTF-8 at byte 13 (invalid start byte)"),
+        (b'{"prompt": "\\ud800", "answer": "1"}', "holds a lone surrogate"),
+        (
+            b'{"prompt": "x", "answer": "1", "split": "dev"}',
+            "field 'split': one of train, eval, test, validation",
+        ),
+        (b'{"prompt": "x", "answer": "1", "domain": []}', "field 'domain': text is expected, got []"),
+        (b'{"prompt": "x", "answer": "1", "n": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits)"),
+        (
+            b'{"prompt": "x", "answer": "1", "n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+            "nested too deeply",
+        ),
+        (b'{"prompt": "' + b"x" * 256_000 + b'", "answer": "1"}', "is longer than 256,000 bytes"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number_field_and_value(tmp_path, line, reason):
+    [(number, found)] = complaints(tmp_path, GOOD + line + b"\n" + GOOD)
+    assert number == 3
+    assert reason in found
+
+
+def test_the_first_twenty_errors_are_reported(tmp_path):
+    found = complaints(tmp_path, b"nonsense\n" * 30)
+    assert [number for number, _ in found] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n  \n"])
+def test_a_file_without_rows_is_refused(tmp_path, content):
+    [(line, reason)] = complaints(tmp_path, content)
+    assert line == 0
+    assert reason.startswith("has no row")
+
+
+def test_one_question_is_too_few_because_one_is_held_out(tmp_path):
+    [(_, reason)] = complaints(tmp_path, b'{"prompt": "x", "answer": "1"}\n' * 3)
+    assert reason.startswith("has only one question")
+
+
+def test_other_columns_can_be_named(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"q": "a", "a": "1"}\n{"q": "b", "a": "2"}\n')
+    assert len(index_dataset(path, Columns("q", "a"))) == 2
+    assert "field 'prompt' is missing" in complaints(tmp_path, path.read_bytes())[0][1]
+
+
+def test_windows_line_ends_and_a_missing_last_one_are_fine(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b'{"prompt": "a", "answer": "1"}\r\n{"prompt": "b", "answer": "2"}')
+    index = index_dataset(path, Columns())
+    assert [read_row(index, row)["answer"] for row in range(2)] == ["1", "2"]
+
+
+def test_a_line_of_just_the_allowed_length_is_read(tmp_path):
+    filler = 256_000 - len(b'{"prompt": "", "answer": "1"}')
+    line = b'{"prompt": "' + b"x" * filler + b'", "answer": "1"}'
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(line + b"\r\n" + GOOD)
+    index = index_dataset(path, Columns())
+    assert len(read_row(index, 0)["prompt"]) == filler
+
+
+def test_a_file_that_changes_while_in_use_is_noticed(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(GOOD)
+    index = index_dataset(path, Columns())
+    path.write_bytes(GOOD + GOOD)
+    with pytest.raises(BadDataset, match="has changed while it was in use"):
+        read_row(index, 0)
+
+
+def test_a_fraction_of_the_questions_is_held_out_lowest_hashes_first():
+    assert held_out_keys([50, 10, 40, 20, 30], [UNMARKED] * 5, 0.4) == {10, 20}
+
+
+def test_at_least_one_question_is_held_out():
+    assert held_out_keys([5, 3, 9], [UNMARKED] * 3, 0.01) == {3}
+
+
+def test_rows_marked_by_their_split_decide_for_all_rows_of_the_same_question():
+    assert held_out_keys([1, 2, 1, 3], [TRAIN, TRAIN, EVAL, TRAIN], 0.5) == {1}
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.jsonl", "/etc/passwd", "a/../../secret.jsonl", "a\0b", "missing.jsonl", "."]
+)
+def test_only_files_inside_the_data_directory_are_found(tmp_path, name):
+    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+    root = tmp_path / "datasets"
+    root.mkdir()
+    with pytest.raises(ValueError, match="DATASETS_DIR"):
+        resolve_dataset(root, name)
+
+
+def test_a_link_that_leads_out_of_the_data_directory_is_refused(tmp_path):
+    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+    root = tmp_path / "datasets"
+    root.mkdir()
+    (root / "link.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    with pytest.raises(ValueError, match="leads out of DATASETS_DIR"):
+        resolve_dataset(root, "link.jsonl")
+
+
+def test_a_folder_link_that_leads_out_is_refused_too(tmp_path):
+    (tmp_path / "secret.jsonl").write_bytes(GOOD)
+    root = tmp_path / "datasets"
+    root.mkdir()
+    (root / "up").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="leads out of DATASETS_DIR"):
+        resolve_dataset(root, "up/secret.jsonl")
+
+
+def test_files_in_folders_of_the_data_directory_are_found(tmp_path):
+    (tmp_path / "math").mkdir()
+    (tmp_path / "math" / "train.jsonl").write_bytes(GOOD)
+    assert resolve_dataset(tmp_path, "math/train.jsonl") == tmp_path / "math" / "train.jsonl"
+
+
+def test_ordinary_json_survives_unchanged():
+    row = {"prompt": "été \U0001f600", "answer": "1", "n": [1, 2.5, None, {"deep": True}]}
+    assert parse_line(json.dumps(row).encode()) == row

@@ -1,0 +1,94 @@
+"""Merging what a user wrote into the config that runs."""
+
+import pytest
+
+from backend.config.merge import config_hash, merge, resolve
+from backend.config.presets import PRESETS
+from backend.errors import InvalidConfig
+
+
+def errors_of(base, variant=None):
+    with pytest.raises(InvalidConfig) as caught:
+        resolve(base, variant)
+    return {error.path: error.message for error in caught.value.errors}
+
+
+def test_nothing_written_gives_the_tiny_policy_on_sums():
+    config = resolve({})
+    assert config.policy.name == "tiny"
+    assert [source.name for source in config.problems] == ["sums"]
+    assert (config.sampling.prompts_per_step, config.sampling.group_size) == (16, 8)
+
+
+def test_mappings_merge_deeply_and_lists_are_replaced():
+    assert merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}
+
+
+def test_a_union_of_another_type_is_replaced_whole():
+    below = {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}
+    assert merge(below, {"surrogate": {"type": "none"}}) == {"surrogate": {"type": "none"}}
+    assert merge(below, {"surrogate": {"eps_low": 0.1}}) == {
+        "surrogate": {"type": "ppo_clip", "eps_high": 0.28, "eps_low": 0.1}
+    }
+
+
+def test_a_variants_preset_replaces_the_bases_preset_but_not_its_fields():
+    config = resolve({"preset": "dr_grpo", "steps": 7}, {"name": "b", "preset": "dapo"})
+    assert config.preset == "dapo"
+    assert config.steps == 7
+    assert config.objective.surrogate.eps_high == 0.28
+
+
+def test_the_seed_of_the_launch_wins():
+    assert resolve({"seed": 3}, {}, 5).seed == 5
+
+
+def test_seeds_of_one_variant_share_a_config_hash():
+    assert config_hash(resolve({}, {}, 0)) == config_hash(resolve({}, {}, 1))
+    assert config_hash(resolve({}, {}, 0)) != config_hash(resolve({"steps": 3}, {}, 0))
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_launches_on_the_tiny_policy_as_it_is(preset):
+    assert resolve({"preset": preset}).preset == preset
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "words"),
+    [
+        ({"preset": "gpro"}, "preset", "no preset"),
+        ({"stepz": 3}, "stepz", "no such field"),
+        ({"steps": -1}, "steps", "got -1"),
+        ({"steps": "many"}, "steps", '"many"'),
+        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr", "finite"),
+        ({"objective": {"surrogate": {"type": "ppo_clip", "eps_low": -1}}}, "objective.surrogate.eps_low", "-1"),
+        ({"objective": {"surrogate": {"type": "clip"}}}, "objective.surrogate", "ppo_clip"),
+        ({"problems": [{"name": "sums", "operands": 99}]}, "problems.0.operands", "99"),
+        ({"problems": []}, "problems", "at least 1"),
+        ({"policy": {"name": "../etc/passwd"}}, "policy.name", "pattern"),
+    ],
+)
+def test_a_bad_field_is_named_with_its_value(written, path, words):
+    errors = errors_of(written)
+    assert path in errors, errors
+    assert words in errors[path]
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ({"sampling": {"group_size": 1}}, "sampling.group_size"),
+        ({"updates": {"minibatches": 5}}, "updates.minibatches"),
+        ({"updates": {"resample_each_epoch": True}}, "updates.resample_each_epoch"),
+        ({"filters": {"refill": {"type": "dynamic"}}}, "filters.refill.type"),
+        ({"filters": {"groups": {"type": "accuracy", "low": 0.5, "high": 0.2}}}, "filters.groups.high"),
+        ({"rewards": [{"name": "correctness", "domain": "poetry"}]}, "rewards.0.domain"),
+    ],
+)
+def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path):
+    assert path in errors_of(written)
+
+
+def test_all_contradictions_are_told_at_once():
+    found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 5}})
+    assert {"sampling.group_size", "updates.minibatches"} <= set(found)

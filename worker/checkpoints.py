@@ -1,0 +1,114 @@
+"""The checkpoints of one run: files first, then the row; the newest good one continues the run."""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from sqlalchemy.orm import Session
+
+from backend.models import Checkpoint
+from backend.runs import checkpoints as store
+from worker.policy.checkpoint import (
+    MANIFEST,
+    BadCheckpoint,
+    TrainingState,
+    load_checkpoint,
+    remove_checkpoint,
+    remove_drafts,
+    save_checkpoint,
+)
+from worker.policy.model import Policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.recorder import Recorder
+
+logger = logging.getLogger(__name__)
+
+Generators = Mapping[str, torch.Generator]
+
+
+class Checkpoints:
+    """Saves, prunes and restores the checkpoints under `root`, the run's own directory."""
+
+    def __init__(self, root: Path, recorder: Recorder, *, run_id: str, attempt: int, keep: int) -> None:
+        self.root, self.recorder, self.run_id, self.attempt, self.keep = root, recorder, run_id, attempt, keep
+        self.saved_step = -1
+
+    def restore(
+        self, policy: Policy, optimizer: PolicyOptimizer, generators: Generators
+    ) -> TrainingState | None:
+        """Put everything in the state of the newest checkpoint that is whole; None when the run has none.
+
+        A damaged one is passed over with an event. Raises BadCheckpoint when all are damaged.
+        """
+        remove_drafts(self.root)
+        rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
+        for row in rows:
+            try:
+                self._check_manifest(row)
+                state = load_checkpoint(self.root / row.path, policy, optimizer, generators)
+            except BadCheckpoint as error:
+                logger.warning("%s", error.detail)
+                self.recorder.event("checkpoint", "error", f"refused: {error.detail}", step=row.step)
+                continue
+            self.saved_step = state.step
+            self.recorder.event("checkpoint", "info", f"continued from step {state.step}", step=state.step)
+            return state
+        if rows:
+            raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
+        return None
+
+    def save(
+        self,
+        policy: Policy,
+        optimizer: PolicyOptimizer,
+        state: TrainingState,
+        generators: Generators,
+        *,
+        accuracy: float | None,
+    ) -> None:
+        """Write a checkpoint of a step and forget the ones that are no longer kept."""
+        if state.step == self.saved_step:
+            return
+        directory = self.root / f"s{state.step:06d}-a{self.attempt}"
+        save_checkpoint(directory, policy, optimizer, state, generators)
+        manifest = (directory / MANIFEST).read_bytes()
+        row = {
+            "run_id": self.run_id,
+            "step": state.step,
+            "attempt": self.attempt,
+            "path": directory.name,
+            "sha256": sha256(manifest).hexdigest(),
+            "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
+            "manifest": _described(directory, accuracy),
+        }
+        self.recorder.commit(lambda session: store.add_checkpoint(session, row))
+        self.saved_step = state.step
+        self._prune()
+
+    def _check_manifest(self, row: Checkpoint) -> None:
+        manifest = self.root / row.path / MANIFEST
+        if not manifest.is_file():
+            raise BadCheckpoint(self.root / row.path, f"{MANIFEST} is missing")
+        if sha256(manifest.read_bytes()).hexdigest() != row.sha256:
+            raise BadCheckpoint(self.root / row.path, f"{MANIFEST} is not the one that was written")
+
+    def _prune(self) -> None:
+        """Remove rows beyond the newest `keep` and the best one, then their directories, then strangers."""
+        kept: set[str] = set()
+
+        def forget(session: Session) -> None:
+            kept.update(store.forget_old_checkpoints(session, self.run_id, keep=self.keep))
+
+        self.recorder.commit(forget)
+        for directory in self.root.iterdir():
+            if directory.is_dir() and directory.name not in kept:
+                remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
+
+
+def _described(directory: Path, accuracy: float | None) -> dict[str, Any]:
+    files = sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
+    return {"files": files, "accuracy": accuracy}

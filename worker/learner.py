@@ -1,0 +1,232 @@
+"""From the groups of a step to optimizer steps on the policy."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, pstdev
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backend.config.run import MaskTruncated, RunConfig
+from worker.objective import filters
+from worker.objective.batch import PolicyBatch
+from worker.objective.metric_sums import MetricSums
+from worker.objective.policy_loss import denominators, estimate_advantages, kl_reward_penalty, policy_loss
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import Policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
+from worker.rollout.collector import Collected, tensors
+from worker.rollout.types import Group
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Learned:
+    """What the updates of a step did."""
+
+    step: int = 0
+    """The training step; decides the learning rate."""
+    lr: float = 0.0
+    sums: MetricSums = field(default_factory=MetricSums)
+    """The objective's metrics over all updates."""
+    advantages: list[list[float]] = field(default_factory=list)
+    """[P][G] advantage of each completion."""
+    arrays: list[list[Arrays]] = field(default_factory=list)
+    """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ..."""
+    norms: list[float] = field(default_factory=list)
+    """Gradient norm of each update; one that is not finite was skipped."""
+    seconds: float = 0.0
+    reference_seconds: float = 0.0
+
+    @property
+    def skipped(self) -> int:
+        """Updates left out because loss or gradient was not finite."""
+        return sum(not math.isfinite(norm) for norm in self.norms)
+
+    def metrics(self) -> dict[str, float]:
+        """The step's numbers; nothing when there was nothing to learn from."""
+        if not self.norms:
+            return {}
+        flat = [value for group in self.advantages for value in group]
+        return self.sums.values() | {
+            "advantage/mean": fmean(flat),
+            "advantage/std": pstdev(flat),
+            "optim/grad_norm": fmean(self.norms),
+            "optim/lr": self.lr,
+            "optim/updates": len(self.norms) - self.skipped,
+            "optim/skipped": self.skipped,
+        }
+
+
+class Learner:
+    """Owns the policy's weights during a step.
+
+    `average` is the moving reward average of the `ema` baseline: state, so it is checkpointed.
+    """
+
+    def __init__(
+        self, config: RunConfig, policy: Policy, optimizer: PolicyOptimizer, reference: Policy | None
+    ) -> None:
+        self.config, self.policy, self.optimizer, self.reference = config, policy, optimizer, reference
+        self.average = 0.0
+        objective = config.objective
+        is_plain = objective.ratio.logprob_temperature == "one"
+        self.temperature = 1.0 if is_plain else config.sampling.temperature
+
+    def learn(
+        self,
+        collected: Collected,
+        generator: torch.Generator,
+        learned: Learned,
+        *,
+        opening: Policy | None = None,
+    ) -> None:
+        """Train on the groups that the filters left, and add what happened to `learned`.
+
+        `opening` is the policy that opened the step, where it differs from the present one.
+        """
+        groups = collected.training
+        if not groups:
+            return
+        started = time.perf_counter()
+        tokens = self._tokens(groups)
+        batch = self._open(tokens, groups, learned, opening=opening)
+        upweight = 1.0
+        if self.config.filters.upweight:
+            upweight = filters.upweight(kept=len(groups), total=len(collected.groups))
+        epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
+        per_token: dict[str, Tensor] = {}
+        for _ in range(epochs):
+            for rows in self._minibatches(len(groups), generator):
+                learned.norms.append(self._update(tokens, batch, rows, per_token, learned, upweight=upweight))
+        learned.arrays += _by_completion(per_token, tokens.lengths.tolist(), len(groups))
+        learned.seconds += time.perf_counter() - started
+
+    def _tokens(self, groups: Sequence[Group]) -> TokenBatch:
+        room = self.config.sampling.max_new_tokens
+        prompts = [self.policy.encode(group.prompt.text, room=room) for group in groups]
+        return token_batch(
+            [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group.completions],
+            [completion.ids for group in groups for completion in group.completions],
+            pad_id=self.policy.pad_id,
+            device=self.policy.model.device,
+        )
+
+    def _open(
+        self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
+    ) -> PolicyBatch:
+        """The batch with what stays constant during the updates: old and reference log-probs, advantages."""
+        completions = [completion for group in groups for completion in group.completions]
+        mask = tokens.mask
+        if isinstance(self.config.length.truncated, MaskTruncated):
+            ended = torch.tensor([not completion.is_truncated for completion in completions])
+            mask = mask & ended.to(mask.device).unsqueeze(1)
+        batch = PolicyBatch(
+            mask=mask,
+            advantages=torch.zeros(len(mask), device=mask.device),
+            group_index=torch.arange(len(groups), device=mask.device).repeat_interleave(
+                len(groups[0].completions)
+            ),
+            sampler_logprobs=padded([completion.sampler_logprobs for completion in completions], tokens),
+        )
+        if self._needs_old(opening):
+            batch = replace(batch, old_logprobs=self._logprobs(opening or self.policy, tokens))
+        if self.reference is not None:
+            started = time.perf_counter()
+            batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
+            learned.reference_seconds += time.perf_counter() - started
+        rewards, scored = tensors([group.rewards for group in groups])
+        if self.config.objective.kl_in_reward:
+            rewards -= kl_reward_penalty(batch, self.config.objective).cpu().double().view(rewards.shape)
+        estimate = estimate_advantages(rewards, scored, self.config.objective.advantage, average=self.average)
+        self.average = estimate.average
+        learned.advantages += estimate.advantages.tolist()
+        return replace(batch, advantages=estimate.advantages.flatten().float().to(mask.device))
+
+    def _needs_old(self, opening: Policy | None) -> bool:
+        """Whether the opening log-probs differ from those of the first update, or are needed before it."""
+        updates = self.config.updates
+        several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
+        return several or opening is not None or self.config.objective.kl_in_reward
+
+    @torch.no_grad()
+    def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
+        logprobs = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
+            found = token_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature).logprobs
+            logprobs[rows.to(logprobs.device), : found.shape[1]] = found
+        return logprobs
+
+    def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Rows of each optimizer batch: whole groups, shuffled when there are several batches."""
+        parts = min(self.config.updates.minibatches, groups)
+        order = torch.randperm(groups, generator=generator) if parts > 1 else torch.arange(groups)
+        size = self.config.sampling.group_size
+        for chosen in order.tensor_split(parts):
+            yield (chosen.unsqueeze(1) * size + torch.arange(size)).flatten()
+
+    def _update(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+        *,
+        upweight: float,
+    ) -> float:
+        """One optimizer step on some rows; returns the gradient norm (not finite: the step was skipped)."""
+        objective = self.config.objective
+        here = rows.to(batch.mask.device)
+        weights = denominators(
+            batch.mask[here],
+            batch.group_index[here],
+            objective,
+            max_new_tokens=self.config.sampling.max_new_tokens,
+            upweight=upweight,
+        )
+        for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
+            chosen = here[part.to(here.device)]
+            scored = token_logprobs(
+                self.policy.model,
+                tokens.rows(rows[part]),
+                temperature=self.temperature,
+                entropy_gradient=objective.needs_entropy_gradient,
+            )
+            found = policy_loss(
+                scored.logprobs,
+                batch.rows(chosen).columns(scored.logprobs.shape[1]),
+                objective,
+                weights.rows(part.to(here.device)),
+                entropy=scored.entropy,
+            )
+            found.loss.backward()
+            learned.sums += found.metrics
+            values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
+            _keep(per_token, values, rows[part], tokens.mask.shape)
+        update = self.optimizer.step(learned.step)
+        self.optimizer.zero_grad()
+        learned.lr = update.lr
+        return update.grad_norm
+
+
+def _keep(per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor, shape: torch.Size) -> None:
+    """Lay the per-token values of some rows into (B, T) tensors of the whole step."""
+    for name, value in values.items():
+        if name not in per_token:
+            per_token[name] = torch.zeros(shape)
+        per_token[name][rows, : value.shape[1]] = value.float().cpu()
+
+
+def _by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:
+    arrays = {name: value.numpy() for name, value in per_token.items()}
+    rows = [
+        {name: value[row, :length] for name, value in arrays.items()} for row, length in enumerate(lengths)
+    ]
+    size = len(rows) // groups
+    return [rows[first : first + size] for first in range(0, len(rows), size)]

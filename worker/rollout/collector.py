@@ -1,0 +1,148 @@
+"""The groups of a step: sample, score, filter, and sample again where the config wants a full step."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from backend.config.run import (
+    AccuracyFilter,
+    DynamicRefill,
+    LengthConfig,
+    RunConfig,
+    ScaleTruncatedReward,
+    SoftOverlong,
+    ZeroVarianceFilter,
+)
+from worker.objective import filters, shaping
+from worker.problems.mixture import Mixture
+from worker.rewards.score import Scorer
+from worker.rollout.sampler import Sampler
+from worker.rollout.types import Group
+
+LENGTH_PENALTY = "length_penalty"
+"""Name of the term that length adds to the reward."""
+
+
+@dataclass(slots=True)
+class Collected:
+    """What one step sampled."""
+
+    groups: list[Group] = field(default_factory=list)
+    """Every group, in the order of sampling."""
+    kept: list[int] = field(default_factory=list)
+    """Positions in `groups` of those that train, at most prompts_per_step of them."""
+    batches: int = 0
+    """Generation batches."""
+    cursor: int = 0
+    """Prompts taken since the run began."""
+    sample_seconds: float = 0.0
+    score_seconds: float = 0.0
+
+    @property
+    def training(self) -> list[Group]:
+        """The groups that train."""
+        return [self.groups[index] for index in self.kept]
+
+    def add(self, other: "Collected") -> None:
+        """Append what a further epoch sampled of the same prompts."""
+        self.kept += [len(self.groups) + index for index in other.kept]
+        self.groups += other.groups
+        self.batches += other.batches
+        self.cursor = other.cursor
+        self.sample_seconds += other.sample_seconds
+        self.score_seconds += other.score_seconds
+
+    @property
+    def tokens(self) -> int:
+        """Generated tokens, those of groups that do not train included."""
+        return sum(len(completion) for group in self.groups for completion in group.completions)
+
+
+class Collector:
+    """Fills a step with groups."""
+
+    def __init__(self, config: RunConfig, mixture: Mixture, scorer: Scorer) -> None:
+        self.config, self.mixture, self.scorer = config, mixture, scorer
+
+    def collect(self, sampler: Sampler, generator: torch.Generator, *, cursor: int) -> Collected:
+        """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
+
+        With dynamic refilling it goes on until prompts_per_step groups are informative or max_batches are
+        spent; what was found too much is recorded but does not train.
+        """
+        wanted = self.config.sampling.prompts_per_step
+        refill = self.config.filters.refill
+        most = refill.max_batches if isinstance(refill, DynamicRefill) else 1
+        collected = Collected(cursor=cursor)
+        while len(collected.kept) < wanted and collected.batches < most:
+            self._add_batch(collected, sampler, generator)
+        del collected.kept[wanted:]
+        return collected
+
+    def _add_batch(self, collected: Collected, sampler: Sampler, generator: torch.Generator) -> None:
+        sampling = self.config.sampling
+        prompts = self.mixture.prompts(collected.cursor, sampling.prompts_per_step)
+        started = time.perf_counter()
+        completions = sampler.sample(prompts, sampling.group_size, sampling, generator)
+        sampled = time.perf_counter()
+        scored = self.scorer.score(prompts, completions)
+        collected.score_seconds += time.perf_counter() - sampled
+        collected.sample_seconds += sampled - started
+        collected.kept += [len(collected.groups) + index for index in self._informative(scored)]
+        collected.groups += shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        collected.cursor += len(prompts)
+        collected.batches += 1
+
+    def _informative(self, groups: Sequence[Group]) -> list[int]:
+        """Positions of the groups that the filter lets through, judged before length changes any reward."""
+        rule = self.config.filters.groups
+        if isinstance(rule, ZeroVarianceFilter):
+            passes = filters.group_varies(*tensors([group.rewards for group in groups]))
+        elif isinstance(rule, AccuracyFilter):
+            scores, scored = tensors([group.correctness for group in groups])
+            passes = filters.accuracy_between(scores, scored, low=rule.low, high=rule.high)
+        else:
+            return list(range(len(groups)))
+        return torch.nonzero(passes).flatten().tolist()
+
+
+def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
+    """The groups with what length does to their rewards; a penalty is also kept as a term of its own."""
+    truncated, penalty = length.truncated, length.penalty
+    if isinstance(truncated, ScaleTruncatedReward):
+        groups = [_with_scaled(group, truncated.factor) for group in groups]
+    if isinstance(penalty, SoftOverlong):
+        l_max = max(1, round(penalty.max_fraction * max_new_tokens))
+        l_cache = max(1, round(penalty.cache_fraction * max_new_tokens))
+        groups = [_with_penalty(group, l_max=l_max, l_cache=l_cache) for group in groups]
+    return list(groups)
+
+
+def _with_scaled(group: Group, factor: float) -> Group:
+    rewards, scored = tensors([group.rewards])
+    cut = torch.tensor([[completion.is_truncated for completion in group.completions]])
+    scaled = shaping.truncated_scaled(rewards, cut, factor=factor)
+    return replace(group, rewards=_listed(scaled, scored))
+
+
+def _with_penalty(group: Group, *, l_max: int, l_cache: int) -> Group:
+    rewards, scored = tensors([group.rewards])
+    lengths = torch.tensor([[len(completion) for completion in group.completions]])
+    penalty = shaping.soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
+    terms = {**group.terms, LENGTH_PENALTY: tuple(penalty[0].tolist())}
+    return replace(group, rewards=_listed(rewards + penalty, scored), terms=terms)
+
+
+def _listed(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
+    pairs = zip(rewards[0].tolist(), scored[0].tolist(), strict=True)
+    return tuple(reward if is_scored else None for reward, is_scored in pairs)
+
+
+def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:
+    """Values (P, G) in float64 with 0 for None, and a mask that is False there."""
+    values = [[0.0 if value is None else value for value in row] for row in rows]
+    scored = [[value is not None for value in row] for row in rows]
+    return torch.tensor(values, dtype=torch.float64), torch.tensor(scored)
