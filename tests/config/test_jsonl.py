@@ -21,11 +21,11 @@ from backend.config.jsonl import (
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
 
 
-def complaints(tmp_path: Path, content: bytes, columns: Columns = Columns()) -> list[tuple[int, str]]:
+def complaints(tmp_path: Path, content: bytes) -> list[tuple[int, str]]:
     path = tmp_path / "data.jsonl"
     path.write_bytes(content)
     with pytest.raises(BadDataset) as caught:
-        index_dataset(path, columns)
+        index_dataset(path, Columns())
     return [(error.line, error.reason) for error in caught.value.errors]
 
 

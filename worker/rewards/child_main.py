@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MEMORY_BYTES = 4 * 2**30
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 2.0
 
 Request = Mapping[str, Any]
 
