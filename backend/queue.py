@@ -7,6 +7,7 @@ few seconds, and the service rings again for runs that wait.
 import logging
 import threading
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from celery import Celery
@@ -91,9 +92,10 @@ def _transport_options(settings: Settings, options: dict[str, Any]) -> dict[str,
         queue = str(folder / "queue")
         return {"data_folder_in": queue, "data_folder_out": queue, "control_folder": str(folder / "control")}
     if url.startswith(("redis", "valkey")):
-        # Two installations may share one Redis: each rings its own workers.
-        database = make_url(settings.effective_database_url).database
-        return {**options, "global_keyprefix": f"grpolab:{database}:"}
+        # Two installations may share one Redis: each rings its own workers. The host is left out, since
+        # machines may name it differently; kombu loses messages when a prefix is not ASCII.
+        database = make_url(settings.effective_database_url).database or ""
+        return {**options, "global_keyprefix": f"grpolab:{sha256(database.encode()).hexdigest()[:12]}:"}
     return options
 
 

@@ -1,0 +1,154 @@
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from backend.broker import choose_broker, is_ready, prepare_broker, private_directory, socket_path
+from backend.errors import Unavailable
+from backend.queue import TASK, ring, worker_queue
+from backend.settings import Settings
+
+
+def start(settings):
+    broker = choose_broker(settings)
+    prepare_broker(broker, settings)
+    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 10
+    while not is_ready(broker.socket):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+@pytest.fixture
+def broker(settings):
+    process = start(settings)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def bells(settings):
+    """Takes every bell that waits in the queue."""
+    app, names = worker_queue(settings), []
+    with app.connection_for_read() as connection:
+        queue = connection.SimpleQueue(app.conf.task_queues[0])
+        while True:
+            try:
+                message = queue.get(timeout=0.2)
+            except queue.Empty:
+                queue.close()
+                return names
+            message.ack()
+            names.append(message.headers["task"])
+
+
+def test_a_named_broker_is_used_and_not_started(state_dir):
+    chosen = choose_broker(Settings(state_dir=state_dir, broker_url="redis://example:6379/0"))
+    assert chosen.url == "redis://example:6379/0"
+    assert chosen.command == ()
+
+
+def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
+    path = choose_broker(settings).socket
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert ["--port", "0"] == list(choose_broker(settings).command[1:3])
+
+
+def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
+    monkeypatch.setattr("backend.broker.find_server", lambda: None)
+    prepare_broker(choose_broker(settings), settings)
+    assert ring(settings)
+    assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
+    assert bells(settings) == [TASK]
+
+
+def test_a_long_state_path_gets_a_short_socket(tmp_path):
+    settings = Settings(state_dir=tmp_path / ("long" * 40))
+    assert len(os.fsencode(socket_path(settings))) <= 107
+    assert socket_path(settings) == socket_path(settings)
+    assert socket_path(settings) != socket_path(Settings(state_dir=tmp_path / ("other" * 40)))
+
+
+def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(Unavailable, match="belongs to another user"):
+        private_directory(tmp_path)
+
+
+def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
+    settings = Settings(state_dir=state_dir / "my runs ü")
+    process = start(settings)
+    try:
+        assert ring(settings)
+        assert bells(settings) == [TASK]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
+    assert ring(settings)
+    assert ring(settings)
+    assert bells(settings) == [TASK, TASK]
+
+
+def test_a_dead_broker_costs_at_most_half_a_second_and_no_error(settings):
+    started = time.monotonic()
+    assert not ring(settings)
+    assert time.monotonic() - started < 1
+
+
+def test_a_broker_that_never_answers_costs_at_most_half_a_second(state_dir):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        settings = Settings(state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        for _ in range(3):
+            started = time.monotonic()
+            assert not ring(settings)
+            assert time.monotonic() - started < 1.2
+
+
+def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
+    assert ring(settings)
+    broker.kill()
+    broker.wait()
+    assert not ring(settings)
+    again = start(settings)
+    try:
+        assert ring(settings)
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
+    again = start(settings)
+    try:
+        assert broker.wait(5) == 0
+        assert ring(settings)
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_a_stale_socket_file_is_no_obstacle(settings, broker):
+    path = choose_broker(settings).socket
+    broker.kill()
+    broker.wait()
+    Path(path).touch()
+    again = start(settings)
+    again.kill()
+    again.wait()
+
+
+def test_an_early_ack_and_no_prefetch_are_set(settings):
+    conf = worker_queue(settings).conf
+    assert conf.task_acks_late is False
+    assert conf.worker_disable_prefetch is True
+    assert conf.task_ignore_result is True
