@@ -233,9 +233,8 @@ def test_the_books_own_numbers(objective, loss):
     from worker.objective.policy_loss import denominators, policy_loss
 
     mask = torch.ones(4, 1, dtype=torch.bool)
-    batch = f.batch(
-        objective, mask=mask, old_logprobs=BOOK_OLD, sampler_logprobs=None, reference_logprobs=None
-    )
+    none = {"sampler_logprobs": None, "reference_logprobs": None}
+    batch = f.batch(objective, mask=mask, old_logprobs=BOOK_OLD, **none)
     weights = denominators(mask, batch.group_index, objective, max_new_tokens=1024)
     result = policy_loss(BOOK_SUMS, batch, objective, weights)
     assert result.loss.item() == pytest.approx(loss, abs=6e-5)

@@ -95,12 +95,12 @@ def bounded(
     which is min(r A, clip(r, low, high) A), for A < 0 not below c A when dual_clip c > 0.
     """
     positive = advantages > 0
-    floor = torch.where(positive, -torch.inf, bounds.low)
-    ceiling = torch.where(positive, bounds.high, dual_clip or torch.inf)
+    floor = _either(positive, -torch.inf, bounds.low, ratio)
+    ceiling = _either(positive, bounds.high, dual_clip or torch.inf, ratio)
     value = ratio.detach()  # detach: flags carry no gradient
     over = value > ceiling
     return Surrogate(
-        objective=advantages * torch.clamp(ratio, floor.to(ratio.dtype), ceiling.to(ratio.dtype)),
+        objective=advantages * torch.clamp(ratio, floor, ceiling),
         ratio=ratio,
         low=(value < floor) & (advantages != 0),
         high=over & positive,
@@ -161,7 +161,7 @@ def sapo(
 
     tau is tau_pos where A > 0, else tau_neg. Source: SAPO, arXiv:2511.20347, equation 5.
     """
-    tau = torch.where(advantages > 0, tau_pos, tau_neg)
+    tau = _either(advantages > 0, tau_pos, tau_neg, ratio)
     p = torch.sigmoid(tau * (ratio - 1))
     weight = (4 * p * (1 - p)).detach()  # detach: reported only
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
@@ -182,9 +182,17 @@ def geo_token(
     No gradient through clipped tokens. Source: GMPO, arXiv:2507.20673, equation 4.
     """
     positive = advantages > 0
-    floor = torch.where(positive, -torch.inf, -eps_low).to(log_ratio.dtype)
-    ceiling = torch.where(positive, eps_high, torch.inf).to(log_ratio.dtype)
+    floor = _either(positive, -torch.inf, -eps_low, log_ratio)
+    ceiling = _either(positive, eps_high, torch.inf, log_ratio)
     value = log_ratio.detach()  # detach: flags carry no gradient
     ratio = masked.token_mean(torch.clamp(log_ratio, floor, ceiling), mask).exp()  # (B, 1)
     signal = advantages != 0
     return Surrogate(ratio * advantages, ratio, low=(value < floor) & signal, high=(value > ceiling) & signal)
+
+
+def _either(
+    condition: Bool[Tensor, "B N"], yes: float | Tensor, no: float | Tensor, like: Tensor
+) -> Float[Tensor, "B M"]:
+    """`yes` where the condition holds, else `no`, in the precision of `like`."""
+    first, second = (v if isinstance(v, Tensor) else like.new_full((), v) for v in (yes, no))
+    return torch.where(condition, first, second)

@@ -1,0 +1,254 @@
+"""Every preset's loss a second time: loops over prompts, completions and tokens, straight from the papers.
+
+Nothing here knows worker/objective. Log-probabilities are scalars; autograd follows the loops.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+EPS = 1e-4
+"""Added to standard deviations."""
+
+
+@dataclass
+class Completion:
+    reward: float
+    new: list[Tensor]
+    old: list[float]
+    sampler: list[float]
+    reference: list[float]
+
+
+Group = list[Completion]
+
+
+# ----------------------------------------------------------------------------------------------- advantages
+def mean(values):
+    return sum(values) / len(values)
+
+
+def sample_std(values):
+    centre = mean(values)
+    return math.sqrt(sum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def group_normalised(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        equal = max(rewards) == min(rewards)
+        yield [0.0 if equal else (r - mean(rewards)) / (sample_std(rewards) + EPS) for r in rewards]
+
+
+def group_centred(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        yield [r - mean(rewards) for r in rewards]
+
+
+def leave_one_out(groups, rewards):
+    for own in rewards:
+        yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
+
+
+def batch_centred(groups):
+    centre = mean([c.reward for group in groups for c in group])
+    for group in groups:
+        yield [c.reward - centre for c in group]
+
+
+def centred_by_group_scaled_by_batch(groups):
+    deviation = sample_std([c.reward for group in groups for c in group])
+    for centred in group_centred(groups):
+        yield [a / (deviation + EPS) for a in centred]
+
+
+# ---------------------------------------------------------------------------------------- pieces of a loss
+def ratios(c: Completion) -> list[Tensor]:
+    return [torch.exp(new - old) for new, old in zip(c.new, c.old, strict=True)]
+
+
+def clip(ratio: Tensor, low: float, high: float) -> Tensor:
+    if ratio.item() < low:
+        return torch.full_like(ratio, low, requires_grad=False)
+    if ratio.item() > high:
+        return torch.full_like(ratio, high, requires_grad=False)
+    return ratio
+
+
+def ppo(ratio, a, low, high):
+    unclipped, clipped = ratio * a, clip(ratio, low, high) * a
+    return unclipped if unclipped.item() <= clipped.item() else clipped
+
+
+def k3(new, reference):
+    return torch.exp(reference - new) - (reference - new) - 1
+
+
+def completions(groups, advantages):
+    for group, values in zip(groups, advantages, strict=True):
+        yield from zip(group, values, strict=True)
+
+
+def count(groups):
+    return sum(len(group) for group in groups)
+
+
+def tokens(groups):
+    return sum(len(c.new) for group in groups for c in group)
+
+
+# -------------------------------------------------------------------------------------------------- presets
+def reinforce(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, batch_centred(groups)):
+        loss -= a * sum(c.new)
+    return loss / count(groups)
+
+
+def rloo(groups, max_new_tokens):
+    rewards = [
+        [c.reward - 0.03 * sum(o - r for o, r in zip(c.old, c.reference, strict=True)) for c in group]
+        for group in groups
+    ]
+    loss = 0.0
+    for c, a in completions(groups, leave_one_out(groups, rewards)):
+        loss -= a * sum(c.new)
+    return loss / count(groups)
+
+
+def _grpo(groups, eps, beta):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        own = 0.0
+        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            own -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new, reference)
+        loss += own / len(c.new)
+    return loss / count(groups)
+
+
+def grpo(groups, max_new_tokens):
+    return _grpo(groups, 0.2, 0.04)
+
+
+def r1(groups, max_new_tokens):
+    return _grpo(groups, 10.0, 0.001)
+
+
+def grpo_book(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        loss -= a * sum(c.new)
+    return loss / count(groups)
+
+
+def grpo_book_clip(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        ratio = torch.exp(sum(c.new) - sum(c.old))
+        unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
+        smaller = unclipped.item() <= clipped.item()
+        loss -= (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+    return loss / count(groups)
+
+
+def _token_mean(groups, advantages, low, high, cap=None):
+    loss = 0.0
+    for c, a in completions(groups, advantages):
+        for t, ratio in enumerate(ratios(c)):
+            weight = 1.0 if cap is None else min(math.exp(c.old[t] - c.sampler[t]), cap)
+            loss -= weight * ppo(ratio, a, low, high)
+    return loss / tokens(groups)
+
+
+def dapo(groups, max_new_tokens):
+    return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
+
+
+def lite_ppo(groups, max_new_tokens):
+    return _token_mean(groups, centred_by_group_scaled_by_batch(groups), 0.8, 1.2)
+
+
+def olmo3(groups, max_new_tokens):
+    return _token_mean(groups, group_centred(groups), 0.8, 1.272, cap=2.0)
+
+
+def dr_grpo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        for ratio in ratios(c):
+            loss -= ppo(ratio, a, 0.8, 1.2) / max_new_tokens
+    return loss / count(groups)
+
+
+def gspo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
+        loss -= ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
+    return loss / count(groups)
+
+
+def gspo_token(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        sequence = math.exp(sum(n.item() - o for n, o in zip(c.new, c.old, strict=True)) / len(c.new))
+        own = 0.0
+        for new in c.new:
+            own -= ppo(sequence * torch.exp(new - new.item()), a, 1 - 3e-4, 1 + 4e-4)
+        loss += own / len(c.new)
+    return loss / count(groups)
+
+
+def gmpo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        sign = 1.0 if a > 0 else -1.0
+        total = 0.0
+        for new, old in zip(c.new, c.old, strict=True):
+            d = sign * (new - old)
+            limit = sign * min(max(new.item() - old, -0.4), 0.4)
+            total += sign * (d if d.item() <= limit else limit)
+        loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
+    return loss / count(groups)
+
+
+def cispo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for new, ratio in zip(c.new, ratios(c), strict=True):
+            loss -= min(ratio.item(), 5.0) * a * new
+    return loss / tokens(groups)
+
+
+def sapo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        tau = 1.0 if a > 0 else 1.05
+        for ratio in ratios(c):
+            loss -= 4 / tau / (1 + torch.exp(-tau * (ratio - 1))) * a / len(c.new)
+    return loss / count(groups)
+
+
+LOSSES = {
+    loss.__name__: loss
+    for loss in (
+        reinforce,
+        rloo,
+        grpo,
+        grpo_book,
+        grpo_book_clip,
+        r1,
+        dapo,
+        dr_grpo,
+        gspo,
+        gspo_token,
+        gmpo,
+        cispo,
+        sapo,
+        lite_ppo,
+        olmo3,
+    )
+}

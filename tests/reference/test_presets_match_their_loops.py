@@ -1,0 +1,82 @@
+"""Every preset against its loop-written twin: value and gradient to 1e-10 in float64."""
+
+import random
+
+import pytest
+import torch
+
+from backend.config.merge import resolve
+from backend.config.presets import PRESETS
+from tests.reference.losses import LOSSES, Completion
+from worker.objective.batch import PolicyBatch
+from worker.objective.policy_loss import denominators, estimate_advantages, kl_reward_penalty, policy_loss
+
+MAX_NEW_TOKENS = 9
+G = 4
+
+
+def make_groups(seed, *, prompts=3):
+    dice = random.Random(seed)
+    groups = []
+    for prompt in range(prompts):
+        group = []
+        for _ in range(G):
+            length = dice.randint(1, MAX_NEW_TOKENS)
+            old = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
+            near = [[lp + dice.gauss(0, spread) for lp in old] for spread in (0.4, 0.3, 0.5)]
+            new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
+            reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
+            group.append(Completion(reward, new, old, near[1], near[2]))
+        groups.append(group)
+    return groups
+
+
+def padded(rows):
+    width = max(map(len, rows))
+    return torch.tensor([row + [float("nan")] * (width - len(row)) for row in rows], dtype=torch.float64)
+
+
+def production_loss(groups, objective):
+    rows = [completion for group in groups for completion in group]
+    rewards = torch.tensor([[c.reward for c in group] for group in groups], dtype=torch.float64)
+    new = padded([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
+    batch = PolicyBatch(
+        mask=~new.detach().isnan(),
+        advantages=torch.zeros(len(rows)),
+        group_index=torch.arange(len(groups)).repeat_interleave(G),
+        old_logprobs=padded([c.old for c in rows]),
+        sampler_logprobs=padded([c.sampler for c in rows]),
+        reference_logprobs=padded([c.reference for c in rows]) if objective.needs_reference else None,
+    )
+    rewards = rewards - kl_reward_penalty(batch, objective).reshape(rewards.shape)
+    estimate = estimate_advantages(rewards, torch.ones_like(rewards, dtype=torch.bool), objective.advantage)
+    batch = PolicyBatch(
+        mask=batch.mask,
+        advantages=estimate.advantages.flatten(),
+        group_index=batch.group_index,
+        old_logprobs=batch.old_logprobs,
+        sampler_logprobs=batch.sampler_logprobs,
+        reference_logprobs=batch.reference_logprobs,
+    )
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
+    loss = policy_loss(new, batch, objective, weights).loss
+    loss.backward()
+    return loss.detach(), new.grad[batch.mask]
+
+
+def test_every_preset_has_a_reference():
+    assert LOSSES.keys() == PRESETS.keys()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("preset", PRESETS)
+def test_value_and_gradient_match_the_loops(preset, seed):
+    groups = make_groups(seed)
+    objective = resolve({"preset": preset, "sampling": {"max_new_tokens": MAX_NEW_TOKENS}}).objective
+    expected = LOSSES[preset](groups, MAX_NEW_TOKENS)
+    leaves = [lp for group in groups for completion in group for lp in completion.new]
+    slopes = torch.autograd.grad(expected, leaves, allow_unused=True)
+    loss, gradient = production_loss(groups, objective)
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-12)
+    wanted = torch.stack([torch.zeros((), dtype=torch.float64) if s is None else s for s in slopes])
+    torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12)
