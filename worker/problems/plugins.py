@@ -15,7 +15,7 @@ from backend.config.plugins import PROBLEMS_GROUP, find_plugin
 from backend.config.problems import PluginProblem
 from backend.errors import PluginFailed
 from worker.problems.base import Split
-from worker.rollout.types import Prompt
+from worker.rollout.prompt import Prompt
 
 
 class Plugin:

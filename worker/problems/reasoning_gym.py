@@ -9,7 +9,7 @@ from worker.problems.base import Split
 from worker.problems.gym import CHUNK
 from worker.problems.rows import with_instruction
 from worker.rewards.child import Child, ChildError, ChildUnusable
-from worker.rollout.types import Prompt
+from worker.rollout.prompt import Prompt
 
 EVAL_SHARE = 4
 """One question in this many is held out."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from backend.config.jsonl import Columns, held_out_keys
 from worker.problems.base import Split
-from worker.rollout.types import Prompt
+from worker.rollout.prompt import Prompt
 
 EVAL_ORDER_SEED = 20_240_201
 

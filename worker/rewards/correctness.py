@@ -11,7 +11,7 @@ from backend.config.rewards import CorrectnessReward
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.child import Child, ChildError, ChildTimeout
 from worker.rewards.formats import last_boxed, lenient_answer
-from worker.rollout.types import Prompt
+from worker.rollout.prompt import Prompt
 
 SHORTEST_LIMIT_SECONDS = 0.2
 FULL_MARKS = 1 - 1e-9

@@ -16,7 +16,7 @@ from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
 from worker.rewards.child import Child, ChildError, ChildUnusable
-from worker.rollout.types import Prompt
+from worker.rollout.prompt import Prompt
 
 
 class PluginTerm:
