@@ -28,8 +28,8 @@ def token_logprobs(
 ) -> TokenLogprobs:
     """Log-probabilities and entropies of the completions; gradients flow through the log-probabilities.
 
-    Rows are padded on the right only, so causal attention needs no mask. Only the hidden states that predict a
-    completion token reach the output layer. `entropy_gradient` lets gradients flow through the entropy too.
+    Rows are padded on the right only, so causal attention needs no mask. Only the hidden states that predict
+    a completion token reach the output layer. `entropy_gradient` lets gradients flow through the entropy too.
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
@@ -42,9 +42,9 @@ def token_logprobs(
 
 
 def scored(
-    head: nn.Module, hidden: Tensor, targets: Tensor, temperature: float, *, entropy_gradient: bool
+    head: nn.Linear, hidden: Tensor, targets: Tensor, temperature: float, *, entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies (N,) of target tokens (N,) from hidden states (N, H), within bounded memory."""
+    """Log-probabilities and entropies (N,) of targets (N,) from hidden states (N, H), in bounded memory."""
 
     def score(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = head(hidden).float()
@@ -54,7 +54,7 @@ def scored(
         entropy = -(shown.exp() * shown).sum(dim=-1)
         return logprobs.gather(1, targets[:, None]).squeeze(1), entropy
 
-    chunk = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
+    chunk = max(1, CHUNK_ELEMENTS // len(head.weight))
     if len(hidden) <= chunk:
         return score(hidden, targets)
     parts = [

@@ -59,8 +59,8 @@ class Policy:
         if len(ids) + room > self.context:
             raise _invalid(
                 "problems",
-                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; at most {max(0, self.context - room)} are "
-                f"expected (context {self.context} less max_new_tokens {room})",
+                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; at most "
+                f"{max(0, self.context - room)} are expected (context {self.context} less max_new_tokens {room})",
             )
         return list(ids)
 
@@ -107,7 +107,9 @@ def _downloaded(config: PolicyConfig) -> Path:
     except RepositoryNotFoundError as error:
         raise _invalid("policy.name", f"the hub has no public model {config.name!r}") from error
     except (HfHubHTTPError, OSError) as error:
-        raise _invalid("policy.name", f"{config.name!r} could not be fetched from the hub: {error}") from error
+        raise _invalid(
+            "policy.name", f"{config.name!r} could not be fetched from the hub: {error}"
+        ) from error
 
 
 def check_directory(directory: Path, *, name: str) -> None:
@@ -117,9 +119,13 @@ def check_directory(directory: Path, *, name: str) -> None:
         raise _invalid("policy.name", f"{name!r}: {directory} holds no config.json of a Hugging Face model")
     for document in (config, _json(directory / "tokenizer_config.json") or {}):
         if "auto_map" in document:
-            raise _invalid("policy.name", f"{name!r} wants to run code of its own (auto_map), which is never done")
+            raise _invalid(
+                "policy.name", f"{name!r} wants to run code of its own (auto_map), which is never done"
+            )
     if not any((directory / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
-        raise _invalid("policy.name", f"{name!r}: {directory} holds no tokenizer (tokenizer.json is expected)")
+        raise _invalid(
+            "policy.name", f"{name!r}: {directory} holds no tokenizer (tokenizer.json is expected)"
+        )
     if not any(directory.glob("*.safetensors")):
         raise _invalid("policy.name", f"{name!r}: {directory} holds no weights (*.safetensors is expected)")
 

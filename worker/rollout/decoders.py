@@ -1,15 +1,16 @@
-"""Token-by-token decoding with a key/value cache: a generic path for any causal LM, a lean one for the Llama family.
+"""Decoding with a key/value cache: a generic path for any causal LM, a lean one for the Llama family.
 
 Both speak the same small language: `prefill` the prompts once, `repeat` each of them G times, `step` with the
-newest token of every row, `keep` the rows that go on. The lean path computes what `transformers` computes with
-a tenth of the Python and tensor operations per token.
+newest token of every row, `keep` the rows that go on. The lean path computes what `transformers` computes
+with fewer and larger operations per token.
 """
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 
 LLAMA_FAMILY = ("llama", "qwen2", "qwen3")
@@ -90,8 +91,8 @@ class GenericDecoder:
 class LeanDecoder:
     """Decoding for the Llama family with joined projections and a cache that is written in place.
 
-    Keys and values live in two tensors per layer, (B, KV heads, S, D) with S the final length; the query heads
-    that share a key head are the rows of one small matrix product, so nothing is repeated.
+    Keys and values live in two tensors per layer, (B, KV heads, S, D) with S the final length; the query
+    heads that share a key head are the rows of one small matrix product, so nothing is repeated.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -117,7 +118,7 @@ class LeanDecoder:
         return output.logits[:, -1].float()
 
     def _padding_bias(self, mask: Tensor) -> Tensor:
-        whole = F.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
+        whole = functional.pad(mask.bool(), (0, self.capacity - mask.shape[1]), value=True)
         bias = torch.zeros(whole.shape, dtype=self.model.dtype, device=mask.device)
         return bias.masked_fill_(~whole, torch.finfo(bias.dtype).min)  # (P, capacity)
 
@@ -152,22 +153,26 @@ class LeanDecoder:
     def step(self, tokens: Tensor) -> Tensor:
         """See Decoder."""
         cosines, sines = self.cosines[self.steps_done], self.sines[self.steps_done]  # (B or 1, 1, D)
-        hidden = F.embedding(tokens, self.model.model.embed_tokens.weight)  # (B, H)
+        hidden = functional.embedding(tokens, self.model.model.embed_tokens.weight)  # (B, H)
         for layer, cache in zip(self.layers, self.cache, strict=True):
             hidden = self._attend(layer, cache, hidden, cosines, sines)
             normed = layer.mlp_norm(hidden)
-            gate, up = F.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
-            hidden = hidden + F.linear(F.silu(gate).mul_(up), layer.down.weight, layer.down.bias)
+            gate, up = functional.linear(normed, layer.gate_up, layer.gate_up_bias).chunk(2, dim=-1)
+            hidden = hidden + functional.linear(
+                functional.silu(gate).mul_(up), layer.down.weight, layer.down.bias
+            )
         self.length += 1
         self.steps_done += 1
-        final: nn.Module = self.model.model.norm
-        return F.linear(_rms(hidden, final.weight, final.variance_epsilon), self.model.lm_head.weight).float()
+        final: Any = self.model.model.norm
+        return functional.linear(
+            _rms(hidden, final.weight, final.variance_epsilon), self.model.lm_head.weight
+        ).float()
 
     def _attend(
         self, layer: "_Layer", cache: tuple[Tensor, Tensor], hidden: Tensor, cosines: Tensor, sines: Tensor
     ) -> Tensor:
         rows, kv, width, (keys, values) = self.rows, self.kv_heads, self.head_dim, cache
-        joined = F.linear(layer.attention_norm(hidden), layer.qkv, layer.qkv_bias)
+        joined = functional.linear(layer.attention_norm(hidden), layer.qkv, layer.qkv_bias)
         joined = joined.view(rows, self.heads + 2 * kv, width)
         queries_keys = layer.normed_heads(joined[:, : self.heads + kv], self.heads)
         rotated = queries_keys * cosines
@@ -182,7 +187,7 @@ class LeanDecoder:
         weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(hidden.dtype)
         past = values.view(rows * kv, self.capacity, width)[:, : self.length + 1]
         mixed = torch.bmm(weights, past).view(rows, self.heads * width)
-        return hidden + F.linear(mixed, layer.out.weight, layer.out.bias)
+        return hidden + functional.linear(mixed, layer.out.weight, layer.out.bias)
 
     def keep(self, rows: Tensor) -> None:
         """See Decoder."""
@@ -199,7 +204,7 @@ class LeanDecoder:
 
 
 class _Layer:
-    """One layer's weights as the lean path wants them; joined projections are copies made once per sampling."""
+    """One layer's weights as the lean path wants them; joined projections are copies, made once a call."""
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
@@ -227,9 +232,9 @@ class _Layer:
         return normed
 
 
-def _joined(projections: list[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    weight = torch.cat([projection.weight for projection in projections])
-    biases = [projection.bias for projection in projections if projection.bias is not None]
+def _joined(projections: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    weight = torch.cat([projection.weight.data for projection in projections])
+    biases = [projection.bias.data for projection in projections if projection.bias is not None]
     return weight, torch.cat(biases) if biases else None
 
 

@@ -1,4 +1,4 @@
-"""Sampling the completions of a step: all groups in one batch, exact, with the log-probabilities really used."""
+"""Sampling the completions of a step: all groups in one batch, with the log-probabilities really used."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from worker.policy.model import Policy
@@ -53,8 +54,8 @@ class Drawn(NamedTuple):
 class Sampler:
     """Draws completions from a policy.
 
-    The random numbers of a call come from one CPU generator before the first token: token t of row b depends on
-    number (t, b) alone. So neither the device nor the rows that end earlier change what a row draws.
+    The random numbers of a call come from one CPU generator before the first token: token t of row b depends
+    on number (t, b) alone. So neither the device nor the rows that end earlier change what a row draws.
     """
 
     def __init__(self, policy: Policy, *, rows_at_once: int = 0) -> None:
@@ -143,18 +144,26 @@ class Sampler:
     def _completions(self, drawn: Drawn, group_size: int) -> Iterator[list[Completion]]:
         ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
         is_stop = np.isin(ids, self.policy.stop_ids)
-        lengths = np.where(is_stop.any(axis=1), is_stop.argmax(axis=1) + 1, ids.shape[1])
-        stopped = is_stop.any(axis=1)
+        stopped: NDArray[np.bool_] = is_stop.any(axis=1)
+        lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
         for first in range(0, len(ids), group_size):
             yield [
                 self._completion(
-                    ids[row, :length], logprobs[row, :length], entropies[row, :length], stopped[row]
+                    ids[row, :length],
+                    logprobs[row, :length],
+                    entropies[row, :length],
+                    stopped=bool(stopped[row]),
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)
             ]
 
     def _completion(
-        self, ids: np.ndarray, logprobs: np.ndarray, entropies: np.ndarray, stopped: np.bool_
+        self,
+        ids: NDArray[np.int64],
+        logprobs: NDArray[np.float32],
+        entropies: NDArray[np.float32],
+        *,
+        stopped: bool,
     ) -> Completion:
         pieces = self.policy.token_texts.pieces(ids.tolist())
         return Completion(
@@ -176,7 +185,7 @@ def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.dev
 
 
 def packed(running: Tensor) -> Tensor:
-    """The n running rows, each at its own place if that is below n, else moved to the place of a finished row."""
+    """The n running rows, each at its place if that is below n, else moved to that of a finished row."""
     live = running.nonzero().squeeze(1)
     order = torch.arange(len(live), device=live.device)
     order[~running[: len(live)]] = live[live >= len(live)]
@@ -199,7 +208,7 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
 
 
 def nucleus(logits: Tensor, mass: float) -> Tensor:
-    """Logits (B, V) with -inf outside the smallest set of likeliest tokens whose probabilities reach `mass`."""
+    """Logits (B, V) with -inf outside the smallest set of likeliest tokens that reaches the probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities

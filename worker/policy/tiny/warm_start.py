@@ -10,7 +10,7 @@ import platform
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -40,7 +40,7 @@ class Recipe:
     operands: int = 3
     low: int = 10
     high: int = 99
-    carelessness: Carelessness = Carelessness()
+    carelessness: Carelessness = field(default_factory=Carelessness)
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
@@ -86,7 +86,9 @@ def pad(rows: Sequence[Tensor], *, value: int) -> Tensor:
 
 def train(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
     """Supervised training with AdamW, linear warm-up, then linear decay to a tenth."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
+    )
     for step in range(recipe.steps):
         progress = step / recipe.steps
         scale = min((step + 1) / recipe.warmup_steps, 1.0 - 0.9 * progress)
@@ -104,14 +106,25 @@ def train(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: R
 
 @torch.inference_mode()
 def held_out_figures(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe, *, prompts: int, temperature: float
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Recipe,
+    *,
+    prompts: int,
+    temperature: float,
 ) -> dict[str, float]:
     """Shares of completions (64 tokens at most, one per held-out sum) that are right, boxed and ended."""
     problem = Sums(seed=0, operands=recipe.operands, low=recipe.low, high=recipe.high)
     asked = [problem.sample(index, "eval") for index in range(prompts)]
-    batch = tokenizer([prompt.text for prompt in asked], return_tensors="pt", padding=True, return_token_type_ids=False)
+    batch = tokenizer(
+        [prompt.text for prompt in asked], return_tensors="pt", padding=True, return_token_type_ids=False
+    )
     torch.manual_seed(recipe.seed)
-    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature > 0 else {"do_sample": False}
+    sampling = (
+        {"do_sample": True, "temperature": temperature, "top_k": 0}
+        if temperature > 0
+        else {"do_sample": False}
+    )
     output = model.generate(**batch, max_new_tokens=64, **sampling)[:, batch["input_ids"].shape[1] :]
     texts = tokenizer.batch_decode(output)
     boxes = [re.findall(r"\\boxed\{([^{}]*)\}", text) for text in texts]
@@ -137,7 +150,9 @@ def write(directory: Path, recipe: Recipe) -> None:
         "recipe": asdict(recipe),
         "held_out": {
             "prompts": 2000,
-            "sampled_at_temperature_1": held_out_figures(model, tokenizer, recipe, prompts=2000, temperature=1.0),
+            "sampled_at_temperature_1": held_out_figures(
+                model, tokenizer, recipe, prompts=2000, temperature=1.0
+            ),
             "greedy": held_out_figures(model, tokenizer, recipe, prompts=2000, temperature=0.0),
         },
         "versions": {

@@ -1,0 +1,188 @@
+import json
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from backend.config.run import OptimizerConfig, PolicyConfig
+from backend.settings import Settings
+from worker.policy.checkpoint import (
+    BadCheckpoint,
+    TrainingState,
+    checkpoints,
+    load_checkpoint,
+    random_states,
+    remove_checkpoint,
+    remove_drafts,
+    restore_random_states,
+    save_checkpoint,
+    verify_checkpoint,
+)
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.problems.sums import Sums
+from worker.rollout.batching import token_batch
+from worker.rollout.sampler import Decoding, Sampler
+
+
+class Run:
+    """A short training run whose every source of randomness matters."""
+
+    def __init__(self, dtype="float32"):
+        self.policy = load_policy(PolicyConfig(dtype=dtype), Settings())
+        self.optimizer = PolicyOptimizer(
+            self.policy.model, OptimizerConfig(lr=1e-3, schedule="linear"), steps=8
+        )
+        self.generator = torch.Generator().manual_seed(5)
+        self.step = 0
+
+    def train(self, steps):
+        for _ in range(steps):
+            self.step += 1
+            prompts = [Sums(seed=1).sample(2 * self.step + i, "train") for i in range(2)]
+            groups = Sampler(self.policy).sample(prompts, 3, Decoding(12), self.generator)
+            batch = token_batch(
+                [self.policy.encode(prompt.text, room=12) for prompt in prompts for _ in range(3)],
+                [completion.ids.tolist() for group in groups for completion in group],
+                pad_id=self.policy.pad_id,
+            )
+            noise = torch.randn(6) + random.random() + float(np.random.rand())  # noqa: NPY002 - libraries use it
+            logprobs = token_logprobs(self.policy.model, batch, temperature=1.0).logprobs
+            self.optimizer.zero_grad()
+            (logprobs.sum(dim=1) * noise).mean().backward()
+            self.optimizer.step(self.step)
+
+    def save(self, directory):
+        state = TrainingState(step=self.step, cursors={"sums": 2 * self.step}, values={"baseline": 0.5})
+        return save_checkpoint(directory, self.policy, self.optimizer, state, {"sampler": self.generator})
+
+    def load(self, directory):
+        state = load_checkpoint(directory, self.policy, self.optimizer, {"sampler": self.generator})
+        self.step = state.step
+        return state
+
+    def fingerprint(self):
+        weights = [parameter.detach().double().sum().item() for parameter in self.policy.model.parameters()]
+        moments = [float(value.double().sum()) for _, value in sorted(self.optimizer.state_tensors().items())]
+        return [*weights, *moments, torch.rand(1, generator=self.generator).item(), torch.rand(1).item()]
+
+
+CONTINUE = """
+import json, sys
+from pathlib import Path
+from tests.worker.test_checkpoint import Run
+for dtype in ("float32", "bfloat16"):
+    run = Run(dtype)
+    run.load(Path(sys.argv[1]) / dtype)
+    run.train(2)
+    print(json.dumps(run.fingerprint()))
+"""
+
+
+def test_a_run_continued_in_a_fresh_process_is_bit_equal_to_an_uninterrupted_one(tmp_path):
+    uninterrupted = []
+    for dtype in ("float32", "bfloat16"):
+        run = Run(dtype)
+        run.train(3)
+        run.save(tmp_path / dtype)
+        run.train(2)
+        uninterrupted.append(run.fingerprint())
+    command = [sys.executable, "-c", CONTINUE, str(tmp_path)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ).stdout
+    assert [json.loads(line) for line in output.splitlines()[-2:]] == uninterrupted
+
+
+def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):
+    run = Run()
+    run.train(1)
+    directory = run.save(tmp_path / "checkpoint-000001")
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    assert torch.equal(model.lm_head.weight, run.policy.model.lm_head.weight)
+    assert AutoTokenizer.from_pretrained(directory).encode("1+1") == run.policy.tokenizer.encode("1+1")
+
+
+def test_the_state_comes_back_as_it_was(tmp_path):
+    run = Run()
+    run.train(1)
+    run.save(tmp_path / "a")
+    state = Run().load(tmp_path / "a")
+    assert (state.step, state.cursors, state.values) == (1, {"sums": 2}, {"baseline": 0.5})
+
+
+def test_a_damaged_or_missing_file_is_noticed(tmp_path):
+    directory = Run().save(tmp_path / "a")
+    verify_checkpoint(directory)
+    weights = directory / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(BadCheckpoint, match=r"model\.safetensors is damaged"):
+        Run().load(directory)
+    weights.unlink()
+    with pytest.raises(BadCheckpoint, match=r"model\.safetensors is missing"):
+        verify_checkpoint(directory)
+
+
+def test_half_a_checkpoint_never_counts(tmp_path):
+    complete = Run().save(tmp_path / "checkpoint-000002")
+    (tmp_path / ".checkpoint-000003.17.draft").mkdir()
+    (tmp_path / "checkpoint-000001").mkdir()
+    assert checkpoints(tmp_path) == [complete]
+    with pytest.raises(BadCheckpoint, match=r"manifest\.json is missing"):
+        verify_checkpoint(tmp_path / "checkpoint-000001")
+    remove_drafts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-000001", "checkpoint-000002"]
+
+
+def test_a_checkpoint_of_the_same_name_is_replaced(tmp_path):
+    run = Run()
+    run.save(tmp_path / "a")
+    run.train(1)
+    run.save(tmp_path / "a")
+    assert Run().load(tmp_path / "a").step == 1
+    remove_checkpoint(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_of_another_shape_are_refused(tmp_path):
+    run = Run()
+    directory = run.save(tmp_path / "a")
+    other = Run()
+    other.policy.model.model.norm.weight = torch.nn.Parameter(torch.ones(64))
+    with pytest.raises(
+        BadCheckpoint, match=r"model\.norm\.weight has shape \[128\], the policy expects \[64\]"
+    ):
+        load_checkpoint(directory, other.policy, other.optimizer, {"sampler": other.generator})
+
+
+def test_all_random_number_generators_are_restored():
+    own = torch.Generator().manual_seed(1)
+    random.gauss(0, 1)  # leaves a second value in store
+    states = {name: state.clone() for name, state in random_states({"own": own}).items()}
+
+    def draw():
+        return (
+            random.gauss(0, 1),
+            random.random(),
+            np.random.randn(),  # noqa: NPY002 - libraries use it
+            torch.rand(1),
+            torch.rand(1, generator=own),
+        )
+
+    first = draw()
+    restore_random_states(states, {"own": own})
+    assert draw() == first
+
+
+def test_nothing_in_a_checkpoint_is_pickled(tmp_path):
+    run = Run()
+    run.train(1)
+    directory = run.save(tmp_path / "a")
+    suffixes = {path.suffix for path in directory.rglob("*") if path.is_file()}
+    assert suffixes == {".json", ".safetensors", ".jinja"}

@@ -1,0 +1,266 @@
+import json
+import shutil
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from backend.config.run import OptimizerConfig, PolicyConfig
+from backend.errors import InvalidConfig
+from backend.settings import Settings
+from worker.policy import logprobs as logprobs_module
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import TINY, load_policy
+from worker.policy.optimizer import PolicyOptimizer, learning_rate
+from worker.policy.token_texts import TokenTexts
+from worker.rollout.batching import microbatches, padded, token_batch
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@pytest.fixture
+def offline(tmp_path):
+    return Settings(models_dir=tmp_path)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A directory of MODELS_DIR that holds the tiny policy, to be spoilt."""
+    files = [path for path in TINY.iterdir() if path.suffix in {".json", ".safetensors", ".jinja"}]
+    (tmp_path / "mine").mkdir()
+    for path in files:
+        shutil.copy(path, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def refusal(name, settings, **changes):
+    with pytest.raises(InvalidConfig) as caught:
+        load_policy(PolicyConfig(name=name, **changes), settings)
+    [error] = caught.value.errors
+    return error
+
+
+def test_the_built_in_policy_is_a_small_qwen3_with_a_character_tokenizer(tiny):
+    assert tiny.model.config.model_type == "qwen3"
+    assert sum(weight.numel() for weight in tiny.model.parameters()) == 800_768
+    assert tiny.tokenizer.tokenize("<think>8+5</think>") == ["<think>", "8", "+", "5", "</think>"]
+    assert tiny.context == 1024
+    assert not tiny.model.training
+
+
+def test_the_card_of_the_built_in_policy_says_how_it_was_made():
+    card = json.loads((TINY / "card.json").read_text())
+    assert card["parameters"] == 800_768
+    assert card["recipe"]["seed"] == 20250101
+    assert 0.12 <= card["held_out"]["sampled_at_temperature_1"]["accuracy"] <= 0.22
+    assert set(card["versions"]) >= {"torch", "transformers"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_policy_opens_in_the_dtype_asked_for(dtype):
+    config = PolicyConfig(dtype=str(dtype).removeprefix("torch."))
+    assert load_policy(config, Settings()).model.dtype == dtype
+
+
+def test_a_directory_of_models_dir_is_a_policy(copy, offline, tiny):
+    policy = load_policy(PolicyConfig(name="mine"), offline)
+    assert torch.equal(policy.model.lm_head.weight, tiny.model.lm_head.weight)
+
+
+def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
+    path, message = refusal("Qwen/Qwen3-0.6B", offline)
+    assert path == "policy.name"
+    assert message == (
+        f"'Qwen/Qwen3-0.6B' is neither 'tiny' nor a directory of MODELS_DIR ({tmp_path}), "
+        "and a hub name needs HF_ONLINE=1"
+    )
+
+
+def test_a_directory_without_tokenizer_is_refused(copy, offline):
+    (copy / "tokenizer.json").unlink()
+    (copy / "tokenizer_config.json").unlink()
+    assert "holds no tokenizer (tokenizer.json is expected)" in refusal("mine", offline).message
+
+
+def test_pickled_weights_are_refused(copy, offline):
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    assert "holds no weights (*.safetensors is expected)" in refusal("mine", offline).message
+
+
+def test_a_model_with_code_of_its_own_is_refused(copy, offline):
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(
+        json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
+    )
+    assert "wants to run code of its own (auto_map)" in refusal("mine", offline).message
+
+
+def test_an_unknown_architecture_is_refused(copy, offline):
+    (copy / "config.json").write_text(json.dumps({"model_type": "abacus"}))
+    assert "'mine' cannot be opened as a causal LM" in refusal("mine", offline).message
+
+
+def test_a_broken_config_is_refused(copy, offline):
+    (copy / "config.json").write_text("{")
+    assert "is not valid JSON" in refusal("mine", offline).message
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
+    document = json.loads((copy / "tokenizer.json").read_text())
+    document["model"]["vocab"]["extra"] = 101
+    (copy / "tokenizer.json").write_text(json.dumps(document))
+    assert "the tokenizer has 102 tokens, the model only 101" in refusal("mine", offline).message
+
+
+def test_a_chat_template_that_is_not_there_is_refused(copy, offline):
+    (copy / "chat_template.jinja").unlink()
+    assert refusal("mine", offline, chat_template=True).path == "policy.chat_template"
+
+
+def test_a_chat_template_wraps_the_prompt(copy, offline):
+    (copy / "chat_template.jinja").write_text("{{ messages[0]['role'] }}:{{ messages[0]['content'] }};")
+    policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
+    assert policy.tokenizer.decode(policy.encode("1+1=?", room=1)) == "user:1+1=?;"
+
+
+def reference_logprobs(policy, prompt, completion, temperature):
+    """One row at a time, whole logits."""
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+    distribution = torch.distributions.Categorical(logits=logits / temperature)
+    return distribution.log_prob(torch.tensor(completion)), distribution.entropy()
+
+
+PROMPTS = ["85+60+88=?", "1+2=?", "85+60+88=?"]
+COMPLETIONS = ["<think>85+60=145,145+88=233</think>\\boxed{233}<eos>", "\\boxed{3}<eos>", "<think>"]
+
+
+def ids(policy, texts):
+    return [policy.tokenizer.encode(text) for text in texts]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("elements", [2**27, 700])
+def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
+    tiny, temperature, elements, monkeypatch
+):
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
+    prompts, completions = ids(tiny, PROMPTS), ids(tiny, COMPLETIONS)
+    batch = token_batch(prompts, completions, pad_id=tiny.pad_id)
+    result = token_logprobs(tiny.model, batch, temperature=temperature)
+    for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        logprobs, entropy = reference_logprobs(tiny, prompt, completion, temperature)
+        torch.testing.assert_close(result.logprobs[row, : len(completion)], logprobs, atol=2e-5, rtol=0)
+        torch.testing.assert_close(result.entropy[row, : len(completion)], entropy, atol=2e-5, rtol=0)
+        assert not result.logprobs[row, len(completion) :].any()
+        assert not result.entropy[row, len(completion) :].any()
+
+
+def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
+    policy.model.zero_grad()
+    weight(token_logprobs(policy.model, batch, temperature=1.0, **options)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
+
+
+def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(tiny):
+    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
+    parts = microbatches(batch, rows=2)
+    assert [part.tolist() for part in parts] == [[2, 1], [0]]
+    assert batch.rows(parts[0]).mask.shape == (2, 10)
+    total = sum(gradients(tiny, batch.rows(part)) for part in parts)
+    torch.testing.assert_close(total, gradients(tiny, batch), atol=1e-3, rtol=1e-4)
+
+
+def test_chunks_of_the_vocabulary_change_no_gradient(tiny, monkeypatch):
+    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
+    whole = gradients(tiny, batch)
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
+    torch.testing.assert_close(gradients(tiny, batch), whole, atol=1e-4, rtol=1e-4)
+
+
+def test_entropy_carries_a_gradient_only_on_request(tiny):
+    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
+    assert not token_logprobs(tiny.model, batch, temperature=1.0).entropy.requires_grad
+    assert gradients(tiny, batch, lambda result: result.entropy.sum(), entropy_gradient=True).abs().sum() > 0
+
+
+def test_per_token_numbers_are_padded_like_the_batch(tiny):
+    batch = token_batch([[5]] * 2, [[6], [7, 8]], pad_id=0)
+    assert padded([[0.5], [1.5, 2.5]], batch).tolist() == [[0.5, 0.0], [1.5, 2.5]]
+    assert batch.mask.tolist() == [[True, False], [True, True]]
+
+
+def byte_level_tokenizer():
+    vocabulary = {symbol: index for index, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def test_a_character_of_several_tokens_belongs_to_the_last_of_them():
+    tokenizer = byte_level_tokenizer()
+    pieces = TokenTexts(tokenizer).pieces(tokenizer.encode("a é 😀"))
+    assert pieces == ("a", " ", "", "é", " ", "", "", "", "😀")
+
+
+def test_half_a_character_at_the_end_shows_as_broken():
+    tokenizer = byte_level_tokenizer()
+    assert TokenTexts(tokenizer).pieces(tokenizer.encode("aé")[:-1]) == ("a", "\N{REPLACEMENT CHARACTER}")
+
+
+def test_tokens_that_depend_on_their_neighbours_are_read_in_context():
+    tokenizer = Tokenizer(models.BPE(vocab={"▁a": 0, "▁b": 1, "c": 2}, merges=[]))
+    tokenizer.decoder = decoders.Metaspace()
+    texts = TokenTexts(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    assert texts.pieces([0, 2, 1]) == ("a", "c", " b")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [0.5, 1.0, 1.0, 0.8536, 0.5, 0.1464]),
+    ],
+)
+def test_the_learning_rate_warms_up_and_follows_its_schedule(schedule, rates):
+    config = OptimizerConfig(lr=1.0, warmup_steps=2, schedule=schedule)
+    assert [round(learning_rate(config, step=step, steps=6), 4) for step in range(1, 7)] == rates
+
+
+def linear_model(dtype=torch.float32):
+    model = torch.nn.Linear(2, 1, bias=False, dtype=dtype)
+    torch.nn.init.ones_(model.weight)
+    return model
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing():
+    model = linear_model()
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1), steps=10)
+    model.weight.grad = torch.tensor([[1.0, float("nan")]])
+    update = optimizer.step(1)
+    assert not update.applied
+    assert model.weight.tolist() == [[1.0, 1.0]]
+    assert optimizer.state_tensors() == {}
+
+
+def test_the_gradient_is_scaled_down_to_its_largest_norm():
+    model = linear_model()
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1, max_grad_norm=1.0), steps=10)
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    assert optimizer.step(1).grad_norm == 5.0
+    torch.testing.assert_close(optimizer.adam.state[model.weight]["exp_avg"], torch.tensor([[0.06, 0.08]]))
+
+
+def test_small_updates_of_a_bfloat16_policy_add_up():
+    model = linear_model(torch.bfloat16)
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=1e-4), steps=100)
+    for step in range(1, 101):
+        model.weight.grad = torch.ones(1, 2, dtype=torch.bfloat16)
+        optimizer.step(step)
+    torch.testing.assert_close(model.weight.detach(), torch.tensor([[0.99, 0.99]]).bfloat16())

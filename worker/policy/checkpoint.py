@@ -1,0 +1,228 @@
+"""Checkpoints: a Hugging Face directory that `from_pretrained` opens, with all that a run continues from.
+
+    config.json model.safetensors tokenizer.json ...   the policy
+    trainer/optimizer.safetensors                      moments, step counts, float32 master weights
+    trainer/random.safetensors                         states of all random number generators
+    trainer/state.json                                 step, cursors, further values, versions
+    manifest.json                                      size and SHA-256 of every file above
+
+A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
+"""
+
+import json
+import os
+import platform
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from backend.errors import Conflict
+from worker.policy.model import Policy
+from worker.policy.optimizer import PolicyOptimizer
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+class BadCheckpoint(Conflict):
+    """A checkpoint that cannot be used."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(f"checkpoint {directory}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """What a run continues from, beside weights, optimizer and random numbers."""
+
+    step: int
+    """Training steps done."""
+    cursors: Mapping[str, int] = field(default_factory=dict)
+    """How far each problem source has been read."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Further state as JSON: moving averages, controllers, pools."""
+    config_hash: str = ""
+    """Which config the run had."""
+
+
+def save_checkpoint(
+    directory: Path,
+    policy: Policy,
+    optimizer: PolicyOptimizer,
+    state: TrainingState,
+    generators: Mapping[str, torch.Generator],
+) -> Path:
+    """Write a checkpoint under the name `directory`; one of that name is replaced."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "trainer").mkdir(parents=True)
+    policy.model.save_pretrained(draft)
+    policy.tokenizer.save_pretrained(draft)
+    _save_tensors(draft / "trainer/optimizer.safetensors", optimizer.state_tensors())
+    _save_tensors(draft / "trainer/random.safetensors", random_states(generators))
+    _write_json(draft / "trainer/state.json", {**asdict(state), "format": FORMAT, "versions": versions()})
+    _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
+    for path in [*draft.rglob("*"), draft]:
+        _sync(path)
+    _publish(draft, directory)
+    return directory
+
+
+def verify_checkpoint(directory: Path) -> None:
+    """Raise BadCheckpoint unless every file is there and unchanged."""
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        raise BadCheckpoint(directory, f"no complete checkpoint, {MANIFEST} is missing")
+    expected: dict[str, dict[str, Any]] = json.loads(manifest.read_text())["files"]
+    for name, entry in expected.items():
+        path = directory / name
+        if not path.is_file():
+            raise BadCheckpoint(directory, f"{name} is missing")
+        if _digest(path) != entry:
+            raise BadCheckpoint(
+                directory, f"{name} is damaged: its size or SHA-256 is not that of the manifest"
+            )
+
+
+def load_checkpoint(
+    directory: Path, policy: Policy, optimizer: PolicyOptimizer, generators: Mapping[str, torch.Generator]
+) -> TrainingState:
+    """Verify a checkpoint and put policy, optimizer and all random number generators in its state."""
+    verify_checkpoint(directory)
+    load_weights(directory, policy)
+    optimizer.load_state_tensors(load_file(directory / "trainer/optimizer.safetensors"))
+    restore_random_states(load_file(directory / "trainer/random.safetensors"), generators)
+    document = json.loads((directory / "trainer/state.json").read_text())
+    return TrainingState(
+        step=document["step"],
+        cursors=document["cursors"],
+        values=document["values"],
+        config_hash=document["config_hash"],
+    )
+
+
+@torch.no_grad()
+def load_weights(directory: Path, policy: Policy) -> None:
+    """Copy the weights of a checkpoint (or any directory in safetensors) into a policy of the same shape."""
+    shards = sorted(directory.glob("*.safetensors"))
+    saved = {name: tensor for shard in shards for name, tensor in load_file(shard).items()}
+    own = policy.model.state_dict()
+    if strangers := saved.keys() - own.keys():
+        raise BadCheckpoint(directory, f"weights {sorted(strangers)[:3]} are not part of the policy")
+    tied = {own[name].data_ptr() for name in saved}
+    if missing := [
+        name for name, tensor in own.items() if name not in saved and tensor.data_ptr() not in tied
+    ]:
+        raise BadCheckpoint(directory, f"weights {missing[:3]} are missing")
+    for name, tensor in saved.items():
+        if tensor.shape != own[name].shape:
+            expected = list(own[name].shape)
+            raise BadCheckpoint(
+                directory, f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
+            )
+        own[name].copy_(tensor)
+
+
+def checkpoints(parent: Path) -> list[Path]:
+    """The complete checkpoints in a directory, by name."""
+    return sorted(manifest.parent for manifest in parent.glob(f"[!.]*/{MANIFEST}"))
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """Delete a checkpoint; at no time does half of one stand under its name."""
+    doomed = directory.with_name(f".{directory.name}.{os.getpid()}.doomed")
+    directory.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def remove_drafts(parent: Path) -> None:
+    """Delete what an interrupted save or removal left behind; only for the one process that writes here."""
+    for pattern in (".*.draft", ".*.doomed"):
+        for leftover in parent.glob(pattern):
+            shutil.rmtree(leftover)
+
+
+def random_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
+    """The global generators of Python, numpy and torch, and the given ones, as tensors."""
+    version, words, gauss = random.getstate()
+    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002 - libraries use it
+    states = {
+        "python": torch.tensor([version, *words]),
+        "python/gauss": torch.tensor([] if gauss is None else [gauss], dtype=torch.float64),
+        "numpy": torch.tensor([*np.asarray(keys).tolist(), int(position), int(has_gauss)]),
+        "numpy/gauss": torch.tensor([cached], dtype=torch.float64),
+        "torch": torch.get_rng_state(),
+    }
+    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
+        states[f"cuda/{index}"] = torch.cuda.get_rng_state(index)
+    return states | {f"generator/{name}": generator.get_state() for name, generator in generators.items()}
+
+
+def restore_random_states(states: Mapping[str, Tensor], generators: Mapping[str, torch.Generator]) -> None:
+    """Put all generators in the states that `random_states` gave; a GPU that is not there is passed over."""
+    version, *words = states["python"].tolist()
+    random.setstate((version, tuple(words), *(states["python/gauss"].tolist() or [None])))
+    *keys, position, has_gauss = states["numpy"].tolist()
+    mersenne = ("MT19937", np.array(keys, dtype=np.uint32), position, has_gauss, states["numpy/gauss"].item())
+    np.random.set_state(mersenne)  # noqa: NPY002 - libraries use it
+    torch.set_rng_state(states["torch"])
+    for index in range(torch.cuda.device_count()):
+        if f"cuda/{index}" in states:
+            torch.cuda.set_rng_state(states[f"cuda/{index}"], index)
+    for name, generator in generators.items():
+        generator.set_state(states[f"generator/{name}"])
+
+
+def versions() -> dict[str, str]:
+    """What wrote a checkpoint."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _digests(directory: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(directory).as_posix(), _digest(path)
+
+
+def _digest(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _publish(draft: Path, directory: Path) -> None:
+    if directory.exists():
+        remove_checkpoint(directory)
+    draft.rename(directory)
+    _sync(directory.parent)

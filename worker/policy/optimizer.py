@@ -1,0 +1,124 @@
+"""AdamW on a policy: float32 master weights, clipping, learning-rate schedule, skipped bad updates."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from backend.config.run import OptimizerConfig
+
+
+class Update(NamedTuple):
+    """What one optimizer step did."""
+
+    grad_norm: float
+    """L2 norm of the whole gradient before it was scaled down."""
+    lr: float
+    applied: bool
+    """False when the gradient was not finite: weights and moments are as before."""
+
+
+def learning_rate(config: OptimizerConfig, *, step: int, steps: int) -> float:
+    """Learning rate of training step `step` of 1..steps.
+
+    It rises linearly over `warmup_steps`, then stays, or falls to 0 one step after the last: along a line or
+    half a cosine.
+    """
+    if step <= config.warmup_steps:
+        return config.lr * step / config.warmup_steps
+    progress = min(1.0, (step - 1 - config.warmup_steps) / max(1, steps - config.warmup_steps))
+    match config.schedule:
+        case "constant":
+            return config.lr
+        case "linear":
+            return config.lr * (1 - progress)
+        case "cosine":
+            return config.lr * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+class PolicyOptimizer:
+    """Updates a model in place.
+
+    Weights narrower than float32 are updated through float32 copies, because a small learning rate would
+    otherwise be rounded away.
+    """
+
+    def __init__(self, model: nn.Module, config: OptimizerConfig, *, steps: int) -> None:
+        self.config, self.steps = config, steps
+        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.masters = {
+            name: weight if weight.dtype == torch.float32 else nn.Parameter(weight.detach().float())
+            for name, weight in self.weights.items()
+        }
+        matrices = [master for master in self.masters.values() if master.ndim >= 2]
+        others = [master for master in self.masters.values() if master.ndim < 2]
+        groups = [
+            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        self.adam = torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            fused=True,
+        )
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the step before."""
+        for weight in self.weights.values():
+            weight.grad = None
+
+    def step(self, step: int) -> Update:
+        """Apply the gradients that backward left, with the learning rate of training step `step`."""
+        lr = learning_rate(self.config, step=step, steps=self.steps)
+        self._hand_over_gradients()
+        grad_norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
+        if not math.isfinite(grad_norm):
+            return Update(grad_norm, lr, applied=False)
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+        self.adam.step()
+        self._write_back()
+        return Update(grad_norm, lr, applied=True)
+
+    def _hand_over_gradients(self) -> None:
+        for name, weight in self.weights.items():
+            master = self.masters[name]
+            if master is not weight:
+                master.grad = None if weight.grad is None else weight.grad.float()
+
+    @torch.no_grad()
+    def _write_back(self) -> None:
+        for name, weight in self.weights.items():
+            if self.masters[name] is not weight:
+                weight.copy_(self.masters[name])
+
+    def reset(self) -> None:
+        """Forget the moments, as if no step had been taken."""
+        self.adam.state.clear()
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """Moments, step counts and master weights by parameter name: all that `load_state_tensors` needs."""
+        tensors = {}
+        for name, master in self.masters.items():
+            for key, value in self.adam.state.get(master, {}).items():
+                tensors[f"{key}/{name}"] = value.detach()
+            if master is not self.weights[name]:
+                tensors[f"master/{name}"] = master.detach()
+        return tensors
+
+    @torch.no_grad()
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `state_tensors` gave."""
+        self.adam.state.clear()
+        for key, value in tensors.items():
+            kind, _, name = key.partition("/")
+            master = self.masters[name]
+            if kind == "master":
+                master.copy_(value)
+            else:
+                # fused AdamW keeps its step count beside the weights
+                self.adam.state[master][kind] = value.clone().to(master.device)
