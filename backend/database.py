@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Float, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.functions import GenericFunction
@@ -88,6 +89,16 @@ def _open_sqlite(url: str, *, pool_size: int) -> Engine:
 def open_sessions(engine: Engine) -> Sessions:
     """A factory of sessions; objects stay readable after commit."""
     return sessionmaker(engine, expire_on_commit=False)
+
+
+def is_postgres(session: Session) -> bool:
+    """Whether this session speaks to Postgres."""
+    return session.get_bind().dialect.name == "postgresql"
+
+
+def insert_into(session: Session, table: Any) -> Any:
+    """An INSERT of this database's dialect, which knows `on_conflict_do_nothing`."""
+    return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
 @contextmanager

@@ -5,10 +5,11 @@
                    ├──< rollout_group ─< rollout
                    │            └─ rollout_tokens
                    ├──< checkpoint, event, log_chunk
-    worker
+    worker, singleton
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
-older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k.
+older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
+and every row of an older attempt behind that `from_step` is hidden.
 """
 
 from typing import Any, ClassVar
@@ -35,6 +36,10 @@ Seconds = Float(53)
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
 """An autoincrementing 64-bit key on both databases."""
+
+
+NOT_BEGUN = 2**31 - 1
+"""`from_step` of an attempt that has not yet said where it continues from: it hides nothing."""
 
 
 class Base(DeclarativeBase):
@@ -79,6 +84,7 @@ class Run(Base):
         Index("ix_run_claim", "status", "priority", "queued_at", "id"),
         Index("ix_run_experiment", "experiment_id"),
         Index("ix_run_created", "created_at", "id"),
+        Index("ix_run_changed", "changed_at"),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -119,6 +125,8 @@ class Run(Base):
     queued_at: Mapped[float] = mapped_column(default=db_now())
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
+    changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
+    """Last change of this row, but for a mere renewal of the lease: live pages follow it."""
 
 
 class Attempt(Base):
@@ -128,8 +136,8 @@ class Attempt(Base):
 
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
-    from_step: Mapped[int] = mapped_column(default=0)
-    """Step of the checkpoint it continued from; its rows hide older rows of later steps."""
+    from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
+    """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
@@ -153,12 +161,13 @@ class Metric(Base):
     """One value of one metric at one step. NaN and infinities are values: see `kind`."""
 
     __tablename__ = "metric"
-    __table_args__: ClassVar[dict[str, Any]] = {"sqlite_with_rowid": False}
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
-    key_id: Mapped[int] = mapped_column(ForeignKey("metric_key.id"), primary_key=True)
-    step: Mapped[int] = mapped_column(primary_key=True)
-    attempt: Mapped[int] = mapped_column(primary_key=True)
+    # No foreign keys: checked for every point they halve the speed of writing, and each writer is fenced.
+    run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    key_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[int] = mapped_column(SmallInteger, default=0)
     """0 finite, 1 NaN, 2 +infinity, 3 -infinity."""
     value: Mapped[float | None]
@@ -212,6 +221,8 @@ class Rollout(Base):
     tokens: Mapped[int]
     finish_reason: Mapped[str] = mapped_column(String(16))
     correct: Mapped[bool | None]
+    non_finite: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """`reward` or `advantage` that is NaN or infinite, by name; its own column is NULL then."""
     flags: Mapped[list[Any]] = mapped_column(default=list)
 
 
@@ -249,7 +260,7 @@ class Event(Base):
     """Something that happened to a run or to the installation; never changed, never removed alone."""
 
     __tablename__ = "event"
-    __table_args__ = (Index("ix_event_run", "run_id", "id"),)
+    __table_args__ = (Index("ix_event_run", "run_id", "id"), {"sqlite_autoincrement": True})
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     run_id: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
@@ -292,3 +303,13 @@ class Worker(Base):
     seen_at: Mapped[float] = mapped_column(default=db_now())
     stats: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Memory and utilisation at the last sign of life."""
+
+
+class Singleton(Base):
+    """Who does a job that one process at a time should do; harmless when two believe it is them."""
+
+    __tablename__ = "singleton"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(64))
+    until: Mapped[float]

@@ -26,7 +26,7 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, open_engine, open_sessions
-from backend.models import Base
+from backend.migrate import upgrade
 from backend.settings import Settings
 from tests import servers
 
@@ -183,9 +183,7 @@ def _postgres_server(directory: Path) -> servers.Server:
 
 
 def _migrate(url: str) -> None:
-    engine = open_engine(url)
-    Base.metadata.create_all(engine)
-    engine.dispose()
+    upgrade(url)
 
 
 def _on_postgres(url: str, statement: str) -> None:

@@ -1,0 +1,1 @@
+"""Metric points: NaN as a value, idempotent writing, faithful reading."""

@@ -1,0 +1,92 @@
+"""Metric points in SQL: written so that repeating a step changes nothing, read newest attempt first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import Engine, select, text
+from sqlalchemy.orm import Session
+
+from backend.database import insert_into, is_postgres
+from backend.metrics.values import to_stored
+from backend.models import MetricKey
+
+Row = tuple[str, int, int, int, int, float | None]
+"""run_id, key_id, step, attempt, kind, value."""
+
+_known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
+"""Ids of metric names that are committed; they never change."""
+
+MAKES_KEYS = "has made metric keys"
+"""Mark of a session that has inserted names in a transaction that may still be rolled back."""
+
+_UPSERT_SQLITE = """
+INSERT INTO metric (run_id, key_id, step, attempt, kind, value) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, key_id, step, attempt) DO UPDATE SET kind = excluded.kind, value = excluded.value
+"""
+
+_UPSERT_POSTGRES = text("""
+INSERT INTO metric (run_id, key_id, step, attempt, kind, value)
+SELECT :run, unnest(CAST(:keys AS integer[])), unnest(CAST(:steps AS integer[])), :attempt,
+       unnest(CAST(:kinds AS smallint[])), unnest(CAST(:values AS double precision[]))
+ON CONFLICT (run_id, key_id, step, attempt) DO UPDATE SET kind = excluded.kind, value = excluded.value
+""")
+
+
+def write_points(
+    session: Session, run_id: str, attempt: int, steps: Iterable[tuple[int, Mapping[str, float]]]
+) -> None:
+    """Store the metrics of some steps; a point that is there already is replaced."""
+    steps = list(steps)
+    keys = key_ids(session, {name for _, metrics in steps for name in metrics})
+    rows: list[Row] = [
+        (run_id, keys[name], step, attempt, *to_stored(value))
+        for step, metrics in steps
+        for name, value in metrics.items()
+    ]
+    if not rows:
+        return
+    if is_postgres(session):
+        _write_postgres(session, run_id, attempt, list({(row[1], row[2]): row for row in rows}.values()))
+    else:
+        session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
+
+
+def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[Row]) -> None:
+    _, keys, steps, _, kinds, values = zip(*rows, strict=True)
+    columns: dict[str, Any] = {
+        "keys": list(keys),
+        "steps": list(steps),
+        "kinds": list(kinds),
+        "values": list(values),
+    }
+    session.execute(_UPSERT_POSTGRES, {"run": run_id, "attempt": attempt, **columns})
+
+
+def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
+    """The id of each metric name; a new name gets one."""
+    known = _known.setdefault(session.get_bind().engine, {})
+    ids = {name: known[name] for name in set(names) if name in known}
+    if missing := sorted(set(names) - ids.keys()):
+        found = find_keys(session, missing)
+        if not session.info.get(MAKES_KEYS):
+            known.update(found)
+        ids |= found
+        if new := [name for name in missing if name not in found]:
+            ids |= _make_keys(session, new)
+    return ids
+
+
+def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
+    # Not remembered: an id whose transaction is rolled back never existed.
+    session.info[MAKES_KEYS] = True
+    session.execute(
+        insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]
+    )
+    return find_keys(session, names)
+
+
+def find_keys(session: Session, names: Iterable[str]) -> dict[str, int]:
+    """The ids of those metric names that are known."""
+    query = select(MetricKey.name, MetricKey.id).where(MetricKey.name.in_(list(names)))
+    return {row.name: row.id for row in session.execute(query)}

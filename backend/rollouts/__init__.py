@@ -1,0 +1,1 @@
+"""Rollouts: the exact text, token by token."""

@@ -1,0 +1,156 @@
+"""Rollouts in SQL. Groups are packed before the transaction, so that the database is held up briefly."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Protocol
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from backend.database import CROCKFORD, insert_into
+from backend.metrics.values import spell, spell_all
+from backend.models import Rollout, RolloutGroup, RolloutTokens
+from backend.rollouts.packing import Tokens, pack_text, pack_tokens
+from backend.text import clean_text
+
+
+class RecordedCompletion(Protocol):
+    """A completion as the trainer hands it over."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def token_strings(self) -> Sequence[str]: ...
+    @property
+    def token_ids(self) -> Any: ...
+    @property
+    def reward(self) -> float | None: ...
+    @property
+    def rewards(self) -> Mapping[str, float | None]: ...
+    @property
+    def advantage(self) -> float | None: ...
+    @property
+    def finish_reason(self) -> str: ...
+    @property
+    def correct(self) -> bool | None: ...
+    @property
+    def flags(self) -> Sequence[str]: ...
+    @property
+    def arrays(self) -> Mapping[str, Any]: ...
+
+
+class RecordedGroup(Protocol):
+    """The completions of one prompt as the trainer hands them over."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def prompt_index(self) -> int: ...
+    @property
+    def prompt_id(self) -> str: ...
+    @property
+    def problem(self) -> str: ...
+    @property
+    def domain(self) -> str: ...
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def answer(self) -> str: ...
+    @property
+    def completions(self) -> Sequence[RecordedCompletion]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PackedGroups:
+    """Rows that are ready to be inserted."""
+
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    rollouts: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[dict[str, Any]] = field(default_factory=list)
+
+
+def pack_groups(
+    run_id: str, step: int, attempt: int, groups: Iterable[RecordedGroup], *, with_tokens: bool = True
+) -> PackedGroups:
+    """The rows of a step's groups. Ids follow from the place: the same step gives the same rows."""
+    packed = PackedGroups()
+    for group in groups:
+        place = (run_id, attempt, group.kind, group.prompt_index)
+        group_id = _id(run_id, step, *place)
+        packed.groups.append(_group_row(group, id=group_id, run_id=run_id, step=step, attempt=attempt))
+        for position, completion in enumerate(group.completions):
+            rollout_id = _id(run_id, step, *place, position)
+            packed.rollouts.append(
+                _rollout_row(completion, id=rollout_id, group_id=group_id, position=position)
+            )
+        if with_tokens and any(len(completion.token_strings) for completion in group.completions):
+            packed.tokens.append({"group_id": group_id, "data": pack_tokens(_tokens(group))})
+    return packed
+
+
+def write_groups(session: Session, packed: PackedGroups) -> None:
+    """Store packed groups; those that are there already stay as they are."""
+    for table, rows in (
+        (RolloutGroup, packed.groups),
+        (Rollout, packed.rollouts),
+        (RolloutTokens, packed.tokens),
+    ):
+        if rows:
+            session.execute(insert_into(session, table).on_conflict_do_nothing(), rows)
+
+
+def _group_row(group: RecordedGroup, **place: Any) -> dict[str, Any]:
+    rewards = [c.reward for c in group.completions if c.reward is not None and math.isfinite(c.reward)]
+    return {
+        **place,
+        "kind": group.kind,
+        "prompt_index": group.prompt_index,
+        "prompt_id": clean_text(group.prompt_id),
+        "problem": clean_text(group.problem),
+        "domain": clean_text(group.domain),
+        "prompt": pack_text(group.prompt),
+        "answer": pack_text(group.answer),
+        "reward_mean": float(np.mean(rewards)) if rewards else None,
+        "reward_std": float(np.std(rewards)) if rewards else None,
+    }
+
+
+def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]:
+    numbers = {"reward": completion.reward, "advantage": completion.advantage}
+    given = {name: float(value) for name, value in numbers.items() if value is not None}
+    return {
+        **place,
+        "text": pack_text(completion.text),
+        "clean_text": clean_text(completion.text),
+        "rewards": spell_all({name: _plain(value) for name, value in completion.rewards.items()}),
+        "tokens": len(completion.token_ids),
+        "finish_reason": completion.finish_reason,
+        "correct": completion.correct,
+        "flags": list(completion.flags),
+        "non_finite": {name: spell(value) for name, value in given.items() if not math.isfinite(value)},
+        **{name: given[name] if name in given and math.isfinite(given[name]) else None for name in numbers},
+    }
+
+
+def _plain(value: float | None) -> float | None:
+    """Without numpy's types, which JSON does not know."""
+    return None if value is None else float(value)
+
+
+def _tokens(group: RecordedGroup) -> list[Tokens]:
+    return [
+        Tokens(completion.token_strings, np.asarray(completion.token_ids, np.int32), completion.arrays)
+        for completion in group.completions
+    ]
+
+
+def _id(run_id: str, step: int, *place: Any) -> str:
+    """26 characters: the run's time, the step, and a hash of the place; rows of a step lie together."""
+    number = int.from_bytes(sha256(repr(place).encode()).digest()[:7], "big") >> 6
+    return run_id[:10] + _base32(step, 6) + _base32(number, 10)
+
+
+def _base32(number: int, width: int) -> str:
+    return "".join(CROCKFORD[number >> shift & 31] for shift in range(5 * (width - 1), -1, -5))

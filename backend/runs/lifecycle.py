@@ -1,0 +1,307 @@
+"""The life of a run: which moves there are and who may make them.
+
+    queued ──claim──> running ──┬──> finished | stopped | paused | failed     (the trainer says so)
+      ^                         └──> queued                                   (its worker ends or is lost)
+      ├── resume ── paused | stopped
+      └── retry ─── failed | stopped
+
+SQL is the only truth. Every move is a conditional UPDATE together with a line of history. `run.attempt`
+is the fencing token: a claim raises it, and whoever writes for an older attempt is refused (`Fenced`).
+Leases are compared with the database's clock only. Functions take a Session and never commit.
+"""
+
+from typing import Any, Literal, NamedTuple, cast
+
+from sqlalchemy import CursorResult, and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from backend.database import db_now
+from backend.errors import Fenced, MoveForbidden, RunNotFound
+from backend.models import Attempt, Run
+from backend.runs.events import add_event
+
+Wish = Literal["stop", "pause", ""]
+End = Literal["finished", "stopped", "paused", "failed"]
+
+STATUSES = ("queued", "running", "paused", "finished", "stopped", "failed")
+ENDED = ("finished", "stopped", "failed")
+
+MOVES: dict[str, tuple[str, ...]] = {
+    "queued": ("running", "stopped", "paused", "failed"),
+    "running": ("finished", "stopped", "paused", "failed", "queued", "running"),
+    "paused": ("queued", "stopped"),
+    "stopped": ("queued",),
+    "failed": ("queued",),
+    "finished": (),
+}
+"""From each status to which others; running to running is the claim of a run whose worker was lost."""
+
+FAILURE_LIMIT = 3
+"""Ends in a row that the trainer itself caused, without a new checkpoint between them, until a run fails."""
+
+BACKOFF_SECONDS = (1.0, 5.0, 20.0)
+"""Pause before a run that went back to the queue starts again, by failures in a row."""
+
+LOST = "the worker was lost"
+
+
+class Claim(NamedTuple):
+    """A run that a worker now owns."""
+
+    run_id: str
+    attempt: int
+    config: dict[str, Any]
+
+
+# ---------------------------------------------------------------- owning a run
+
+
+def claim_run(session: Session, worker_id: str, host: str, *, lease_seconds: float = 60.0) -> Claim | None:
+    """Own the first run that waits, or whose worker was lost; None when there is none."""
+    seen = session.execute(_next_claimable()).one_or_none()
+    if seen is None:
+        return None
+    attempt = seen.attempt + 1
+    values = {
+        "status": "running",
+        "reason": "",
+        "attempt": attempt,
+        "worker_id": worker_id,
+        "lease_until": db_now() + lease_seconds,
+        "progress_at": db_now(),
+    }
+    statement = update(Run).where(Run.id == seen.id, Run.attempt == seen.attempt, Run.status == seen.status)
+    if not _changed(session, statement.values(**values)):
+        return None
+    session.execute(
+        update(Run).where(Run.id == seen.id, Run.started_at.is_(None)).values(started_at=db_now())
+    )
+    if seen.status == "running":
+        _close_attempt(session, seen.id, seen.attempt, LOST)
+        _note(session, seen.id, seen.attempt, "running", "queued", LOST, level="warning")
+    session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host))
+    session.flush()
+    _note(session, seen.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id)
+    return Claim(seen.id, attempt, seen.config)
+
+
+def claimable() -> Any:
+    """SQL condition: a worker may take this run now."""
+    is_lost = and_(Run.status == "running", Run.lease_until < db_now())
+    return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), or_(Run.status == "queued", is_lost))
+
+
+def _next_claimable() -> Any:
+    """The run to claim next. On Postgres the row stays locked and rivals look past it."""
+    columns = select(Run.id, Run.attempt, Run.status, Run.config)
+    # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
+    return (
+        columns.where(claimable(), Run.wish == "")
+        .order_by(Run.priority.desc(), Run.queued_at, Run.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+
+
+def fence(session: Session, run_id: str, attempt: int, **values: Any) -> str:
+    """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
+
+    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
+    """
+    statement = (
+        update(Run)
+        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+        .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
+        .returning(Run.wish)
+    )
+    wish = session.execute(statement).scalar_one_or_none()
+    if wish is None:
+        raise Fenced(run_id, attempt)
+    return wish
+
+
+def renew_lease(session: Session, run_id: str, attempt: int, *, lease_seconds: float = 60.0) -> str:
+    """Own the run for another while; returns the user's wish, raises Fenced."""
+    until = db_now() + lease_seconds
+    return fence(session, run_id, attempt, lease_until=until, changed_at=Run.changed_at)
+
+
+def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
+    """The attempt continues behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
+    fence(session, run_id, attempt, last_step=max(from_step, 0))
+    note_attempt(session, run_id, attempt, from_step=from_step, **facts)
+
+
+def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> None:
+    """Write down facts of an attempt: pid, device, versions."""
+    session.execute(
+        update(Attempt).where(Attempt.run_id == run_id, Attempt.number == attempt).values(**facts)
+    )
+
+
+# ---------------------------------------------------------------- ends
+
+
+def finish_run(session: Session, run_id: str, attempt: int, status: End, reason: str = "") -> None:
+    """The run ends, or pauses, by the word of the attempt that owns it."""
+    _leave(session, run_id, attempt, status, reason)
+
+
+def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
+    """The run goes back to the queue through no fault of its own; a wish of the user is obeyed instead."""
+    wish = fence(session, run_id, attempt)
+    return _leave(session, run_id, attempt, _status_for(wish), reason)
+
+
+def fail_attempt(
+    session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
+) -> str:
+    """The trainer ended by its own fault: back to the queue, and failed after `limit` such ends in a row."""
+    fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
+    run = locked_run(session, run_id)
+    if run.own_failures >= limit:
+        return _leave(session, run_id, attempt, "failed", reason)
+    pause = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
+    return _leave(
+        session, run_id, attempt, _status_for(run.wish), reason, run_after=db_now() + pause, level="error"
+    )
+
+
+def take_back_lost(session: Session) -> list[str]:
+    """Put runs whose worker was lost back into the queue, or where their user wanted them."""
+    query = (
+        select(Run.id, Run.attempt, Run.wish)
+        .where(Run.status == "running", Run.lease_until < db_now())
+        .with_for_update(skip_locked=True)
+    )
+    lost = session.execute(query).all()
+    for run_id, attempt, wish in lost:
+        _leave(session, run_id, attempt, _status_for(wish), LOST, level="warning")
+    return [run_id for run_id, _, _ in lost]
+
+
+def _status_for(wish: str) -> str:
+    return {"stop": "stopped", "pause": "paused"}.get(wish, "queued")
+
+
+def _leave(
+    session: Session,
+    run_id: str,
+    attempt: int,
+    status: str,
+    reason: str,
+    *,
+    level: str = "",
+    **values: Any,
+) -> str:
+    """From running to another status, by the attempt that owns the run."""
+    values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
+    if status == "queued":
+        values |= {"queued_at": db_now()}
+    if status in ENDED:
+        values |= {"finished_at": db_now()}
+    owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+    if not _changed(session, owned.values(**values)):
+        raise Fenced(run_id, attempt)
+    _close_attempt(session, run_id, attempt, reason or status)
+    level = level or ("error" if status == "failed" else "info")
+    _note(session, run_id, attempt, "running", status, reason, level=level)
+    return status
+
+
+def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) -> None:
+    one = update(Attempt).where(
+        Attempt.run_id == run_id, Attempt.number == attempt, Attempt.ended_at.is_(None)
+    )
+    session.execute(one.values(ended_at=db_now(), outcome=outcome))
+
+
+# ---------------------------------------------------------------- wishes of the user
+
+
+def request_wish(session: Session, run_id: str, wish: Wish) -> None:
+    """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it."""
+    run = locked_run(session, run_id)
+    if run.status == "running":
+        _change(session, run, {"wish": wish})
+        verb = {"stop": "stop", "pause": "pause", "": "carry on"}[wish]
+        add_event(
+            session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
+        )
+    elif wish == "stop" and run.status in ("queued", "paused"):
+        _move(session, run, "stopped", "stopped by the user", finished_at=db_now())
+    elif wish == "pause" and run.status == "queued":
+        _move(session, run, "paused", "paused by the user")
+    else:
+        allowed = "queued, running or paused" if wish == "stop" else "queued or running"
+        raise MoveForbidden(run_id, run.status, wish or "carrying on", allowed)
+
+
+def resume_run(session: Session, run_id: str) -> None:
+    """Back to the queue, to continue from the newest checkpoint; a running run drops its wish to end."""
+    run = locked_run(session, run_id)
+    if run.status == "running" and run.wish:
+        request_wish(session, run_id, "")
+    elif run.status in ("paused", "stopped"):
+        _requeue(session, run, "resumed by the user")
+    else:
+        raise MoveForbidden(run_id, run.status, "resume", "paused or stopped")
+
+
+def retry_run(session: Session, run_id: str) -> None:
+    """Back to the queue after a failure, to continue from the newest checkpoint."""
+    run = locked_run(session, run_id)
+    if run.status not in ("failed", "stopped"):
+        raise MoveForbidden(run_id, run.status, "retry", "failed or stopped")
+    _requeue(session, run, "tried again by the user")
+
+
+def _requeue(session: Session, run: Run, reason: str) -> None:
+    values = {"queued_at": db_now(), "finished_at": None, "own_failures": 0, "run_after": 0.0, "wish": ""}
+    _move(session, run, "queued", "", note=reason, **values)
+
+
+def _move(session: Session, run: Run, status: str, reason: str, *, note: str = "", **values: Any) -> None:
+    before = run.status
+    if status not in MOVES[before]:
+        raise MoveForbidden(run.id, before, f"to become {status}", "in another status")
+    _change(session, run, {"status": status, "reason": reason, **values})
+    _note(session, run.id, run.attempt or None, before, status, note or reason)
+
+
+def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
+    """Compare and set: the row is as it was seen, or nothing happens and the caller hears of it."""
+    seen = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
+    if not _changed(session, seen.values(**values)):
+        raise MoveForbidden(run.id, "changing", "this", "at rest for a moment: try again")
+    session.expire(run)
+
+
+def locked_run(session: Session, run_id: str) -> Run:
+    """The run as it is now; on Postgres nobody else changes it until this transaction ends."""
+    query = select(Run).where(Run.id == run_id).with_for_update()
+    run = session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
+    if run is None:
+        raise RunNotFound(run_id)
+    return run
+
+
+def _note(
+    session: Session,
+    run_id: str,
+    attempt: int | None,
+    before: str,
+    after: str,
+    reason: str,
+    *,
+    level: str = "info",
+    **data: Any,
+) -> None:
+    message = f"{before} -> {after}" + (f": {reason}" if reason else "")
+    move = {"from": before, "to": after, "reason": reason, **data}
+    add_event(session, "lifecycle", message, run_id=run_id, attempt=attempt, level=level, data=move)
+
+
+def _changed(session: Session, statement: Any) -> bool:
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return cast("CursorResult[Any]", result).rowcount == 1
