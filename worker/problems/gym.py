@@ -5,6 +5,8 @@ from functools import lru_cache
 from json import dumps, loads
 from typing import Any
 
+from worker.problems.satisfiability import stand_in_for_pycosat
+
 CHUNK = 64
 """Entries per data set object: a few tasks compute all of theirs at once."""
 
@@ -29,6 +31,7 @@ def _entry(task: str, config: str, seed: int, offset: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _dataset(task: str, config: str, seed: int) -> Any:
+    stand_in_for_pycosat()
     from reasoning_gym.factory import create_dataset  # takes more than a second; the trainer never needs it
 
     return create_dataset(task, **loads(config), seed=seed, size=CHUNK)

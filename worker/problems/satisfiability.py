@@ -1,0 +1,88 @@
+"""Solutions of a small Boolean formula: all that reasoning_gym's zebra puzzles need of pycosat.
+
+pycosat comes as C source only, so that a machine without a compiler cannot install it. The puzzles made with
+this search are the same ones, since they only ask whether a second solution exists; one of the default
+size takes a few tenths of a second, two to three times as long as with pycosat.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+
+Clause = tuple[int, ...]
+"""Literals joined by "or": a variable's number, negative where it must be false."""
+
+
+def itersolve(clauses: Iterable[Iterable[int]]) -> Iterator[list[int]]:
+    """Every assignment that satisfies all clauses, as the sorted literals that hold."""
+    return _Search([tuple(dict.fromkeys(clause)) for clause in clauses]).solutions()
+
+
+def stand_in_for_pycosat() -> None:
+    """Make `import pycosat` give this module where pycosat is not installed."""
+    if "pycosat" not in sys.modules and importlib.util.find_spec("pycosat") is None:
+        sys.modules["pycosat"] = sys.modules[__name__]
+
+
+class _Search:
+    """Depth-first search with unit propagation (Davis, Logemann and Loveland 1962)."""
+
+    def __init__(self, clauses: list[Clause]) -> None:
+        self.clauses = clauses
+        self.holds: set[int] = set()
+        self.containing: dict[int, list[Clause]] = {}
+        for clause in clauses:
+            for literal in clause:
+                self.containing.setdefault(literal, []).append(clause)
+        variables = {abs(literal) for literal in self.containing}
+        self.busiest_first = sorted(variables, key=lambda variable: (-self._uses(variable), variable))
+
+    def solutions(self) -> Iterator[list[int]]:
+        if all(self.clauses):  # an empty clause cannot be satisfied
+            yield from self._solutions_with([clause[0] for clause in self.clauses if len(clause) == 1])
+
+    def _solutions_with(self, literals: list[int]) -> Iterator[list[int]]:
+        added = self._assume(literals)
+        if added is None:
+            return
+        open_variable = next((one for one in self.busiest_first if not {one, -one} & self.holds), None)
+        if open_variable is None:
+            yield sorted(self.holds, key=abs)
+        else:
+            yield from self._solutions_with([open_variable])
+            yield from self._solutions_with([-open_variable])
+        self.holds.difference_update(added)
+
+    def _assume(self, literals: list[int]) -> list[int] | None:
+        """Let literals hold with all that follows; what was added, or None after a contradiction."""
+        queue, added = list(literals), list[int]()
+        while queue:
+            literal = queue.pop()
+            if literal in self.holds:
+                continue
+            self.holds.add(literal)
+            added.append(literal)
+            forced = self._forced_by(literal)
+            if forced is None:
+                self.holds.difference_update(added)
+                return None
+            queue += forced
+        return added
+
+    def _forced_by(self, literal: int) -> list[int] | None:
+        """The last open literal of each clause that `literal` shortened to one; None if one became empty."""
+        if -literal in self.holds:
+            return None
+        forced = []
+        for clause in self.containing.get(-literal, ()):
+            if any(other in self.holds for other in clause):
+                continue
+            still_open = [other for other in clause if -other not in self.holds]
+            if not still_open:
+                return None
+            if len(still_open) == 1:
+                forced.append(still_open[0])
+        return forced
+
+    def _uses(self, variable: int) -> int:
+        return len(self.containing.get(variable, ())) + len(self.containing.get(-variable, ()))
