@@ -2,12 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
 from backend.config.base import Frozen
 
 Weight = Annotated[float, Field(ge=-1000, le=1000)]
 TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
+BUILT_IN = ("correctness", "think_format", "boxed_format", "length_penalty")
+"""Names of terms in metrics and rollouts that no plugin may take."""
 
 
 class CorrectnessReward(Frozen):
@@ -104,6 +106,13 @@ class PluginReward(Frozen):
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
     """A call that takes longer ends the run as failed."""
+
+    @field_validator("entry_point")
+    @classmethod
+    def _not_taken(cls, name: str) -> str:
+        if name in BUILT_IN:
+            raise ValueError(f"{name} is the name of a built-in term, and metrics could not tell them apart")
+        return name
 
     @property
     def label(self) -> str:

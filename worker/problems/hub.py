@@ -63,7 +63,6 @@ def load_folder(source: HubProblem, folder: Path, *, seed: int, shuffled: bool) 
 
 def _downloaded(source: HubProblem) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     splits = filter(None, (source.split, source.eval_split))
     patterns = [f"{source.subset}/{split}/*.parquet" for split in splits]
@@ -71,7 +70,7 @@ def _downloaded(source: HubProblem) -> Path:
         folder = snapshot_download(
             source.dataset, repo_type="dataset", revision=PARQUET_BRANCH, allow_patterns=patterns
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except OSError as error:
         raise ValueError(
             f"{source.dataset!r} could not be fetched from the Hugging Face hub: {error}"
         ) from error

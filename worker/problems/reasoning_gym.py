@@ -46,6 +46,7 @@ class ReasoningGym:
         self._child = Child()
         self._held_out: dict[int, Place] = {}
         self._tried = 0
+        self._failures = 0
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; ValueError when the task refuses its parameters.
@@ -69,9 +70,8 @@ class ReasoningGym:
         )
 
     def _eval_place(self, index: int) -> Place:
-        failures = 0
-        while len(self._held_out) <= index and failures < EVAL_TRIES:
-            failures = 0 if self._try_next() else failures + 1
+        while len(self._held_out) <= index and self._failures < EVAL_TRIES:
+            self._failures = 0 if self._try_next() else self._failures + 1
         if not self._held_out:
             raise ValueError(f"{self._source.task} has too few different questions: none can be held out")
         return list(self._held_out.values())[index % len(self._held_out)]
