@@ -10,7 +10,7 @@ PROCESSES ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo doctor test test-gpu venv-tools test-tools check format docs lock clean
+.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -21,6 +21,9 @@ up: .venv/runtime.stamp ## start the lab: API, worker, broker, database; Ctrl-C 
 
 demo: .venv/runtime.stamp ## the same, with a demo experiment already launched
 	@.venv/bin/python -m backend.cli demo
+
+link: .venv/runtime.stamp ## print a fresh login link of the running lab
+	@.venv/bin/python -m backend.cli link
 
 doctor: .venv/runtime.stamp ## say what this machine has and what is missing
 	@.venv/bin/python -m backend.cli doctor

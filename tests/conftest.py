@@ -120,7 +120,7 @@ def sqlite_url(shared: Path, tmp_path: Path) -> str:
     with FileLock(shared / "sqlite.lock"):
         if not template.exists():
             growing = shared / "growing.sqlite"
-            _migrate(f"sqlite:///{growing}")
+            upgrade(f"sqlite:///{growing}")
             growing.rename(template)
     shutil.copyfile(template, tmp_path / "grpolab.db")
     return f"sqlite:///{tmp_path / 'grpolab.db'}"
@@ -135,7 +135,7 @@ def postgres(shared: Path) -> str:
             server = require(lambda: _postgres_server(shared / "pg"))
             note.write_text(json.dumps(server._asdict()))
             _on_postgres(server.url, "CREATE DATABASE grpolab_template")
-            _migrate(_database_of(server.url, "grpolab_template"))
+            upgrade(_database_of(server.url, "grpolab_template"))
     return str(json.loads(note.read_text())["url"])
 
 
@@ -180,10 +180,6 @@ def _postgres_server(directory: Path) -> servers.Server:
     if url := os.environ.get("TEST_POSTGRES_URL"):
         return servers.Server(url, pid=0)
     return servers.start_postgres(directory)
-
-
-def _migrate(url: str) -> None:
-    upgrade(url)
 
 
 def _on_postgres(url: str, statement: str) -> None:
