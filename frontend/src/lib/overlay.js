@@ -73,16 +73,22 @@ const same = (a, b) => a === b || spell(a) === spell(b);
 export const spell = (value) => JSON.stringify(value, (_, inner) => (isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner)) ?? 'undefined';
 
 /**
- * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union where
- * they do not. @param {Fields} one @param {Fields} other @returns {{path: string, one: any, other: any}[]}
+ * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
+ * list) where they do not. @param {Fields} one @param {Fields} other @returns {{path: string, one: any, other: any}[]}
  */
 export function knobDifferences(one, other, path = '') {
   return [...new Set([...Object.keys(one), ...Object.keys(other)])].flatMap((key) => {
     const [a, b] = [one[key], other[key]];
     const at = path ? `${path}.${key}` : key;
     if (same(a, b)) return [];
-    return isRecord(a) && isRecord(b) && a.type === b.type ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
+    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
   });
+}
+
+/** Sections, members of one kind, or lists of such: what differs lies inside of them. */
+function isAlike(a, b) {
+  if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((item, i) => isAlike(item, b[i]));
+  return isRecord(a) && isRecord(b) && a.type === b.type && a.name === b.name;
 }
 
 /** Paths that a layer writes, each as one knob: a union whose member the layer chooses is one path. @param {Fields} fields @param {Fields} below @returns {string[]} */

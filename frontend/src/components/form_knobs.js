@@ -1,0 +1,76 @@
+/** Knobs of one layer: what it changes is always in view, the rest group by group when asked for. */
+import { html } from '../dom.js';
+import { fieldAt } from '../lib/schema_form.js';
+import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../lib/overlay.js';
+import { Errors, FormField } from './form_field.js';
+
+/**
+ * @typedef {{title: string, fields: string[]}} KnobGroup
+ * @typedef {{path: string, message: string}} FieldError
+ */
+
+/**
+ * The functions by which fields read and write one layer.
+ * @param {{root: object, own: object, below: object, full: object, errors: FieldError[], onOwn: (own: object) => void}} parts
+ * @returns {import('./form_field.js').Layer}
+ */
+export const layerOf = ({ root, own, below, full, errors, onOwn }) => ({
+  root,
+  isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
+  belowAt: (path) => getAt(below, path),
+  errorsAt: (path) => errors.filter((error) => error.path === path).map(({ message }) => message),
+  onChange: (path, value) => onOwn(setAt(own, path, value, full)),
+  onReset: (path) => onOwn(unsetAt(own, path, below)),
+});
+
+/** The field in which an error can be mended: a list as a whole, a union for its tag. @param {object} root @param {string} path @param {object} full */
+export function knobOfError(root, path, full) {
+  const parts = path.split('.');
+  for (let n = 1; n <= parts.length; n += 1) {
+    const field = fieldAt(root, parts.slice(0, n).join('.'), full);
+    if (!field) return n > 1 ? fieldAt(root, parts.slice(0, n - 1).join('.'), full)?.path : undefined;
+    if (field.kind === 'list') return field.path;
+  }
+  return path;
+}
+
+const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
+const withoutInner = (paths) => paths.filter((path) => !paths.some((other) => other !== path && covers(other, path)));
+
+/** Paths that this layer writes or has errors at, outside of the groups that are open anyway. */
+function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
+  const wrong = errors.map(({ path }) => knobOfError(root, path, full)).filter(Boolean);
+  const paths = [...new Set([...writtenPaths(own, below), ...wrong])].filter((path) => !['name', 'preset'].includes(path));
+  return withoutInner(paths).filter((path) => !hidden.some((part) => covers(part, path)) && !openPaths.some((part) => covers(part, path)));
+}
+
+const labelOf = (path) => path.replace(/^objective\./, '');
+
+/**
+ * @param {{root: object, groups: KnobGroup[], own: object, below: object, full: object, errors: FieldError[], onOwn: (own: object) => void,
+ *   open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing: string}} props
+ *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
+ */
+export function Knobs(props) {
+  const { root, groups, own, below, full, errors, open, onOpen, hidden = [], nothing } = props;
+  const layer = layerOf(props);
+  const opened = groups.filter(({ title }) => open.includes(title));
+  const telling = tellingPaths(props, hidden, opened.flatMap(({ fields }) => fields));
+  const toggle = (title) => onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
+  const fieldless = errors.filter(({ path }) => !knobOfError(root, path, full));
+  const written = writtenPaths(own, below);
+  const show = (path) => {
+    const field = fieldAt(root, path, full);
+    return field && html`<${FormField} key=${path} field=${field} value=${getAt(full, path)} layer=${layer} label=${labelOf(path)} />`;
+  };
+  return html`<div class="knobs">
+    <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
+    ${telling.length > 0 ? html`<div class="form-grid">${telling.map(show)}</div>` : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`}
+    <div class="knob-groups" role="group" aria-label="Knobs">${groups.map(({ title, fields }) => {
+      const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
+      return html`<button type="button" class="knob-group" key=${title} aria-pressed=${open.includes(title)} onClick=${() => toggle(title)}>
+        ${title}${changed > 0 && html`<span class="knob-count" title=${`${changed} changed`}>${changed}</span>`}</button>`;
+    })}</div>
+    ${opened.map(({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}><h4>${title}</h4>${fields.map(show)}</section>`)}
+  </div>`;
+}

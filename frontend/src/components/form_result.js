@@ -1,0 +1,94 @@
+/** What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link. */
+import { html, useState } from '../dom.js';
+import { copyText } from '../actions.js';
+import { bodyOf, commandOf } from '../lib/launch_form.js';
+import { changesBetween } from '../lib/overlay.js';
+import { toYaml } from '../lib/yaml.js';
+import { formatBytes, formatDuration, formatValue, plural } from '../lib/format.js';
+import { Icon } from './icons.js';
+import { Segments, Select } from './marks.js';
+
+/** @typedef {import('./form_validation.js').Verdict} Verdict */
+
+/**
+ * @param {{form: import('../lib/launch_form.js').Form, verdicts: Verdict[], seeds: {seeds: number[], error: string}, nameErrors: string[],
+ *   launching: boolean, failure: import('../api.js').ApiError | null, onLaunch: () => void}} props
+ */
+export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch }) {
+  const count = form.variants.length * seeds.seeds.length;
+  const wrong = verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
+  const checking = verdicts.some((verdict) => verdict.checking);
+  const blocked = launching || wrong > 0 || count === 0;
+  return html`<section class="card launch-box" aria-label="Launch">
+    <button class="button button-primary launch-go" disabled=${blocked} onClick=${onLaunch} aria-describedby="launch-state">${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}</button>
+    <p class="quiet" id="launch-state" role="status">${stateText(form, seeds, wrong, checking)}</p>
+    <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
+    ${failure && html`<div class="launch-failure" role="alert"><strong>${failure.title}</strong>${failure.detail && html` ${failure.detail}`}
+      ${failure.errors.length > 0 && html`<ul>${failure.errors.map(({ path, message }) => html`<li><code>${path}</code> ${message}</li>`)}</ul>`}</div>`}
+    <${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
+  </section>`;
+}
+
+function stateText(form, seeds, wrong, checking) {
+  if (!form.variants.length) return 'Add a variant first.';
+  if (wrong) return `${plural(wrong, 'field')} to mend before it can be launched.`;
+  return `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}${checking ? ' · checking …' : ' · checked by the server'}`;
+}
+
+function ErrorList({ form, verdicts, nameErrors, seeds }) {
+  const rows = [...nameErrors.map((message) => ['', '', message]), ...(seeds.error ? [['', 'seeds', seeds.error]] : []),
+    ...verdicts.flatMap(({ errors }, i) => errors.map(({ path, message }) => [form.variants[i].name, path, message]))];
+  const problem = verdicts.find((verdict) => verdict.problem)?.problem;
+  return html`${rows.length > 0 && html`<ul class="launch-errors">${rows.map(([variant, path, message]) => html`<li>${variant && html`<strong>${variant}</strong> `}${path && html`<code>${path}</code> `}${message}</li>`)}</ul>`}
+    ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}`;
+}
+
+const UNITS = [[/seconds$/, formatDuration], [/bytes$/, formatBytes]];
+const SUMMED = /(^|_)(seconds|disk_bytes)$/;
+
+/** `step_seconds` -> `step`, shown in its unit. @param {string} key @param {any} value */
+export function estimateText(key, value) {
+  const unit = UNITS.find(([pattern]) => pattern.test(key));
+  return unit ? unit[1](value) : formatValue(value);
+}
+
+const titleOf = (key) => ({ seconds: 'time' }[key] ?? key.replace(/_(seconds|bytes)$/, '').replaceAll('_', ' '));
+
+function Estimates({ form, verdicts, seeds }) {
+  const rows = verdicts.map(({ valid }, i) => ({ name: form.variants[i].name, estimates: numbersOf(valid?.estimates) }));
+  const keys = [...new Set(rows.flatMap(({ estimates }) => Object.keys(estimates)))];
+  if (!keys.length) return null;
+  const total = (key) => rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
+  return html`<div class="table-scroll"><table class="table estimates"><caption class="visually-hidden">Estimated cost of a run</caption>
+    <thead><tr><th>per run, about</th>${keys.map((key) => html`<th class="number" key=${key}>${titleOf(key)}</th>`)}</tr></thead>
+    <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${keys.map((key) => html`<td class="number" key=${key}>${estimateText(key, estimates[key])}</td>`)}</tr>`)}
+      ${rows.length * seeds > 1 && verdicts.every(({ valid }) => valid) && keys.some((key) => SUMMED.test(key)) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${keys.map((key) => html`<td class="number" key=${key}>${SUMMED.test(key) ? estimateText(key, total(key)) : ''}</td>`)}</tr>`}
+    </tbody></table></div>`;
+}
+
+const numbersOf = (estimates = {}) => Object.fromEntries(Object.entries(estimates ?? {}).filter(([, value]) => typeof value === 'number'));
+
+const TABS = [{ value: 'yaml', label: 'YAML' }, { value: 'command', label: 'Command' }, { value: 'link', label: 'Link' }];
+
+/** @param {{form: import('../lib/launch_form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object}} props */
+export function ResultBox({ form, fulls, verdicts, defaults }) {
+  const [tab, setTab] = useState('yaml');
+  const [variant, setVariant] = useState('');
+  const [short, setShort] = useState(true);
+  const index = Math.max(0, form.variants.findIndex(({ name }) => name === variant));
+  const config = verdicts[index]?.valid?.config ?? fulls[index];
+  const text = {
+    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) : ''),
+    command: () => commandOf(location.origin, bodyOf(form)),
+    link: () => location.href,
+  }[tab]();
+  return html`<details class="card result"><summary>As YAML, command or link</summary>
+    <div class="toolbar result-tools"><${Segments} label="Form of the result" value=${tab} options=${TABS} onChange=${setTab} />
+      ${tab === 'yaml' && form.variants.length > 1 && html`<${Select} label="" value=${form.variants[index].name} options=${form.variants.map(({ name }) => name)} onChange=${setVariant} />`}
+      ${tab === 'yaml' && html`<label class="check"><input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> only what differs from the defaults</label>`}
+      <span class="spacer"></span><button type="button" class="button button-small" onClick=${() => copyText(text, TABS.find(({ value }) => value === tab).label)}><${Icon} name="copy" size=${12} /> Copy</button></div>
+    <pre class="code" tabindex="0" aria-label=${tab}>${text}</pre>
+    ${tab === 'command' && html`<p class="form-help"><code>GRPOLAB_TOKEN</code> is the operator's token; the file <code>token</code> in the state directory holds it.</p>`}
+    ${tab === 'link' && html`<p class="form-help">The address holds the whole form; whoever opens it sees this form.</p>`}
+  </details>`;
+}

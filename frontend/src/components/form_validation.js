@@ -1,0 +1,64 @@
+/** Asks the server, while one types, what it thinks of each variant. */
+import { useEffect, useRef, useState } from '../dom.js';
+import { request } from '../api.js';
+import { contentKey } from '../lib/launch_form.js';
+
+const PAUSE_MS = 250;
+const MOST_KEPT = 200;
+
+/**
+ * @typedef {{config: object, formula: string, estimates: Record<string, any>, warnings: string[]}} Valid
+ * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem: Error | null}} Verdict
+ *   `valid` is the newest answer that was not a refusal and stays while the next one is on its way
+ */
+
+/** @type {Verdict} */
+const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
+
+/** @type {Map<string, Verdict>} answers by content; the server gives the same answer to the same config */
+const known = new Map();
+
+async function ask(body, key, signal) {
+  try {
+    keep(key, { checking: false, valid: await request('POST', '/validate', { body, signal }), errors: [], problem: null });
+  } catch (error) {
+    if (signal.aborted) return;
+    if (error.status === 422) keep(key, { checking: false, valid: null, errors: error.errors.length ? error.errors : [{ path: '', message: error.message }], problem: null });
+    else known.set(key, { checking: false, valid: null, errors: [], problem: error });
+  }
+}
+
+function keep(key, verdict) {
+  known.set(key, verdict);
+  if (known.size > MOST_KEPT) known.delete(known.keys().next().value);
+}
+
+/**
+ * @param {object} base @param {object[]} variants @param {number} seed
+ * @returns {Verdict[]} one for each variant
+ */
+export function useVerdicts(base, variants, seed) {
+  const bodies = variants.map((variant) => ({ base, variant, seed }));
+  const keys = bodies.map(contentKey);
+  const [, redraw] = useState(0);
+  const last = useRef(new Map());
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const timer = setTimeout(() => {
+      bodies.forEach((body, i) => {
+        if (known.has(keys[i]) && !known.get(keys[i]).problem) return;
+        ask(body, keys[i], abort.signal).then(() => !abort.signal.aborted && redraw((n) => n + 1));
+      });
+    }, PAUSE_MS);
+    return () => { clearTimeout(timer); abort.abort(); };
+  }, [keys.join()]);
+
+  const verdicts = variants.map(({ name }, i) => {
+    const before = last.current.get(name);
+    const verdict = known.get(keys[i]) ?? { ...UNKNOWN, errors: before?.errors ?? [] };
+    return { ...verdict, valid: verdict.valid ?? before?.valid ?? null };
+  });
+  last.current = new Map(variants.map(({ name }, i) => [name, verdicts[i]]));
+  return verdicts;
+}

@@ -1,0 +1,97 @@
+/** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
+import { html, useState } from '../dom.js';
+import { plural } from '../lib/format.js';
+import { methodDifferences, shortName, shortValue } from '../lib/launch_form.js';
+import { Icon } from './icons.js';
+import { Menu } from './overlay.js';
+import { Knobs } from './form_knobs.js';
+import { Ablation } from './form_ablation.js';
+
+/** @typedef {{name: string, title: string, source?: string, note: string, config: object}} Offer */
+
+const QUICK = ['grpo', 'dapo', 'dr_grpo'];
+
+/** Ways to add a variant. @param {{presets: Offer[], recipes: Offer[], onPreset: (preset: Offer) => void, onRecipe: (recipe: Offer) => void}} props */
+export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
+  const quick = presets.filter(({ name }) => QUICK.includes(name));
+  return html`<div class="toolbar">
+    ${quick.map((preset) => html`<button type="button" class="button button-small" key=${preset.name} title=${preset.note} onClick=${() => onPreset(preset)}><${Icon} name="plus" size=${12} /> ${preset.title}</button>`)}
+    <${OfferMenu} label="Preset" offers=${presets} onChoose=${onPreset} />
+    ${recipes.length > 0 && html`<${OfferMenu} label="Recipe" offers=${recipes} onChoose=${onRecipe} />`}
+  </div>`;
+}
+
+function OfferMenu({ label, offers, onChoose }) {
+  return html`<${Menu} label=${label} align="right" quiet>${(close) => html`<div class="offers">
+    ${offers.map((offer) => html`<button type="button" class="offer" key=${offer.name} onClick=${() => { close(); onChoose(offer); }}>
+      <span><strong>${offer.title}</strong> <code>${offer.name}</code>${offer.source && html` <span class="faint">${offer.source}</span>`}</span>
+      <span class="quiet">${offer.note}</span></button>`)}</div>`}<//>`;
+}
+
+/**
+ * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], presets: Offer[],
+ *   verdict: import('./form_validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain: {name: string, full: object}[], start: object,
+ *   onChange: (variant: object) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () => void, onAdd: (variants: object[]) => void}} props
+ */
+export function VariantCard({ variant, index, below, full, root, groups, presets, verdict, errors, open, plain, start, onChange, onOpen, onDuplicate, onRemove, onAdd }) {
+  const [ablation, setAblation] = useState(false);
+  const preset = presets.find(({ name }) => name === (variant.preset ?? ''));
+  return html`<article class=${errors.length ? 'card variant is-wrong' : 'card variant'} aria-label=${`Variant ${variant.name}`}>
+    <header class="card-head variant-head">
+      <input class="field variant-name" aria-label=${`Name of variant ${index + 1}`} value=${variant.name} maxlength="60" onInput=${(event) => onChange({ ...variant, name: event.target.value })} />
+      <${PresetSelect} value=${variant.preset ?? ''} presets=${presets} index=${index} onChange=${(name) => onChange(withPreset(variant, name))} />
+      ${preset?.source && html`<span class="faint variant-source">${preset.source}</span>`}
+      <span class="spacer"></span>
+      <button type="button" class="button-quiet" onClick=${() => setAblation(true)} title="Add variants that differ from this one in a single knob">One knob off</button>
+      <button type="button" class="button-icon" title="Duplicate" aria-label=${`Duplicate ${variant.name}`} onClick=${onDuplicate}><${Icon} name="copy" /></button>
+      <button type="button" class="button-icon" title="Remove" aria-label=${`Remove ${variant.name}`} onClick=${onRemove}><${Icon} name="cross" /></button>
+    </header>
+    <div class="variant-body">
+      <div><${PresetAbout} preset=${preset} start=${start} below=${below} />
+      <${Knobs} root=${root} groups=${groups} own=${variant} below=${below} full=${full} errors=${errors} onOwn=${onChange} open=${open} onOpen=${onOpen}
+        hidden=${['policy.name']} nothing=${preset ? `Differs from ${preset.title}: nothing` : 'Differs from the defaults: nothing'} /></div>
+      <${Formula} verdict=${verdict} />
+    </div>
+    ${ablation && html`<${Ablation} variant=${variant} full=${full} plain=${plain} onAdd=${onAdd} onClose=${() => setAblation(false)} />`}
+  </article>`;
+}
+
+const withPreset = ({ preset: _, ...variant }, name) => (name ? { ...variant, preset: name } : variant);
+
+function PresetSelect({ value, presets, index, onChange }) {
+  const known = presets.some(({ name }) => name === value) || value === '';
+  return html`<span class="select"><select aria-label=${`Preset of variant ${index + 1}`} value=${value} onChange=${(event) => onChange(event.target.value)}>
+    <option value="" selected=${value === ''}>no preset</option>
+    ${!known && html`<option value=${value} selected>${value} (unknown)</option>`}
+    ${presets.map(({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>${title}</option>`)}
+  </select></span>`;
+}
+
+/** What the preset is, and which knobs it sets. */
+function PresetAbout({ preset, start, below }) {
+  if (!preset) return null;
+  const [first, ...rest] = preset.note.split(/(?<=\.)\s+(?=[A-Z])/);
+  const sets = methodDifferences(start, below);
+  return html`<div class="variant-about"><p>${first}</p>
+    ${sets.length > 0 && html`<p class="preset-sets"><span class="faint">sets</span> ${sets.map(({ path, other }) => html`<span key=${path} title=${path}><code>${shortName(path)}</code> ${shortValue(other)}</span>`)}</p>`}
+    ${rest.length > 0 && html`<details class="more"><summary>What to watch, and the paper's sizes</summary><p class="quiet">${rest.join(' ')}</p></details>`}
+  </div>`;
+}
+
+/** What is maximised, as the server writes it down from the config; and doubts about it. */
+export function Formula({ verdict }) {
+  const { valid, checking, errors } = verdict;
+  return html`<aside class=${checking || errors.length ? 'formula is-old' : 'formula'} aria-label="Objective">
+    ${valid ? html`<pre>${valid.formula}</pre>` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}
+    ${valid?.warnings.map((warning) => html`<p class="formula-warning"><${Icon} name="warn" size=${12} /> ${warning}</p>`)}
+  </aside>`;
+}
+
+/** Fields that all variants share. */
+export function CommonCard(props) {
+  const count = props.variants;
+  return html`<article class="card variant variant-common" aria-label="All variants">
+    <header class="card-head"><h3>All variants</h3><span class="quiet">for ${count === 1 ? 'the one variant' : plural(count, 'variant')}, unless a variant says otherwise</span></header>
+    <div class="variant-body"><${Knobs} ...${props} nothing="Differs from the policy's profile: nothing" /></div>
+  </article>`;
+}

@@ -1,0 +1,123 @@
+/** The state of the launch form: what is sent, what it is called, and the command that sends the same. */
+import { changesBetween, getAt, knobDifferences, laidOver, belowBase, belowVariant, setAt, spell } from './overlay.js';
+import { isRecord } from './schema_form.js';
+
+/** @typedef {import('./overlay.js').Fields} Fields */
+/** @typedef {Fields & {name: string}} Variant */
+/** @typedef {{name: string, base: Fields, variants: Variant[], seeds: string}} Form */
+
+export const LARGEST_SEED = 2 ** 31 - 1;
+const MOST_SEEDS = 100;
+
+/**
+ * Seeds from text: single ones and ranges, `0,1,2` or `0-2, 7`.
+ * @param {string} text @returns {{seeds: number[], error: string}}
+ */
+export function parseSeeds(text) {
+  const seeds = [];
+  for (const part of text.split(/[\s,;]+/).filter(Boolean)) {
+    const match = part.match(/^(\d+)(?:(?:-|\.\.)(\d+))?$/);
+    if (!match) return { seeds: [], error: `“${part}” is no seed: whole numbers such as 0,1,2 or a range such as 0-4 are expected` };
+    const [from, to] = [Number(match[1]), Number(match[2] ?? match[1])];
+    if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: seeds go to ${LARGEST_SEED}` };
+    if (to < from) return { seeds: [], error: `“${part}” runs backwards` };
+    if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${part}” holds more than ${MOST_SEEDS} seeds` };
+    for (let seed = from; seed <= to; seed += 1) if (!seeds.includes(seed)) seeds.push(seed);
+  }
+  return { seeds, error: seeds.length ? '' : 'At least one seed is expected' };
+}
+
+/** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} wanted @param {Variant[]} variants */
+export function freeName(wanted, variants) {
+  const taken = new Set(variants.map(({ name }) => name));
+  if (!taken.has(wanted)) return wanted;
+  let n = 2;
+  while (taken.has(`${wanted} ${n}`)) n += 1;
+  return `${wanted} ${n}`;
+}
+
+/** What the experiment is called when nobody gives it a name. @param {Variant[]} variants */
+export const defaultName = (variants) =>
+  (variants.length > 4 ? `${variants.slice(0, 3).map(({ name }) => name).join(' vs ')} and ${variants.length - 3} more` : variants.map(({ name }) => name).join(' vs ')) || 'experiment';
+
+/** The body of POST /experiments. @param {Form} form */
+export const bodyOf = ({ name, base, variants, seeds }) =>
+  ({ name: name.trim() || defaultName(variants), base, variants, seeds: parseSeeds(seeds).seeds });
+
+/** @param {string} text for a POSIX shell */
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** The command that launches the same. @param {string} origin @param {object} body */
+export const commandOf = (origin, body) => [
+  `curl -X POST ${origin}/api/v1/experiments`,
+  '-H "Authorization: Bearer $GRPOLAB_TOKEN"',
+  "-H 'Content-Type: application/json'",
+  `-d ${quoted(JSON.stringify(body, null, 2))}`,
+].join(' \\\n  ');
+
+const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', 'recording', 'stop_rules', 'resources'];
+
+/**
+ * A form that launches a run's config again: model, problems and budget go to the base, the method to one variant.
+ * @param {import('./overlay.js').Catalog} catalog @param {Fields} config @param {{variant?: string, seed?: number, experiment?: string}} run
+ * @returns {Form}
+ */
+export function formFromConfig(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
+  const shared = Object.fromEntries(IN_BASE.filter((key) => key in config).map((key) => [key, config[key]]));
+  const base = changesBetween(belowBase(catalog, shared), shared);
+  const preset = config.preset ?? '';
+  const below = belowVariant(catalog, base, { preset });
+  const { seed: _, ...rest } = config;
+  const own = changesBetween(below, { ...below, ...rest });
+  return { name: experiment, base, seeds: String(seed), variants: [{ name: variant || preset || 'variant', ...(preset ? { preset } : {}), ...own }] };
+}
+
+/** A variant that makes `base` into the config of a recipe. @param {import('./overlay.js').Catalog} catalog @param {Fields} base @param {{name: string, config: Fields}} recipe @returns {Variant} */
+export function variantOfRecipe(catalog, base, { name, config }) {
+  const start = { ...(config.preset ? { preset: config.preset } : {}), ...(config.policy ? { policy: config.policy } : {}) };
+  const below = belowVariant(catalog, base, start);
+  const { seed: _, name: __, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
+  return { name, ...start, ...changesBetween(below, fields) };
+}
+
+/**
+ * Variants that differ from `full` in one knob each, which is set back to what `plain` has.
+ * @param {Variant} variant @param {Fields} full its full config @param {{path: string, one: any}[]} knobs chosen ones; `one` is the plain value
+ * @returns {Variant[]}
+ */
+export const oneKnobOff = (variant, full, knobs) => knobs.map(({ path, one }) => ({
+  ...setAt(variant, path, one, full), name: `${variant.name} − ${shortName(path)}`,
+}));
+
+/** The last telling part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`. @param {string} path */
+export const shortName = (path) => path.split('.').filter((part) => part !== 'type').at(-1);
+
+/** Knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
+export const methodDifferences = (plain, full) =>
+  knobDifferences(plain, full).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
+
+/** A knob's value in a few characters: the member of a union, then what it holds. @param {any} value */
+export function shortValue(value) {
+  if (value === undefined || value === '') return 'none';
+  if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
+  if (!isRecord(value)) return String(value);
+  const { type, name, ...rest } = value;
+  const inside = Object.entries(rest).map(([key, inner]) => `${key} ${shortValue(inner)}`);
+  const head = type ?? name ?? '';
+  return inside.length && head ? `${head} (${inside.slice(0, 3).join(', ')}${inside.length > 3 ? ', …' : ''})` : head || inside.join(', ') || '{}';
+}
+
+/**
+ * Whose field an error is about, so that it is shown where it can be mended.
+ * @param {string} path @param {Variant} variant @param {Fields} base @returns {'variant'|'base'|'below'}
+ */
+export function ownerOf(path, variant, base) {
+  for (let at = path; at; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
+    if (getAt(variant, at) !== undefined) return 'variant';
+    if (getAt(base, at) !== undefined) return 'base';
+  }
+  return 'below';
+}
+
+/** Key of a request, equal for equal content. */
+export const contentKey = (value) => spell(value);

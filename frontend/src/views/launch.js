@@ -1,0 +1,146 @@
+/** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
+import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
+import { get, post } from '../api.js';
+import { navigate, useQuery } from '../router.js';
+import { useLoad } from '../resource.js';
+import { useTitle } from '../title.js';
+import { list, text } from '../lib/url.js';
+import { json } from '../lib/url_json.js';
+import { belowBase, belowVariant, laidOver } from '../lib/overlay.js';
+import { bodyOf, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, variantOfRecipe } from '../lib/launch_form.js';
+import { Loaded, Skeleton, Failure } from '../components/states.js';
+import { useVerdicts } from '../components/form_validation.js';
+import { layerOf } from '../components/form_knobs.js';
+import { AddVariant, CommonCard, VariantCard } from '../components/form_variant.js';
+import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/form_shared.js';
+import { LaunchBox, ResultBox } from '../components/form_result.js';
+
+const FIRST = [{ name: 'grpo', preset: 'grpo' }];
+const isVariants = (value) => Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');
+const SPEC = { name: text(), base: json({}), variants: json(FIRST, isVariants), seeds: text('0,1,2'), open: list(), from: text() };
+
+/** Everything the form is made of, from six calls that do not change while one types. */
+async function loadOffers(signal) {
+  const [schema, presets, recipes, policies, problems] = await Promise.all(
+    ['/config-schema', '/presets', '/recipes', '/policies', '/problems'].map((path) => get(path, undefined, signal)));
+  return {
+    catalog: { schema: schema.schema, defaults: schema.defaults, profiles: policies.items, presets: presets.items },
+    groups: schema.groups, presets: presets.items, recipes: recipes.items, policies: policies.items, problems: problems.items,
+  };
+}
+
+export function View() {
+  useTitle('Launch');
+  const offers = useLoad('offers', loadOffers);
+  return html`<div class="page launch"><${Loaded} resource=${offers} skeleton=${html`<${Skeleton} rows=${14} />`}>${(loaded) => html`<${Start} offers=${loaded} />`}<//></div>`;
+}
+
+/** A form that begins with a run's config waits for that config first. */
+function Start({ offers }) {
+  const [query, change] = useQuery(SPEC);
+  const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) => get(`/runs/${query.from}`, undefined, signal));
+  useEffect(() => {
+    if (!query.from || !origin.data) return;
+    const { config, variant, seed, name } = origin.data;
+    change({ ...formFromConfig(offers.catalog, config, { variant, seed, experiment: `${name} again` }), from: '' });
+  }, [origin.data]);
+  if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
+  if (query.from) return html`<${Skeleton} rows=${14} />`;
+  return html`<${LaunchForm} offers=${offers} query=${query} change=${change} />`;
+}
+
+/** Full configs of base and variants, computed as the server does, so that fields answer at once. */
+function useLayers(catalog, base, variants) {
+  return useMemo(() => {
+    const below = belowBase(catalog, base);
+    return {
+      base: { below, full: laidOver(catalog, below, base) },
+      variants: variants.map((variant) => {
+        const under = belowVariant(catalog, base, variant);
+        const { name: _, ...fields } = variant;
+        return { below: under, full: laidOver(catalog, under, fields) };
+      }),
+    };
+  }, [catalog, contentKey({ base, variants })]);
+}
+
+const nameErrorsOf = (variants) => {
+  const names = variants.map(({ name }) => name.trim());
+  const twice = names.find((name, i) => name && names.indexOf(name) !== i);
+  return [...(names.includes('') ? ['Every variant needs a name'] : []), ...(twice ? [`Two variants are called “${twice}”`] : [])];
+};
+
+function LaunchForm({ offers, query, change }) {
+  const { catalog, groups } = offers;
+  const { base, variants } = query;
+  const seeds = parseSeeds(query.seeds);
+  const layers = useLayers(catalog, base, variants);
+  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0);
+  const launch = useLaunch(query);
+  const putVariant = (index) => (variant) => change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
+  const add = (added) => change({ variants: added.reduce((all, variant) => [...all, { ...variant, name: freeName(variant.name, all) }], variants) });
+  const baseErrors = errorsOf('base', verdicts, variants, base);
+  const openOf = (who) => (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
+  const setOpen = (who) => (titles) => change({ open: emptyAsNull([...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)), ...titles.map((title) => `${who}.${title}`)]) });
+  const baseProps = { root: catalog.schema, own: base, ...layers.base, errors: baseErrors, onOwn: (own) => change({ base: own }) };
+  const layer = layerOf(baseProps);
+  const shared = { root: catalog.schema, groups, presets: offers.presets };
+  const plainFor = (index) => [{ name: 'the defaults', full: layers.base.full }, ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index)];
+
+  return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
+    <div class="page-head"><h1>Launch</h1>
+      <input class="field launch-name" aria-label="Name of the experiment" placeholder=${defaultName(variants)} value=${query.name} maxlength="200" onInput=${(event) => change({ name: event.target.value })} />
+      <span class="spacer"></span><a class="button-quiet" href="/launch">Start over</a></div>
+    <div class="launch-columns">
+      <div class="launch-main">
+        <div class="launch-pair"><${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />
+          <${ProblemsCard} layer=${layer} full=${layers.base.full} offers=${offers.problems} seed=${seeds.seeds[0] ?? 0} /></div>
+        <section aria-labelledby="launch-variants"><div class="launch-section-head"><h2 id="launch-variants"><span class="launch-number">3</span> Variants</h2>
+          <${AddVariant} presets=${offers.presets} recipes=${offers.recipes} onPreset=${({ name }) => add([{ name, preset: name }])}
+            onRecipe=${(recipe) => add([variantOfRecipe(catalog, base, recipe)])} /></div>
+          ${!variants.length && html`<p class="card launch-empty">No variant yet. A preset above is a good start; two of them can be compared.</p>`}
+          ${variants.map((variant, i) => html`<${VariantCard} key=${i} ...${shared} variant=${variant} index=${i} ...${layers.variants[i]} verdict=${verdicts[i]}
+            errors=${errorsOf('variant', [verdicts[i]], [variant], base)} open=${openOf(i)} onOpen=${setOpen(i)} start=${layers.base.full} plain=${plainFor(i)} onChange=${putVariant(i)}
+            onDuplicate=${() => add([variant])} onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })} onAdd=${add} />`)}
+          <${CommonCard} ...${baseProps} groups=${groups} hidden=${OWN_PLACE} errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
+            open=${openOf('all')} onOpen=${setOpen('all')} variants=${variants.length} /></section>
+        <div class="launch-pair"><${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
+          <${BudgetCard} layer=${layer} full=${layers.base.full} /></div>
+      </div>
+      <div class="launch-side"><${LaunchBox} form=${query} verdicts=${verdicts} seeds=${seeds} nameErrors=${nameErrorsOf(variants)} ...${launch} />
+        ${variants.length > 0 && html`<${ResultBox} form=${query} verdicts=${verdicts} fulls=${layers.variants.map(({ full }) => full)} defaults=${catalog.defaults} />`}</div>
+    </div>
+  </form>`;
+}
+
+const emptyAsNull = (names) => (names.length ? names : null);
+
+/** Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it appears in. */
+function errorsOf(owner, verdicts, variants, base) {
+  const found = verdicts.flatMap(({ errors }, i) => errors.filter(({ path }) => {
+    const place = ownerOf(path, variants[i], base);
+    return owner === 'base' ? place === 'base' || (place === 'below' && OWN_PLACE.includes(path.split('.')[0])) : place === 'variant' || (place === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
+  }));
+  return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
+}
+
+const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+/** Sends the form once: the same content keeps its key, so that a second press or a retry starts nothing twice. */
+function useLaunch(query) {
+  const [state, setState] = useState({ launching: false, failure: null });
+  const sent = useRef({ content: '', key: '' });
+  const content = JSON.stringify(bodyOf(query));
+  useEffect(() => setState({ launching: false, failure: null }), [content]);
+  const onLaunch = async () => {
+    if (sent.current.content !== content) sent.current = { content, key: randomKey() };
+    setState({ launching: true, failure: null });
+    try {
+      const { id } = await post('/experiments', JSON.parse(content), { 'Idempotency-Key': sent.current.key });
+      navigate(`/compare?experiment=${id}`);
+    } catch (failure) {
+      setState({ launching: false, failure });
+    }
+  };
+  return { ...state, onLaunch };
+}
