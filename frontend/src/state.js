@@ -77,6 +77,16 @@ export async function loadCatalog() {
   catalog.value = new Map(items.map((metric) => [metric.name, metric]));
 }
 
+/** What the catalog says about a metric; members of a family (`reward/<name>/mean`) share an entry. @param {string} metric */
+export function aboutMetric(metric) {
+  const exact = catalog.value.get(metric);
+  if (exact) return exact;
+  for (const [name, entry] of catalog.value) {
+    if (name.includes('<') && new RegExp(`^${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/<[^>]+>/g, '[^/]+')}$`).test(metric)) return entry;
+  }
+  return undefined;
+}
+
 /** @typedef {{id: number, text: string, tone: 'info'|'error', action?: {label: string, run: () => void}}} Toast */
 /** @type {import('../vendor/signals.js').Signal<Toast[]>} */
 export const toasts = signal([]);

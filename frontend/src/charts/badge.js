@@ -12,7 +12,7 @@ export function badge(series, { smoothing, logY, grouped, asked }) {
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
   return [
-    note(grouped ? `${plural(series.length, 'group')}${seeds(series)}` : plural(series.length, 'run')),
+    note(grouped ? `${plural(series.length, 'variant')}${seeds(series)}` : plural(series.length, 'run')),
     note(pointsText(shown, raw, grouped)),
     note(smoothing ? `smoothed ${smoothing}` : 'raw', smoothing > 0),
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),

@@ -48,6 +48,13 @@ export function pathOf(series) {
   return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step) };
 }
 
+/** Without the points that have no logarithm where an axis is logarithmic: the line breaks there. */
+function drawable(path, { logX, logY }) {
+  if (!logX && !logY) return path;
+  const has = (i) => (!logY || path.y[i] > 0) && (!logX || path.x[i] > 0);
+  return { ...path, y: path.y.map((value, i) => (has(i) ? value : null)) };
+}
+
 /** Marker sizes that make points visible which have no neighbour to be joined with. @param {(number|null)[]} y @returns {number[] | null} */
 export function isolatedSizes(y) {
   const known = (i) => y[i] !== null && y[i] !== undefined;
@@ -75,20 +82,23 @@ export function bandOf({ x, low, high }, logY = false) {
   return outline;
 }
 
+/** Thinner lines where there are many. @param {number} count */
+const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1.1);
+
 const ROLES = {
-  main: { width: 1.6, opacity: 1 },
+  main: { width: 1.8, opacity: 1 },
   raw: { width: 1, opacity: 0.28 },
   seed: { width: 0.9, opacity: 0.45 },
 };
 
-function lineTrace({ series, name, look, role = 'main' }, view, unit) {
-  const { x, y, steps } = pathOf(series);
+function lineTrace({ series, name, look, role = 'main' }, view, unit, most = Infinity) {
+  const { x, y, steps } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
   const sparse = isSparse(view.metric);
   return {
     type: 'scatter', x: scaled(x, unit), y, customdata: steps, mode: sparse || isolated ? 'lines+markers' : 'lines', opacity,
-    line: { color: look.colour, width: sparse ? 1 : width, dash: look.dash, simplify: true },
+    line: { color: look.colour, width: sparse ? 1 : Math.min(width, most), dash: look.dash, simplify: true },
     marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
     meta: { key: keyOf(series), run: series.run ?? null, role }, name: plain(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
@@ -128,7 +138,7 @@ export function tracesOf(lines, view, unit) {
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),
     ...role('seed').map((line) => lineTrace(line, view, unit)),
-    ...main.map((line) => lineTrace(line, view, unit)),
+    ...main.map((line) => lineTrace(line, view, unit, mainWidth(main.length))),
     ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
   ];
 }
@@ -148,11 +158,11 @@ function healthyShape({ healthy, logY, theme }) {
 
 /** @param {View} view @param {{size: number, unit: string}} unit */
 export function layoutOf(view, unit) {
-  const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value) ;
+  const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
   const range = view.zoom?.map((value) => edge(value / unit.size));
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
-    autosize: true, margin: { l: 46, r: 10, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
+    autosize: true, margin: { l: 46, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: { family: view.theme.font, size: 11, color: view.theme.label },
     hoverlabel: { bgcolor: view.theme.raised, bordercolor: view.theme.axis, align: 'left', font: { family: view.theme.font, size: 12, color: view.theme.ink } },
     uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),

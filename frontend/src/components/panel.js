@@ -1,7 +1,7 @@
 /** One metric of many runs: title, curves, and what the picture is made of. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate } from '../router.js';
-import { catalog, theme } from '../state.js';
+import { aboutMetric, theme } from '../state.js';
 import { useSeries } from '../series.js';
 import { mountPanel, savePicture } from '../charts/draw.js';
 import { figureOf, keyOf } from '../charts/figure.js';
@@ -49,7 +49,7 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
   const [near, setNear] = useState(false);
   handlers.current = { onPoint, onZoom };
   const { main, all } = useLines(metric, runs, view, near, tall, looks, names);
-  const about = catalog.value.get(metric);
+  const about = aboutMetric(metric);
   const shade = theme.value;
 
   useEffect(() => {
@@ -63,7 +63,7 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
   useEffect(() => {
     if (!main.loaded) return;
     panel.current.draw(figureOf(all, { metric, xKind: view.x, logX: view.log.includes('x'), logY: view.log.includes('y'),
-      zoom: view.zoom, theme: chartTheme(), healthy: about?.band }));
+      zoom: view.zoom, theme: chartTheme(), healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]) }));
   }, [main.loaded, look, shade, JSON.stringify(view), about, ...useIdentity(all.map(({ series }) => series))]);
 
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>

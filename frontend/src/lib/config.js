@@ -21,6 +21,21 @@ export function differences(configs) {
     .filter(({ values }) => new Set(values.map(spell)).size > 1);
 }
 
+/**
+ * Fields that differ within or between groups of configs; each cell lists the values that a group has.
+ * @param {{name: string, configs: unknown[]}[]} groups @param {string[]} [ignored] paths
+ * @returns {{path: string, cells: unknown[][]}[]}
+ */
+export function groupDifferences(groups, ignored = ['seed']) {
+  const flats = groups.map(({ configs }) => configs.map((config) => flatten(config)));
+  const paths = [...new Set(flats.flat().flatMap(Object.keys))].filter((path) => !ignored.includes(path));
+  return paths
+    .map((path) => ({ path, cells: flats.map((inside) => unique(inside.map((flat) => flat[path]))) }))
+    .filter(({ cells }) => unique(cells.flat()).length > 1);
+}
+
+const unique = (values) => [...new Map(values.map((value) => [spell(value), value])).values()];
+
 const spell = (value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 
 /** A config value as short text. @param {unknown} value */

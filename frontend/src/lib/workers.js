@@ -1,27 +1,35 @@
-/** Workers in one line. */
+/** Worker slots in words. A slot is one device that trains one run at a time. */
 import { plural } from './format.js';
 
-const devices = (items) => {
-  const names = items.flatMap((worker) => worker.devices ?? []).map((device) => device.kind ?? device.name ?? device);
-  const gpus = names.filter((name) => /cuda|gpu/i.test(String(name))).length;
-  return gpus ? plural(gpus, 'GPU') : 'CPU';
-};
+/** Seconds without a sign of life after which a slot counts as gone. */
+const GONE_AFTER = 60;
 
-/** Ids of the runs on a worker. */
-export const runsOn = (worker) => worker.runs ?? [];
+/** @param {{seen_at: string, status?: string}} slot */
+export const isAlive = (slot, now = Date.now()) => slot.status !== 'lost' && now - new Date(slot.seen_at).getTime() < GONE_AFTER * 1000;
+
+/** Id of the run on a slot. @param {any} slot @returns {string | null} */
+export const runOn = (slot) => slot.run ?? slot.run_id ?? null;
+
+const isGpu = ({ device = '' }) => !/^cpu/i.test(device);
+
+/** `2 GPUs`, `CPU`, `2 CPU slots`. @param {any[]} slots */
+export function deviceText(slots) {
+  const gpus = slots.filter(isGpu).length;
+  if (gpus) return plural(gpus, 'GPU');
+  return slots.length === 1 ? 'CPU' : plural(slots.length, 'CPU slot');
+}
 
 /**
  * @param {{items: any[], error: Error | null, loaded: boolean}} state
  * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
  */
-export function summary({ items, error, loaded }) {
+export function summary({ items, error, loaded }, now = Date.now()) {
   if (!loaded) return { tone: 'unknown', text: 'workers …' };
   if (error) return { tone: 'none', text: 'service unreachable' };
-  const alive = items.filter((worker) => worker.alive !== false);
+  const alive = items.filter((slot) => isAlive(slot, now));
   if (!alive.length) return { tone: 'none', text: 'no worker' };
-  const busy = alive.reduce((count, worker) => count + runsOn(worker).length, 0);
-  const what = alive.length === 1 ? 'worker' : plural(alive.length, 'worker');
+  const busy = alive.filter(runOn).length;
   return busy
-    ? { tone: 'busy', text: `${what} · ${plural(busy, 'run')} · ${devices(alive)}` }
-    : { tone: 'idle', text: `${what} idle · ${devices(alive)}` };
+    ? { tone: 'busy', text: `${plural(busy, 'run')} training · ${deviceText(alive)}` }
+    : { tone: 'idle', text: `worker idle · ${deviceText(alive)}` };
 }

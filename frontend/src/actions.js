@@ -1,0 +1,65 @@
+/** What can be done with runs, one or many, with a message about how it went and a way back where there is one. */
+import { patch, post, remove } from './api.js';
+import { say, sayError } from './state.js';
+import { plural } from './lib/format.js';
+
+/** Does it to every run; those that were refused are named with the server's reason. */
+async function each(runs, act, done, undo) {
+  const results = await Promise.allSettled(runs.map(act));
+  const failed = results.filter(({ status }) => status === 'rejected');
+  const count = runs.length - failed.length;
+  if (failed.length) sayError(failed[0].reason);
+  if (count) say(`${plural(count, 'run')} ${done}`, undo && { action: { label: 'Undo', run: undo } });
+  return results.filter(({ status }) => status === 'fulfilled').map(({ value }) => value).filter(Boolean);
+}
+
+const refreshed = (onChange) => (changed) => { changed.forEach(onChange); };
+
+/** @param {any[]} runs @param {(run: any) => void} onChange called with each changed run */
+export const stopRuns = (runs, onChange) =>
+  each(runs, ({ id }) => post(`/runs/${id}/stop`), 'asked to stop').then(refreshed(onChange));
+
+/** @param {any[]} runs @param {boolean} archived @param {() => void} reload */
+export const archiveRuns = (runs, archived, reload) =>
+  each(runs, ({ id }) => patch(`/runs/${id}`, { archived }), archived ? 'archived' : 'back from the archive',
+    () => archiveRuns(runs, !archived, reload)).then(reload);
+
+/** To the trash; the way back is in the message. @param {any[]} runs @param {() => void} reload */
+export const deleteRuns = (runs, reload) =>
+  each(runs, ({ id }) => remove(`/runs/${id}`), 'moved to the trash', () => restoreRuns(runs, reload)).then(reload);
+
+const restoreRuns = (runs, reload) => each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
+
+/** Adds a tag, or takes it away. @param {any[]} runs @param {string} tag @param {(run: any) => void} onChange */
+export function tagRuns(runs, tag, onChange) {
+  const has = runs.every(({ tags }) => tags.includes(tag));
+  const next = (tags) => (has ? tags.filter((old) => old !== tag) : [...new Set([...tags, tag])]);
+  return each(runs, ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }), has ? `without the tag ${tag}` : `tagged ${tag}`)
+    .then(refreshed(onChange));
+}
+
+/** @param {string} id @param {string} name @param {(run: any) => void} onChange */
+export async function renameRun(id, name, onChange) {
+  try {
+    onChange(await patch(`/runs/${id}`, { name }));
+  } catch (error) {
+    sayError(error);
+  }
+}
+
+/** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
+export function download(text, filename, type = 'text/csv') {
+  const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(new Blob([text], { type })), download: filename });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** @param {string} text @param {string} what @returns {Promise<void>} */
+export async function copyText(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say(`${what} copied`);
+  } catch {
+    say(`The browser does not allow copying here: ${text}`, { tone: 'error' });
+  }
+}

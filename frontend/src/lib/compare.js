@@ -1,0 +1,61 @@
+/** Runs as groups to be compared, and the table of their numbers. Pure. */
+import { difference, spread } from './stats.js';
+import { isNonFinite } from './format.js';
+import { KEY_METRICS, sectionOf } from './metrics.js';
+
+/** @typedef {{name: string, runs: any[]}} Group */
+
+/** Runs by variant, in the order of launching. @param {any[]} runs @returns {Group[]} */
+export function groupsOf(runs) {
+  const groups = new Map();
+  for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
+    groups.set(run.variant, [...(groups.get(run.variant) ?? []), run]);
+  }
+  return [...groups].map(([name, inside]) => ({ name, runs: inside }));
+}
+
+/** Numbers of the summary: key, title, and which direction is better. */
+export const SUMMARY_FIELDS = [
+  { key: 'eval/accuracy', title: 'final accuracy', of: (run) => run.summary?.last?.['eval/accuracy'] },
+  { key: 'best:eval/accuracy', title: 'best accuracy', of: (run) => run.summary?.best?.['eval/accuracy']?.value },
+  { key: 'reward/mean', title: 'reward', of: (run) => run.summary?.last?.['reward/mean'] },
+  { key: 'length/mean', title: 'length, tokens', of: (run) => run.summary?.last?.['length/mean'] },
+  { key: 'policy/entropy', title: 'entropy, nats', of: (run) => run.summary?.last?.['policy/entropy'] },
+  { key: 'time/wall_seconds', title: 'time, s', of: (run) => run.summary?.last?.['time/wall_seconds'] },
+];
+
+const finite = (runs, of) => runs.map(of).filter((value) => typeof value === 'number');
+
+/**
+ * One row per group: for each field the spread over its runs, how many values were not finite, and the difference to
+ * the baseline group. Runs that are still training take part with their last value and are counted.
+ * @param {Group[]} groups @param {string} baseline name of a group
+ */
+export function summaryRows(groups, baseline) {
+  const base = groups.find(({ name }) => name === baseline);
+  return groups.map(({ name, runs }) => ({
+    name,
+    runs: runs.length,
+    unfinished: runs.filter(({ status }) => status !== 'finished').length,
+    cells: SUMMARY_FIELDS.map(({ key, of }) => ({
+      key,
+      ...spread(finite(runs, of)),
+      notFinite: runs.map(of).filter(isNonFinite).length,
+      versus: base && base.name !== name ? difference(finite(runs, of), finite(base.runs, of)) : null,
+    })),
+  }));
+}
+
+/** Fields of the summary for which any group has a value. @param {ReturnType<typeof summaryRows>} rows */
+export const presentFields = (rows) => SUMMARY_FIELDS.map((_, i) => i).filter((i) => rows.some(({ cells }) => cells[i].n > 0 || cells[i].notFinite > 0));
+
+/**
+ * Metrics of a choice: `key`, names of sections, or names of metrics.
+ * @param {string[]} available @param {string[]} chosen
+ */
+export function chosenMetrics(available, chosen) {
+  const keys = KEY_METRICS.filter((metric) => available.includes(metric));
+  const first = chosen.includes('key') ? keys : [];
+  const rest = available.filter((metric) => !first.includes(metric) && (chosen.includes(sectionOf(metric)) || chosen.includes(metric)));
+  return [...first, ...rest];
+}

@@ -1,0 +1,22 @@
+/** What waits, what runs and for how long still. Pure. */
+import { formatDuration } from './format.js';
+
+/** Seconds until a run is done, from its last step's time; null while unknown. @param {any} run */
+export function secondsLeft(run) {
+  const perStep = run.summary?.last?.['time/step_seconds'];
+  const left = run.steps - (run.last_step ?? 0);
+  return typeof perStep === 'number' && run.last_step > 0 && left >= 0 ? perStep * left : null;
+}
+
+/** @param {any} run */
+export const etaText = (run) => {
+  const seconds = secondsLeft(run);
+  return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
+};
+
+/** Waiting runs in the order in which they are taken: priority first, then age. @param {any[]} runs */
+export const inOrder = (runs) =>
+  [...runs].sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : a.id < b.id ? -1 : 1));
+
+/** Share of a worker's memory in use, where it tells. @param {{memory_used?: number, memory_total?: number}} stats */
+export const memoryShare = (stats) => (stats?.memory_total ? stats.memory_used / stats.memory_total : null);

@@ -1,0 +1,115 @@
+/** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
+import { html, useMemo } from '../dom.js';
+import { useQuery } from '../router.js';
+import { get, getAll } from '../api.js';
+import { useGet, useLoad } from '../resource.js';
+import { useLive } from '../live.js';
+import { groupLooks, rememberRuns, runLooks, say } from '../state.js';
+import { useTitle } from '../title.js';
+import { useKeys } from '../keys.js';
+import { choice, flag, list, text } from '../lib/url.js';
+import { chosenMetrics, groupsOf } from '../lib/compare.js';
+import { metricsOf, runTitle } from '../lib/run_fields.js';
+import { plural } from '../lib/format.js';
+import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
+import { CompareControls, Legend } from '../components/compare_controls.js';
+import { ConfigDifferences, SummaryTable } from '../components/compare_tables.js';
+import { Ago, Empty, Failure, Skeleton, Stale } from '../components/states.js';
+import { Panels } from '../components/panels.js';
+import { openRollouts } from '../components/panel.js';
+
+const SPEC = {
+  experiment: text(), runs: list(), by: choice(['variant', 'run']), band: choice(['ci95', 'std', 'stderr', 'minmax', 'none']), seeds: flag(),
+  metrics: list(['key']), hide: list([]), baseline: text(), panel: text(), ...CURVE_SPEC,
+};
+
+/** All runs of an experiment, or the named ones; in both cases with their configs. */
+function loadRuns({ experiment, runs }, signal) {
+  if (runs) return Promise.all(runs.map((id) => get(`/runs/${id}`, undefined, signal)));
+  return getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal });
+}
+
+export function View() {
+  const [view, change] = useQuery(SPEC);
+  const key = view.runs?.length ? view.runs.join() : view.experiment || null;
+  const resource = useLoad(key, (signal) => loadRuns(view, signal));
+  useLive(['run'], (type, run) => {
+    if (type === 'resync') resource.reload();
+    else resource.put((runs) => runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)));
+  });
+  useTitle('Compare');
+  if (key === null) return html`<${ChooseExperiment} />`;
+  if (!resource.data) return html`<div class="page">${resource.error ? html`<${Failure} error=${resource.error} retry=${resource.reload} />` : html`<${Skeleton} rows=${12} label="Loading runs" />`}</div>`;
+  if (!resource.data.length) return html`<${Empty} title="This experiment has no runs" action=${html`<a class="button" href="/runs">To the runs</a>`}>They may have been deleted.<//>`;
+  return html`${resource.error && html`<${Stale} error=${resource.error} since=${resource.loadedAt} retry=${resource.reload} />`}
+    <${Comparison} runs=${resource.data} view=${view} change=${change} />`;
+}
+
+function Comparison({ runs, view, change }) {
+  const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
+  rememberRuns(ids);
+  const groups = useMemo(() => groupsOf(runs), [runs]);
+  const isGrouped = view.by === 'variant';
+  const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(ids);
+  const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|')]);
+  const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
+  const available = metricsOf(runs);
+  const metrics = chosenMetrics(available, view.metrics);
+  const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, groupBy: isGrouped ? 'variant' : '', band: view.band, seeds: isGrouped && view.seeds };
+  useKeys({
+    v: { label: 'by variant / by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
+    d: { label: 'show or hide single seeds', run: () => change({ seeds: !view.seeds }) },
+    ...curveKeys(view, change),
+  });
+
+  const onPoint = (run, step, group) => {
+    if (run) return openRollouts(run, step);
+    const first = groups.find(({ name }) => name === group)?.runs[0];
+    if (!first) return undefined;
+    if (ids.length > groups.length) say(`A mean has no rollouts: these are of seed ${first.seed}`);
+    return openRollouts(first.id, step);
+  };
+
+  return html`<div class="page compare">
+    <${Head} runs=${runs} groups=${groups} />
+    <${CompareControls} view=${view} change=${change} available=${available} />
+    <${Legend} looks=${looks} names=${names} groups=${groups} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
+    ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${ids} view=${curves} change=${change} looks=${visible} names=${names}
+        sections=${view.metrics.some((name) => name !== 'key')} enlarged=${view.panel} onPoint=${onPoint} />`
+      : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
+    <${SummaryTable} groups=${groups} view=${view} change=${change} looks=${groupLooks(groups.map(({ name }) => name))} />
+    <${ConfigDifferences} groups=${groups} />
+  </div>`;
+}
+
+/** Names to draw: of runs, of groups, and the group of each run under `group:<run id>`. */
+function namesOf(runs, groups) {
+  return new Map([
+    ...groups.map(({ name }) => [name, name]),
+    ...runs.map((run) => [run.id, runTitle(run)]),
+    ...runs.map((run) => [`group:${run.id}`, run.variant]),
+  ]);
+}
+
+function Head({ runs, groups }) {
+  const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
+  const seeds = new Set(runs.map(({ seed }) => seed)).size;
+  const live = runs.filter(({ status }) => status === 'running').length;
+  const single = experiments.length === 1 && experiments[0][0];
+  const size = groups.length * seeds === runs.length ? `${plural(groups.length, 'variant')} × ${plural(seeds, 'seed')}` : plural(groups.length, 'variant');
+  return html`<header class="page-head"><h1>${single ? experiments[0][1] ?? 'Experiment' : 'Comparison'}</h1>
+    <span class="quiet">${plural(runs.length, 'run')} · ${size}${live ? html` · <span class="status-running">${live} training</span>` : ''}</span>
+    <span class="spacer"></span>
+    ${single && html`<a class="button" href=${`/runs?experiment=${single}`}>Open in Runs</a>`}</header>`;
+}
+
+/** Without a choice in the address: what could be compared. */
+function ChooseExperiment() {
+  const experiments = useGet('/experiments');
+  const { data, error, reload } = experiments;
+  if (!data) return html`<div class="page">${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}</div>`;
+  if (!data.items.length) return html`<${Empty} title="Nothing to compare yet" action=${html`<a class="button button-primary" href="/launch">Launch an experiment</a>`}>An experiment is a few variants with a few seeds each; here their curves lie over each other.<//>`;
+  return html`<div class="page"><header class="page-head"><h1>Compare</h1><span class="quiet">Choose an experiment, or select runs in <a href="/runs">Runs</a>.</span></header>
+    <div class="card">${data.items.map((item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}><b>${item.name}</b>
+      <span class="faint">${Array.isArray(item.runs) ? plural(item.runs.length, 'run') : ''}</span><span class="spacer"></span><span class="faint"><${Ago} time=${item.created_at} /></span></a>`)}</div></div>`;
+}

@@ -1,0 +1,113 @@
+/** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
+import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
+import { navigate, useQuery } from '../router.js';
+import { useRuns } from '../run_list.js';
+import { runLooks } from '../state.js';
+import { useTitle } from '../title.js';
+import { useKeys } from '../keys.js';
+import { choice, flag, list, text, address } from '../lib/url.js';
+import { fieldOf, runTitle } from '../lib/run_fields.js';
+import { highlight } from '../charts/draw.js';
+import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
+import { runColumns } from '../components/run_columns.js';
+import { Empty, Failure, Skeleton, Stale } from '../components/states.js';
+import { Grid, withGroups } from '../components/table.js';
+import { GroupRow, RunFilters, SelectionBar, TableTools } from '../components/runs_tools.js';
+import { RunsCharts } from '../components/runs_charts.js';
+
+const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
+const FIELDS = ['reward/mean', 'eval/accuracy'];
+const MOST_SHOWN_AT_FIRST = 10;
+
+const SPEC = {
+  q: text(), status: choice(STATUSES), tag: text(), variant: text(), experiment: text(), archived: flag(),
+  sort: text('-created_at'), group: text(), columns: list(FIELDS), show: list(), metrics: text(), all: flag(), panel: text(), ...CURVE_SPEC,
+};
+
+const parametersOf = ({ q, status, tag, variant, experiment, archived, sort, columns, group }) => ({
+  q, status, tag, variant, experiment, archived: archived ? 'true' : undefined, sort,
+  include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
+});
+
+const isFiltered = ({ q, status, tag, variant, experiment, archived }) => Boolean(q || status || tag || variant || experiment || archived);
+
+/** Adds or takes away. @param {Set<string>} set @param {string} id */
+const flipped = (set, id) => {
+  const next = new Set(set);
+  if (!next.delete(id)) next.add(id);
+  return next;
+};
+
+export function View() {
+  useTitle('Runs');
+  const [view, change] = useQuery(SPEC);
+  const runs = useRuns(parametersOf(view));
+  const [selected, setSelected] = useState(new Set());
+  const [active, setActive] = useState(null);
+  const [renaming, setRenaming] = useState(null);
+  const search = useRef(null);
+
+  const ids = runs.items.map(({ id }) => id);
+  const shown = view.show ? ids.filter((id) => view.show.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
+  const looks = runLooks(shown);
+  const names = useMemo(() => new Map(runs.items.map((run) => [run.id, runTitle(run)])), [runs.items]);
+  const toggleShown = (id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
+  const toggleSelected = (id) => setSelected((old) => flipped(old, id));
+  const chosen = runs.items.filter(({ id }) => selected.has(id));
+  useEffect(() => () => highlight(null), []);
+
+  const rows = useMemo(() => (view.group ? withGroups(runs.items, groupName(view.group)) : runs.items), [runs.items, view.group]);
+  const order = rows.filter((row) => !row.group).map(({ id }) => id);
+  const step = (by) => setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old) + by))] ?? null);
+  const compare = (some) => navigate(address('/compare', { runs: some }));
+
+  useKeys({
+    '/': { label: 'search runs', run: () => search.current?.focus() },
+    j: { label: 'next run', run: () => step(1) },
+    k: { label: 'previous run', run: () => step(-1) },
+    Enter: { label: 'open the run', run: (event) => (event.target.closest('button, a') ? event.target.closest('button, a').click() : active && navigate(`/run/${active}`)) },
+    x: { label: 'select the run', run: () => active && toggleSelected(active) },
+    e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
+    r: { label: 'rename the run', run: () => setRenaming(active) },
+    c: { label: 'compare selected or shown runs', run: () => compare(selected.size ? [...selected] : shown) },
+    ...curveKeys(view, change),
+  });
+
+  const columns = runColumns({
+    fields: view.columns, looks, isShown: (id) => looks.has(id), toggleShown, isSelected: (id) => selected.has(id), toggleSelected,
+    allSelected: ids.length > 0 && ids.every((id) => selected.has(id)), selectAll: (on) => setSelected(new Set(on ? ids : [])),
+    put: runs.put, renaming, setRenaming,
+  });
+
+  const table = html`<${Grid} columns=${columns} rows=${rows} keyOf=${({ id }) => id} label="Runs" sort=${view.sort} onSort=${(sort) => change({ sort })}
+    active=${active} onActivate=${({ id }) => setActive(id)} isSelected=${({ id }) => selected.has(id)} onEnd=${runs.more}
+    onHover=${(run) => highlight(run && looks.has(run.id) ? run.id : null)} groupRow=${(group) => html`<${GroupRow} group=${group} fields=${view.columns} />`} />`;
+
+  return html`<div class="runs">
+    <section class="runs-table" aria-label="Runs">
+      <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} />
+      ${runs.error && runs.loaded && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
+      <${Body} runs=${runs} view=${view} change=${change}>${table}<//>
+      <${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />
+      ${chosen.length > 0 && html`<${SelectionBar} chosen=${chosen} runs=${runs} compare=${compare} clear=${() => setSelected(new Set())} />`}
+    </section>
+    <${RunsCharts} view=${view} change=${change} runs=${runs} shown=${shown} looks=${looks} names=${names} compare=${compare} />
+  </div>`;
+}
+
+const groupName = (key) => {
+  if (key === 'variant' || key === 'status') return (run) => `${key} ${run[key] || '–'}`;
+  const field = fieldOf(key);
+  return (run) => `${field.title} ${field.text(run)}`;
+};
+
+function Body({ runs, view, change, children }) {
+  if (!runs.loaded) return runs.error ? html`<${Failure} error=${runs.error} retry=${runs.reload} />` : html`<${Skeleton} rows=${14} label="Loading runs" />`;
+  if (runs.items.length) return children;
+  if (isFiltered(view)) {
+    const clear = () => change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false });
+    return html`<${Empty} title="No run matches" action=${html`<button class="button" onClick=${clear}>Clear the filters</button>`}>Nothing is hidden but what the filters above leave out.<//>`;
+  }
+  return html`<${Empty} title="No runs yet" action=${html`<a class="button button-primary" href="/launch">Launch the first runs</a>`}>
+    Choose one or more variants and some seeds; they queue at once, and their curves grow here while they train.<//>`;
+}
