@@ -67,7 +67,7 @@ class ReasoningGymProblem(Frozen):
     task: Annotated[str, Field(json_schema_extra={"enum": sorted(TASKS)})]
     """Name of the task, e.g. chain_sum."""
 
-    task_config: Annotated[dict[str, JsonValue], Field(max_length=64, default_factory=dict)]
+    task_config: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """The task's own parameters, e.g. {"min_terms": 2}; the library's defaults for the rest."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
@@ -194,7 +194,7 @@ class PluginProblem(Frozen):
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
     """Name of the entry point; it is called as `factory(seed=..., **params)` and returns a problem."""
 
-    params: Annotated[dict[str, JsonValue], Field(max_length=64, default_factory=dict)]
+    params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of the factory."""
 
     @property

@@ -98,7 +98,7 @@ class PluginReward(Frozen):
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
     """Name of the entry point; `reward(prompt, text, **params)` gives a number, or None: not scored."""
 
-    params: Annotated[dict[str, JsonValue], Field(max_length=64, default_factory=dict)]
+    params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of every call."""
 
     only_when_correct: bool = False

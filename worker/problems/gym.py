@@ -23,6 +23,14 @@ def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, an
     return min(1.0, max(0.0, score))
 
 
+def library() -> Any:
+    """reasoning_gym, which takes more than a second to import; the trainer itself never needs it."""
+    stand_in_for_pycosat()
+    import reasoning_gym
+
+    return reasoning_gym
+
+
 @lru_cache(maxsize=256)
 def _entry(task: str, config: str, seed: int, offset: int) -> dict[str, Any]:
     entry: dict[str, Any] = _dataset(task, config, seed)[offset]
@@ -31,7 +39,4 @@ def _entry(task: str, config: str, seed: int, offset: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _dataset(task: str, config: str, seed: int) -> Any:
-    stand_in_for_pycosat()
-    from reasoning_gym.factory import create_dataset  # takes more than a second; the trainer never needs it
-
-    return create_dataset(task, **loads(config), seed=seed, size=CHUNK)
+    return library().create_dataset(task, **loads(config), seed=seed, size=CHUNK)

@@ -46,10 +46,13 @@ def answer(request: Request) -> dict[str, Any]:
 
 def prepare(request: Request) -> None:
     """Import what an operation needs, so that its time limit is for its work alone."""
-    for module in MODULES[request["for"]]:
-        importlib.import_module(module)
-    if request["entry_point"]:
-        sys.modules["worker.rewards.plugins"].load_reward(request["entry_point"])
+    match request["for"]:
+        case "equal":
+            importlib.import_module("worker.rewards.mathematics")
+        case "plugin":
+            importlib.import_module("worker.rewards.plugins").load_reward(request["entry_point"])
+        case _:
+            importlib.import_module("worker.problems.gym").library()
 
 
 def equal_mathematics(request: Request) -> bool:
@@ -81,13 +84,6 @@ def plugin_reward(request: Request) -> float | None:
 
     return call_reward(request["entry_point"], request["prompt"], request["text"], request["params"])
 
-
-MODULES = {
-    "equal": ["worker.rewards.mathematics"],
-    "gym_question": ["worker.problems.gym", "reasoning_gym.factory"],
-    "gym_score": ["worker.problems.gym", "reasoning_gym.factory"],
-    "plugin": ["worker.rewards.plugins"],
-}
 
 OPERATIONS: dict[str, Callable[[Request], Any]] = {
     "prepare": prepare,
