@@ -53,7 +53,7 @@ def ppo_clip(
     *,
     eps_low: float,
     eps_high: float,
-    dual_clip: float = 0,
+    dual_clip: float = 0.0,
 ) -> Surrogate:
     """The pessimistic minimum of the ratio and its clipped copy.
 
@@ -86,7 +86,7 @@ def bounded(
     advantages: Float[Tensor, "B M"],
     bounds: Bounds,
     *,
-    dual_clip: float = 0,
+    dual_clip: float = 0.0,
 ) -> Surrogate:
     """PPO's pessimistic minimum with any bounds.
 

@@ -1,0 +1,106 @@
+"""Advantages by hand."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from worker.objective.advantages import reweighted_by_probability
+from worker.objective.policy_loss import estimate_advantages
+
+TWO_GROUPS = [[1, 1, 0, 0], [1, 0, 0, 0]]
+NO_SCALE = knobs.NoScale()
+
+
+def advantages(rewards, knob=None, *, unscored=(), average=0.0):
+    scores = torch.tensor(rewards, dtype=torch.float64)
+    scored = torch.ones_like(scores, dtype=torch.bool)
+    for prompt, completion in unscored:
+        scored[prompt, completion] = False
+    return estimate_advantages(scores, scored, knob or knobs.GroupMean(), average=average)
+
+
+def values(*arguments, **keywords):
+    return advantages(*arguments, **keywords).advantages.tolist()
+
+
+def test_one_group_in_units_of_its_sample_standard_deviation():
+    assert values([[1, 1, 0, 0]])[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659], abs=6e-5)
+    assert values([[1, 0, 0, 0]])[0] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
+
+
+def test_the_population_standard_deviation_is_a_knob():
+    knob = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
+    assert values([[1, 1, 0, 0]], knob)[0] == pytest.approx([1, 1, -1, -1])
+
+
+def test_without_scale_a_group_is_only_centred():
+    assert values([[1, 1, 0, 0]], knobs.GroupMean(scale=NO_SCALE)) == [[0.5, 0.5, -0.5, -0.5]]
+
+
+def test_leave_one_out_compares_with_the_others():
+    assert values([[1, 1, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([2 / 3, 2 / 3, -2 / 3, -2 / 3])
+    assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
+
+
+def test_lite_ppo_scales_by_the_whole_batch():
+    found = values(TWO_GROUPS, knobs.GroupMean(scale=knobs.BatchStd()))
+    assert found[0] == pytest.approx([0.9659, 0.9659, -0.9659, -0.9659], abs=6e-5)
+    assert found[1] == pytest.approx([1.4489, -0.4830, -0.4830, -0.4830], abs=6e-5)
+
+
+def test_the_batch_mean_is_one_baseline_for_all_prompts():
+    assert values(TWO_GROUPS, knobs.BatchMean())[1] == pytest.approx([0.625, -0.375, -0.375, -0.375])
+
+
+def test_a_moving_average_starts_at_zero_and_serves_the_next_step():
+    average = 0.0
+    seen = []
+    for mean in (0.25, 0.5, 0.75):
+        estimate = advantages([[mean, mean]], knobs.MovingAverage(), average=average)
+        assert estimate.advantages.tolist()[0] == pytest.approx([mean - average] * 2)
+        average = estimate.average
+        seen.append(average)
+    assert seen == pytest.approx([0.0250, 0.0725, 0.1403], abs=6e-5)
+
+
+def test_without_baseline_the_reward_is_the_advantage():
+    assert values([[1, 0]], knobs.NoBaseline()) == [[1, 0]]
+
+
+def test_dividing_by_the_root_of_the_group_size_makes_sixteen_completions_weigh_four_times():
+    rewards = [[1.0, 0.0] * 8]
+    plain, rooted = values(rewards), values(rewards, knobs.GroupMean(group_sum="sqrt"))
+    assert rooted[0] == pytest.approx([4 * a for a in plain[0]])
+
+
+CENTRED = [knobs.GroupMean(), knobs.GroupMean(scale=NO_SCALE), knobs.LeaveOneOut()]
+
+
+@pytest.mark.parametrize("knob", CENTRED)
+def test_equal_rewards_give_zero_advantages(knob):
+    assert values([[0.2] * 6], knob) == [[0] * 6]  # the float mean of six 0.2 is not 0.2
+
+
+@pytest.mark.parametrize("knob", CENTRED)
+def test_a_group_of_one_gets_zero(knob):
+    assert values([[1.0], [0.0]], knob) == [[0], [0]]
+
+
+def test_a_completion_that_was_not_scored_gets_zero_and_moves_nobody():
+    found = values([[1, 1, 0, 0, float("nan")]], unscored=[(0, 4)])
+    assert found[0] == pytest.approx([0.8659, 0.8659, -0.8659, -0.8659, 0], abs=6e-5)
+
+
+def test_a_group_without_any_score_gets_zeros():
+    assert values([[1, 0], [0, 0]], unscored=[(1, 0), (1, 1)])[1] == [0, 0]
+
+
+@pytest.mark.parametrize("scale", [knobs.GroupStd(), knobs.BatchStd()])
+def test_rewards_that_do_not_vary_are_never_divided_by_epsilon(scale):
+    assert values([[1.0, 1.0], [1.0, 1.0]], knobs.NoBaseline(scale=scale)) == [[0, 0], [0, 0]]
+
+
+def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
+    old = torch.tensor([[0.1, 0.5, 0.9]]).log()
+    found = reweighted_by_probability(torch.ones(1, 1), old, alpha=0.3)
+    assert found.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])

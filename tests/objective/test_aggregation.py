@@ -1,0 +1,57 @@
+"""One number out of many token losses."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from worker.objective.policy_loss import denominators
+
+LOSSES = torch.tensor([[1, 2, 0], [3, 0, 0], [4, 4, 4], [0, 0, 0]], dtype=torch.float64)
+MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 0, 0]], dtype=torch.bool)
+GROUPS = torch.tensor([7, 7, 3, 3])
+
+RESULTS = [
+    (knobs.SeqMeanTokenMean(), 2.1250),
+    (knobs.TokenMean(), 2.5714),
+    (knobs.PromptMean(), 2.5000),
+    (knobs.SeqMeanTokenSum(), 4.5000),
+    (knobs.SeqMeanTokenSumNorm(l_max=4), 1.1250),
+    (knobs.SeqMeanTokenSumNorm(), 0.4500),
+]
+
+
+def weights(aggregation, mask=MASK, **rest):
+    return denominators(
+        mask, GROUPS[: len(mask)], Objective(aggregation=aggregation), max_new_tokens=10, **rest
+    )
+
+
+@pytest.mark.parametrize(("aggregation", "result"), RESULTS)
+def test_two_prompts_with_known_token_losses(aggregation, result):
+    per_completion = (LOSSES * MASK).sum(dim=1)
+    assert (per_completion @ weights(aggregation).weights).item() == pytest.approx(result, abs=6e-5)
+
+
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
+def test_two_micro_batches_add_up_to_the_whole(aggregation):
+    whole = weights(aggregation)
+    per_completion = (LOSSES * MASK).sum(dim=1)
+    halves = [per_completion[rows] @ whole.rows(rows).weights for rows in (slice(0, 3), slice(3, 4))]
+    assert sum(halves).item() == pytest.approx((per_completion @ whole.weights).item(), abs=1e-15)
+
+
+def test_an_empty_completion_adds_nothing_but_still_counts():
+    mask = torch.tensor([[True, True], [False, False]])
+    assert weights(knobs.SeqMeanTokenMean(), mask).weights.tolist() == [0.25, 0]
+
+
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
+def test_nothing_is_divided_by_zero_when_every_token_is_masked(aggregation):
+    assert weights(aggregation, torch.zeros(2, 3, dtype=torch.bool)).weights.isfinite().all()
+
+
+def test_upweighting_multiplies_every_weight():
+    plain, heavier = weights(knobs.TokenMean()), weights(knobs.TokenMean(), upweight=1.5)
+    assert heavier.weights.tolist() == pytest.approx((plain.weights * 1.5).tolist())
+    assert heavier.sequence_weight == pytest.approx(1.5 / 4)

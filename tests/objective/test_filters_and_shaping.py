@@ -1,0 +1,43 @@
+"""Which groups train, and what length does to rewards."""
+
+import pytest
+import torch
+
+from worker.objective import filters, shaping
+
+SCORES = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 0, 0]]).double()
+SCORED = torch.ones(4, 4, dtype=torch.bool)
+
+
+def test_groups_whose_scores_are_all_equal_are_dropped_whole():
+    assert filters.group_varies(SCORES, SCORED).tolist() == [True, False, False, True]
+
+
+def test_dynamic_sampling_keeps_what_is_neither_solved_nor_hopeless():
+    assert filters.accuracy_between(SCORES, SCORED, low=0.0, high=1.0).tolist() == [True, False, False, True]
+    assert filters.accuracy_between(SCORES, SCORED, low=0.3, high=1.0).tolist() == [True, False, False, False]
+
+
+def test_completions_without_a_score_do_not_count():
+    scored = SCORED.clone()
+    scored[0, 2:] = False  # what is left of the first group is all right
+    scored[3] = False
+    assert filters.group_varies(SCORES, scored).tolist() == [False, False, False, False]
+    assert filters.accuracy_between(SCORES, scored, low=0.0, high=1.0).tolist() == [False] * 4
+
+
+def test_the_rest_is_weighted_up_for_what_was_dropped():
+    assert filters.upweight(kept=3, total=4) == pytest.approx(1.3333, abs=6e-5)
+    assert filters.upweight(kept=8, total=12) == 1.5
+    assert filters.upweight(kept=0, total=4) == 1
+
+
+def test_the_soft_penalty_ramps_over_the_last_tokens():
+    lengths = torch.tensor([[16384, 17408, 18432, 20480, 21000]])
+    found = shaping.soft_overlong(lengths, l_max=20480, l_cache=4096)
+    assert found.tolist() == [[0, -0.25, -0.5, -1, -1]]
+
+
+def test_truncated_rewards_are_scaled():
+    truncated = torch.tensor([[True, False]])
+    assert shaping.truncated_scaled(torch.tensor([[1.0, 1.0]]), truncated, factor=0.5).tolist() == [[0.5, 1]]

@@ -1,0 +1,101 @@
+"""Which knobs go together, and what is said when they do not."""
+
+import pytest
+from pydantic import ValidationError
+
+from backend.config import knobs
+from backend.config.merge import resolve
+from backend.config.objective import Objective
+from backend.errors import InvalidConfig
+
+REFUSED = [
+    ({"ratio": {"type": "none"}}, "surrogate.type", "clips a ratio, but ratio is none"),
+    ({"surrogate": {"type": "geo_token"}}, "surrogate.type", "ratio seq_geo is expected"),
+    (
+        {"surrogate": {"type": "weight_cap"}, "ratio": {"type": "seq_geo"}},
+        "surrogate.type",
+        "ratio token is expected",
+    ),
+    (
+        {"surrogate": {"type": "dynamic"}, "ratio": {"type": "seq_product"}},
+        "surrogate.type",
+        "old probability",
+    ),
+    ({"surrogate": {"type": "sapo"}, "ratio": {"type": "seq_product"}}, "surrogate.type", "near 1"),
+    (
+        {"ratio": {"type": "token", "old": "sampler"}, "correction": {"type": "token_tis"}},
+        "correction.type",
+        "already contains the mismatch",
+    ),
+    (
+        {"ratio": {"type": "none"}, "surrogate": {"type": "none"}, "kl": {"type": "r_k3"}},
+        "kl.type",
+        "multiplies by the policy ratio",
+    ),
+    (
+        {"ratio": {"type": "seq_geo"}, "token_weight": {"type": "ar"}},
+        "token_weight.type",
+        "seq_geo_token is expected",
+    ),
+    ({"surrogate": {"type": "ppo_clip", "dual_clip": 0.5}}, "surrogate.dual_clip", "more than 1 is expected"),
+    ({"surrogate": {"type": "ppo_clip", "eps_low": -0.1}}, "surrogate.eps_low", "greater than or equal to 0"),
+    ({"surrogate": {"type": "ppo_clip", "eps_low": 1e400}}, "surrogate.eps_low", "finite"),
+    ({"surrogate": {"type": "clipp"}}, "surrogate", "clipp"),
+    ({"kl": {"type": "k3", "place": "reward"}}, "kl.place", "no such field"),
+    ({"advantage": {"type": "critic"}}, "advantage", "critic"),
+    ({"aggregation": {"type": "seq_mean_token_sum_norm", "l_max": 0}}, "aggregation.l_max", "max_new_tokens"),
+]
+
+
+@pytest.mark.parametrize(("objective", "path", "words"), REFUSED)
+def test_a_combination_without_sense_is_refused_at_its_field(objective, path, words):
+    with pytest.raises(InvalidConfig) as refused:
+        resolve({"objective": objective})
+    messages = [(error.path, error.message) for error in refused.value.errors]
+    assert any(found.startswith(f"objective.{path}") and words in message for found, message in messages)
+
+
+CAUTIONED = [
+    (Objective(ratio=knobs.SequenceGeometricRatio()), "never clips"),
+    (Objective(surrogate=knobs.WeightCap(cap=1)), "biases"),
+    (Objective(kl=knobs.KlK1()), "noise"),
+    (Objective(ratio=knobs.TokenRatio(old="current"), kl=knobs.KlRatioK3()), "k2's gradient"),
+    (Objective(ratio=knobs.SequenceProductRatio()), "vanishes with length"),
+]
+
+
+@pytest.mark.parametrize(("objective", "words"), CAUTIONED)
+def test_a_doubtful_combination_is_allowed_with_a_warning(objective, words):
+    assert any(words in warning for warning in objective.warnings())
+
+
+def test_the_defaults_have_no_warning():
+    assert Objective().warnings() == []
+
+
+def test_needs_follow_from_the_knobs():
+    plain = Objective()
+    assert not (plain.needs_reference or plain.needs_sampler_logprobs or plain.needs_entropy_gradient)
+    assert Objective(kl=knobs.KlK3()).needs_reference
+    assert Objective(correction=knobs.TokenTis()).needs_sampler_logprobs
+    assert Objective(ratio=knobs.TokenRatio(old="sampler")).needs_sampler_logprobs
+    assert Objective(entropy=knobs.EntropyBonus()).needs_entropy_gradient
+    assert Objective(kl=knobs.KlK1(place="reward")).kl_in_reward
+
+
+def test_a_changed_copy_is_validated_again():
+    with pytest.raises(ValidationError, match="clips a ratio"):
+        Objective().with_(ratio=knobs.NoRatio())
+
+
+def test_an_objective_survives_json():
+    objective = resolve({"preset": "olmo3"}).objective
+    assert Objective.model_validate_json(objective.model_dump_json()) == objective
+
+
+def test_every_knob_carries_its_help():
+    schema = Objective.model_json_schema()
+    for name, model in schema["$defs"].items():
+        assert model["description"], name
+        for field, described in model["properties"].items():
+            assert field == "type" or described.get("description"), f"{name}.{field}"

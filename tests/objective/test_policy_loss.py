@@ -1,0 +1,142 @@
+"""The loss as a whole: what it reports, how it splits, what garbage it survives."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.merge import resolve
+from backend.config.metrics import find_metric
+from backend.config.objective import Objective
+from backend.config.presets import PRESETS
+from tests.objective import fixture_f as f
+from worker.objective.metric_sums import MetricSums
+from worker.objective.policy_loss import denominators, policy_loss
+
+WIDE_GSPO = Objective(
+    ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.28)
+)
+
+
+def metrics_of(objective, new=f.NEW):
+    return f.run(objective, new)[0].metrics.values()
+
+
+def test_clip_fractions_count_the_tokens_whose_gradient_is_gone():
+    metrics = metrics_of(Objective())
+    assert (metrics["clip/high_frac"], metrics["clip/low_frac"]) == pytest.approx((0.2, 0.2))
+    prorl = Objective(surrogate=knobs.PpoClip(eps_high=0.4), aggregation=knobs.TokenMean())
+    assert metrics_of(prorl)["clip/high_frac"] == pytest.approx(0.1)
+
+
+def test_a_shared_ratio_is_counted_once_per_completion():
+    metrics = metrics_of(WIDE_GSPO)
+    assert metrics["clip/high_frac"] + metrics["clip/low_frac"] == pytest.approx(0.25)
+    assert metrics["ratio/mean"] == pytest.approx((1.2214 + 1.0869 + 0.6703 + 0.9876) / 4, abs=6e-5)
+    narrow = metrics_of(resolve({"preset": "gspo"}).objective)
+    assert narrow["clip/high_frac"] + narrow["clip/low_frac"] == pytest.approx(1.0)
+
+
+def test_capped_weights_are_counted_whatever_the_sign():
+    assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=1.28)))["clip/high_frac"] == pytest.approx(0.3)
+    assert metrics_of(Objective(surrogate=knobs.WeightCap(cap=5)))["clip/high_frac"] == 0
+
+
+def test_a_smooth_gate_reports_its_weight_and_no_clip():
+    metrics = metrics_of(resolve({"preset": "sapo"}).objective, f.padded(f.OLD))
+    assert metrics["gate/mean"] == pytest.approx(1)
+    assert not [name for name in metrics if name.startswith("clip/")]
+
+
+def test_ratio_extremes_and_token_probability():
+    metrics = metrics_of(Objective())
+    assert metrics["ratio/max"] == pytest.approx(1.6487, abs=6e-5)
+    assert metrics["ratio/min"] == pytest.approx(0.6703, abs=6e-5)
+    assert metrics["policy/token_prob_mean"] == pytest.approx(f.NEW[f.MASK].exp().mean().item())
+
+
+def test_on_fresh_rollouts_the_loss_is_about_zero_while_the_gradient_is_not():
+    result, minus_gradient = f.run(Objective(), f.padded(f.OLD), old_logprobs=None)
+    assert result.loss.item() == pytest.approx(0, abs=1e-12)
+    assert result.metrics.values()["ratio/max"] == 1
+    assert minus_gradient.abs().min() > 0.05
+
+
+def test_the_terms_of_the_loss_add_up():
+    objective = Objective(kl=knobs.KlK3(coef=0.5), entropy=knobs.EntropyBonus(coef=0.1))
+    batch = f.batch(objective)
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    entropy = torch.full((4, 4), 2.0, dtype=torch.float64).where(f.MASK, torch.nan)
+    metrics = policy_loss(f.NEW, batch, objective, weights, entropy=entropy).metrics.values()
+    assert metrics["policy/entropy"] == pytest.approx(2)
+    assert metrics["loss/entropy"] == pytest.approx(-0.2)
+    assert metrics["loss/kl"] == pytest.approx(0.5 * 0.0341, abs=6e-5)
+    parts = metrics["loss/policy"] + metrics["loss/kl"] + metrics["loss/entropy"]
+    assert metrics["loss/total"] == pytest.approx(parts)
+    assert metrics["kl/coef"] == pytest.approx(0.5)
+
+
+def test_an_entropy_bonus_without_entropy_is_refused():
+    with pytest.raises(ValueError, match="needs entropy"):
+        f.run(Objective(entropy=knobs.EntropyBonus()))
+
+
+def test_a_reference_term_without_reference_is_refused():
+    with pytest.raises(ValueError, match="needs reference log-probabilities"):
+        f.run(Objective(kl=knobs.KlK3()), reference_logprobs=None)
+
+
+def test_two_minibatches_are_averaged_and_two_micro_batches_are_added():
+    objective = resolve({"preset": "grpo"}).objective
+    batch = f.batch(objective)
+    whole = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    rows = [slice(0, 1), slice(1, 4)]
+    micro = [policy_loss(f.NEW[r], batch.rows(r), objective, whole.rows(r)) for r in rows]
+    together = MetricSums.merged(part.metrics for part in micro).values()
+    once = policy_loss(f.NEW, batch, objective, whole)
+    assert together == pytest.approx(once.metrics.values())
+    twice = (once.metrics + once.metrics).values()
+    assert twice == pytest.approx(once.metrics.values())
+
+
+def test_columns_of_padding_may_be_cut_off():
+    objective = Objective()
+    batch = f.batch(objective).rows(slice(0, 3)).columns(3)
+    assert batch.mask.shape == (3, 3)
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    assert policy_loss(f.NEW[:3, :3], batch, objective, weights).loss.isfinite()
+
+
+def test_a_batch_whose_every_token_is_masked_keeps_its_graph():
+    result, minus_gradient = f.run(Objective(), mask=torch.zeros_like(f.MASK))
+    assert result.loss.item() == 0
+    assert minus_gradient.abs().sum() == 0
+    assert "ratio/max" not in result.metrics.values()
+
+
+def test_half_precision_log_probs_are_computed_in_single():
+    objective = Objective()
+    batch = f.batch(objective)
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    assert policy_loss(f.NEW.bfloat16(), batch, objective, weights).loss.dtype == torch.float64
+    single = f.batch(objective, old_logprobs=f.padded(f.OLD).bfloat16(), reference_logprobs=None)
+    assert policy_loss(f.NEW.bfloat16(), single, objective, weights).loss.dtype == torch.float32
+
+
+def test_advantages_may_differ_between_tokens():
+    per_token = f.advantages().unsqueeze(1).expand(4, 4)
+    assert f.run(Objective(), advantages=per_token)[0].loss == f.run(Objective())[0].loss
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_metric_a_preset_reports_is_in_the_catalog(preset):
+    assert not [name for name in metrics_of(resolve({"preset": preset}).objective) if not find_metric(name)]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
+    per_token = f.run(resolve({"preset": preset}).objective)[0].per_token
+    for values in per_token.values():
+        assert values.shape == (4, 4)
+        assert values.dtype == torch.float32
+        assert not values.requires_grad
+        assert values[~f.MASK].tolist() == [0] * 6

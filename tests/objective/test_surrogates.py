@@ -1,0 +1,120 @@
+"""Clips, caps and gates by hand."""
+
+import pytest
+import torch
+
+from tests.objective import fixture_f as f
+from worker.objective import ratios, surrogates
+
+
+def at(ratio, advantage, rule, **knobs):
+    """Objective and gradient weight d(objective)/d(log r) / A at one ratio."""
+    log_ratio = torch.tensor([[ratio]], dtype=torch.float64).log().requires_grad_()
+    found = rule(log_ratio.exp(), torch.tensor([[advantage]], dtype=torch.float64), **knobs)
+    (slope,) = torch.autograd.grad(found.objective.sum(), log_ratio)
+    return found.objective.item(), slope.item() / advantage, found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "objective", "flows"),
+    [
+        (1.5, 1, 1.2, False),
+        (0.5, 1, 0.5, True),
+        (0.5, -1, -0.8, False),
+        (1.5, -1, -1.5, True),
+        (1.1, 1, 1.1, True),
+    ],
+)
+def test_ppo_takes_the_pessimistic_side(ratio, advantage, objective, flows):
+    found, weight, _ = at(ratio, advantage, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2)
+    assert found == pytest.approx(objective)
+    assert bool(weight) is flows
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "objective", "flows"),
+    [(0.5, -1, -0.5, True), (1.5, -1, -1.2, False), (1.5, 1, 1.2, False), (0.5, 1, 0.5, True)],
+)
+def test_the_books_rule_bounds_from_above_only(ratio, advantage, objective, flows):
+    found, weight, _ = at(ratio, advantage, surrogates.book_signed, eps_high=0.2)
+    assert found == pytest.approx(objective)
+    assert bool(weight) is flows
+
+
+@pytest.mark.parametrize(("c", "objective"), [(3.0, -3), (4.0, -4), (0.0, -5)])
+def test_dual_clip_caps_a_bad_token(c, objective):
+    found, _, flags = at(5, -1, surrogates.ppo_clip, eps_low=0.2, eps_high=0.2, dual_clip=c)
+    assert found == pytest.approx(objective)
+    assert c == 0 or flags.dual.item() is True
+
+
+@pytest.mark.parametrize(
+    ("tau", "ratio", "gate", "weight"),
+    [
+        (1, 1, 2.0000, 1),
+        (1.05, 1, 1.9048, 1),
+        (1, 1.5, 2.4898, 0.9400),
+        (1.05, 0.5, 1.4159, 0.9341),
+        (1, 2, 2.9242, 0.7864),
+        (1.05, 2, 2.8220, 0.7681),
+    ],
+)
+def test_sapos_gate_and_its_weight(tau, ratio, gate, weight):
+    found, slope, flags = at(ratio, 1, surrogates.sapo, tau_pos=float(tau), tau_neg=9.0)
+    assert found == pytest.approx(gate, abs=6e-5)
+    assert flags.gate.item() == pytest.approx(weight, abs=6e-5)
+    assert slope == pytest.approx(weight * ratio, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("q", "low", "high"),
+    [
+        (0.9, 0.7687, 1.1872),
+        (0.5, 0.5, 1.3062),
+        (0.1, 0.5, 2),
+        (0.01, 0.5, 5),
+        (0.001, 0.5, 10),
+    ],
+)
+def test_dcpos_bounds_widen_for_rare_tokens(q, low, high):
+    old = torch.tensor([[q]], dtype=torch.float64).log()
+    bounds = surrogates.dynamic_bounds(old, eps_low=0.16, eps_high=0.2, r_max=10.0)
+    assert (bounds.low.item(), bounds.high.item()) == pytest.approx((low, high), abs=6e-5)
+
+
+def test_a_capped_weight_still_has_the_gradient_of_log_p():
+    logprobs = torch.tensor([[-1.0]], requires_grad=True)
+    found = surrogates.weight_cap(logprobs, torch.tensor([[9.0]]), torch.tensor([[2.0]]), cap=5.0)
+    found.objective.sum().backward()
+    assert logprobs.grad.item() == 10
+    assert found.high.item() is True
+
+
+LOG_RATIO = torch.where(f.MASK, f.padded(f.DRIFT), 0.0)
+
+
+def test_ratios_of_whole_completions():
+    geometric = ratios.sequence_geometric(LOG_RATIO, f.MASK).exp().flatten().tolist()
+    assert geometric == pytest.approx([1.2214, 1.0869, 0.6703, 0.9876], abs=6e-5)
+    product = ratios.sequence_product(LOG_RATIO).exp().flatten().tolist()
+    assert product == pytest.approx([1.4918, 1.2840, 0.6703, 0.9512], abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("eps", "expected"),
+    [
+        (0.45, [1.2214, 1.0689, 0.6703, 0.9876]),
+        (0.4, [1.2214, 1.0513, 0.6703, 0.9876]),
+        (0.2, [1.1618, 0.9835, 0.8187, 1]),
+    ],
+)
+def test_gmpo_clips_inside_the_geometric_mean(eps, expected):
+    signs = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
+    found = surrogates.geo_token(LOG_RATIO, signs, f.MASK, eps_low=eps, eps_high=eps)
+    assert found.ratio.flatten().tolist() == pytest.approx(expected, abs=6e-5)
+
+
+def test_log_ratios_are_clamped_before_exp():
+    far = ratios.token_log_ratio(torch.tensor([[0.0, -200.0]]), torch.tensor([[-200.0, 0.0]]))
+    assert far.tolist() == [[20, -20]]
+    assert ratios.sequence_product(torch.full((1, 9), 5.0)).item() == 20

@@ -1,0 +1,77 @@
+"""Random batches for the properties of the objective."""
+
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from backend.config.objective import Objective
+from worker.objective.batch import PolicyBatch
+from worker.objective.policy_loss import denominators, policy_loss
+
+NAN = float("nan")
+MAX_NEW_TOKENS = 8
+
+
+@dataclass
+class Sample:
+    """One optimizer batch with the present log-probabilities and entropies."""
+
+    new: Tensor
+    entropy: Tensor
+    batch: PolicyBatch
+
+    def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:
+        """Loss and gradient, summed over micro-batches of the given rows."""
+        leaf = self.new.clone().requires_grad_()
+        weights = denominators(
+            self.batch.mask, self.batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS
+        )
+        parts = [torch.arange(len(leaf))] if rows is None else rows
+        losses = [
+            policy_loss(
+                leaf[part], self.batch.rows(part), objective, weights.rows(part), entropy=self.entropy[part]
+            ).loss
+            for part in parts
+        ]
+        total = torch.stack(losses).sum()
+        (slope,) = torch.autograd.grad(total, leaf)
+        return total.item(), slope
+
+
+def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
+    """Log-probabilities around an exponential, drifted by `spread` nats; some completions are empty."""
+    dice = torch.Generator().manual_seed(seed)
+    shape = (prompts * group, width)
+    lengths = torch.randint(0, width + 1, (shape[0], 1), generator=dice)
+    mask = torch.arange(width) < lengths
+    old = torch.rand(shape, generator=dice, dtype=torch.float64).log() - 0.01
+
+    def near() -> Tensor:
+        drift = spread * torch.randn(shape, generator=dice, dtype=torch.float64)
+        return (old + drift).where(mask, NAN)
+
+    return Sample(
+        new=near(),
+        entropy=torch.rand(shape, generator=dice, dtype=torch.float64).where(mask, NAN),
+        batch=PolicyBatch(
+            mask=mask,
+            advantages=torch.randn(shape[0], generator=dice, dtype=torch.float64),
+            group_index=torch.arange(prompts).repeat_interleave(group),
+            old_logprobs=old.where(mask, NAN),
+            sampler_logprobs=near(),
+            reference_logprobs=near(),
+        ),
+    )
+
+
+def samples(*, spread: float = 0.4) -> st.SearchStrategy[Sample]:
+    return st.builds(
+        draw_sample,
+        st.integers(0, 2**31),
+        prompts=st.integers(1, 3),
+        group=st.integers(1, 4),
+        width=st.integers(1, 6),
+        spread=st.just(spread),
+    )

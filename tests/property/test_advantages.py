@@ -1,0 +1,72 @@
+"""What must hold for every advantage on any rewards."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.config import knobs
+from worker.objective.policy_loss import estimate_advantages
+
+BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
+SCALES = [knobs.NoScale(), knobs.GroupStd(), knobs.GroupStd(ddof=0), knobs.BatchStd()]
+COMBINATIONS = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
+SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
+GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
+
+reward = st.sampled_from([0.0, 1.0, 0.2, -1.0]) | st.floats(-100, 100)
+
+
+@st.composite
+def scores(draw):
+    prompts, group = draw(st.integers(1, 3)), draw(st.integers(1, 6))
+    values = draw(st.lists(reward, min_size=prompts * group, max_size=prompts * group))
+    known = draw(st.lists(st.booleans(), min_size=prompts * group, max_size=prompts * group))
+    shape = (prompts, group)
+    return torch.tensor(values, dtype=torch.float64).view(shape), torch.tensor(known).view(shape)
+
+
+def advantages(values, scored, knob):
+    return estimate_advantages(values, scored, knob).advantages
+
+
+def tolerance(values):
+    return 1e-6 * (1 + values.abs().max().item())
+
+
+@given(scores(), st.sampled_from(GROUP_CENTRED))
+@settings(max_examples=200, deadline=None)
+def test_group_centred_advantages_add_up_to_zero(drawn, knob):
+    values, scored = drawn
+    found = advantages(values, scored, knob)
+    assert found.sum(dim=1).tolist() == pytest.approx([0] * len(values), abs=tolerance(found) * 10)
+
+
+@given(scores(), st.sampled_from(SHIFT_FREE))
+@settings(max_examples=200, deadline=None)
+def test_a_constant_on_top_of_all_rewards_changes_nothing(drawn, knob):
+    values, scored = drawn
+    values = values.round(decimals=2)
+    found = advantages(values, scored, knob)
+    shifted = advantages(values + 64, scored, knob)
+    torch.testing.assert_close(shifted, found, rtol=1e-6, atol=1e-6)
+
+
+@given(scores(), st.sampled_from(COMBINATIONS), st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None)
+def test_permuting_a_group_permutes_its_advantages(drawn, knob, dice):
+    values, scored = drawn
+    order = list(range(values.shape[1]))
+    dice.shuffle(order)
+    found = advantages(values, scored, knob)
+    permuted = advantages(values[:, order], scored[:, order], knob)
+    torch.testing.assert_close(permuted, found[:, order], rtol=1e-6, atol=1e-6)
+
+
+@given(scores(), st.sampled_from(COMBINATIONS))
+@settings(max_examples=300, deadline=None)
+def test_every_baseline_with_every_scale_is_finite_and_zero_where_not_scored(drawn, knob):
+    values, scored = drawn
+    found = advantages(values.where(scored, torch.nan), scored, knob)
+    assert found.isfinite().all()
+    assert (found[~scored] == 0).all()
