@@ -36,12 +36,12 @@ def errors_of(
 def test_the_table_of_tasks_is_that_of_the_installed_library():
     from dataclasses import fields
 
-    from reasoning_gym.factory import DATASETS
+    from worker.problems.gym import library
 
     left_out = {"seed", "size", "data_file"}
     installed = {
         name: {field.name for field in fields(config)} - left_out
-        for name, (_, config) in DATASETS.items()
+        for name, (_, config) in library().factory.DATASETS.items()
         if name != "composite"
     }
     assert {name: set(keys) for name, keys in TASKS.items()} == installed

@@ -11,7 +11,13 @@ import numpy as np
 import psutil
 import pytest
 
-from backend.config.rewards import BoxedFormatReward, CorrectnessReward, PluginReward, ThinkFormatReward
+from backend.config.rewards import (
+    BoxedFormatReward,
+    CorrectnessReward,
+    PluginReward,
+    RewardTerm,
+    ThinkFormatReward,
+)
 from backend.errors import PluginFailed
 from worker.rewards.answers import is_mathematical, quick_verdict
 from worker.rewards.child import ROOT, Child, ChildRefused, ChildTimeout
@@ -290,7 +296,9 @@ def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
     pairs = [(asked, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
     scores = [grade.score for grade in Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(pairs)]
     assert scores[:3] == [1, 0, 0]
-    assert 0 < scores[3] < 1  # the library gives partial credit to an answer that contains the right one
+    assert (
+        0 < (scores[3] or 0) < 1
+    )  # the library gives partial credit to an answer that contains the right one
 
 
 def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
@@ -333,7 +341,7 @@ def test_a_text_is_repetitive_when_its_end_repeats_itself(text, is_repetitive):
 # ---------------------------------------------------------------- the whole reward
 
 
-def scored(terms: list, prompts: list[Prompt], texts: list[list[str]]):
+def scored(terms: list[RewardTerm], prompts: list[Prompt], texts: list[list[str]]):
     scorer = Scorer(terms, processes=1)
     try:
         return scorer.score(prompts, [[completion(text) for text in row] for row in texts])
