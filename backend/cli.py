@@ -107,7 +107,9 @@ COMMANDS: dict[str, Callable[[Settings], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; what the user can mend is one sentence, not a traceback."""
-    parser = argparse.ArgumentParser(prog="grpolab", description="Launch GRPO runs, compare them, read their rollouts.")
+    parser = argparse.ArgumentParser(
+        prog="grpolab", description="Launch GRPO runs, compare them, read their rollouts."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.__doc__)

@@ -16,7 +16,9 @@ DEMO = ("demo_healthy", "demo_collapse")
 
 def launch_demo(settings: Settings) -> str:
     """What to look at; the same request again finds the same experiment."""
-    variants = [{"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO]
+    variants = [
+        {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
+    ]
     body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
     answer = _post(settings, "/api/v1/experiments", body, key="demo")
     return f"{len(answer['runs'])} runs: {', '.join(run['name'] for run in answer['runs'])}"

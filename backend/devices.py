@@ -76,7 +76,9 @@ def find_gpus() -> list[Gpu]:
     except (OSError, subprocess.SubprocessError):
         return []
     rows = csv.reader(listing.stdout.splitlines(), skipinitialspace=True)
-    return visible_gpus([Gpu(row[0], row[1]) for row in rows if len(row) >= 2], os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return visible_gpus(
+        [Gpu(row[0], row[1]) for row in rows if len(row) >= 2], os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
 
 
 def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:

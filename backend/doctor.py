@@ -30,7 +30,11 @@ def examine(settings: Settings) -> list[Finding]:
         _checked("database", lambda: check_database(settings), "opens"),
         _broker(settings),
         _torch(),
-        Finding("devices", True, "; ".join(f"{slot.device_name}, {slot.threads} threads" for slot in find_slots(settings))),
+        Finding(
+            "devices",
+            True,
+            "; ".join(f"{slot.device_name}, {slot.threads} threads" for slot in find_slots(settings)),
+        ),
     ]
 
 
@@ -63,10 +67,14 @@ def _broker(settings: Settings) -> Finding:
 def _torch() -> Finding:
     build, gpus = torch_build(), find_gpus()
     if not build:
-        return Finding("torch", False, "not installed: workers here cannot train (pip install -r requirements.lock)")
+        return Finding(
+            "torch", False, "not installed: workers here cannot train (pip install -r requirements.lock)"
+        )
     if gpus and build == "cpu":
         names = ", ".join(gpu.name for gpu in gpus)
         return Finding(
-            "torch", False, f"this machine has a GPU ({names}), but the CPU build of torch is installed: see README"
+            "torch",
+            False,
+            f"this machine has a GPU ({names}), but the CPU build of torch is installed: see README",
         )
     return Finding("torch", True, f"built for {'the CPU' if build == 'cpu' else f'CUDA {build}'}")

@@ -18,7 +18,7 @@ class Instance(NamedTuple):
     url: str
 
 
-class AlreadyRunning(Exception):  # noqa: N818 - it is a finding, not a fault
+class AlreadyRunning(Exception):
     """Another launcher holds this state directory."""
 
     def __init__(self, instance: Instance) -> None:

@@ -1,8 +1,8 @@
-"""One process tree: broker, service, worker. It starts them in order, keeps them running and ends all of them.
+"""One process tree: broker, service, worker. It starts them, keeps them running and ends them.
 
-    launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
-             ├─ service   `backend.cli serve`; ends when its standard input, the launcher's pipe, ends
-             └─ worker    `backend.cli worker`; the same; its trainers are tied to it in the same way
+launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
+         ├─ service   `backend.cli serve`; ends when its standard input, the launcher's pipe, ends
+         └─ worker    `backend.cli worker`; the same; its trainers are tied to it in the same way
 """
 
 import os
@@ -42,7 +42,7 @@ STEADY_SECONDS = 60
 """A program that ran this long starts again without the longer pauses."""
 
 
-class Stopped(Exception):  # noqa: N818 - a wish, not a fault
+class Stopped(Exception):
     """The user asked to stop."""
 
 
@@ -69,16 +69,21 @@ class Child:
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".old.log"))
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(  # noqa: PLW1509 - the launcher has one thread
+            self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.PIPE if self.is_ours else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**self.env, **({LIFELINE: "1"} if self.is_ours else {})},
                 start_new_session=True,
-                preexec_fn=None if self.is_ours else die_with_parent,
+                preexec_fn=None if self.is_ours else die_with_parent,  # noqa: PLW1509 - one thread only
             )
         self.started_at = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before its first start."""
+        return self.process.pid if self.process else 0
 
     @property
     def is_running(self) -> bool:
@@ -147,7 +152,13 @@ class Launcher:
         return (sys.executable, "-m", "backend.cli", command)
 
     def _child(
-        self, name: str, argv: tuple[str, ...], env: Mapping[str, str], *, grace_seconds: float, is_ours: bool = True
+        self,
+        name: str,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        *,
+        grace_seconds: float,
+        is_ours: bool = True,
     ) -> Child:
         log = self.settings.state / "logs" / f"{name}.log"
         child = Child(name, argv, env, log, grace_seconds, is_ours)
@@ -181,7 +192,9 @@ class Launcher:
                 child.restarts = 0
             pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
             code = child.process.returncode if child.process else None
-            self.terminal.say(f"  {child.name:<10} ended by itself (code {code}); starting it again in {pause} s")
+            self.terminal.say(
+                f"  {child.name:<10} ended by itself (code {code}); starting it again in {pause} s"
+            )
             child.restart_at = now + pause
         elif now >= child.restart_at:
             child.restarts += 1
@@ -222,9 +235,8 @@ def _is_alive(url: str) -> bool:
 
 def _slots(engine: Engine, worker: Child) -> str:
     """What the worker has registered, in words; empty while it has not."""
-    assert worker.process is not None
     with reading(open_sessions(engine)) as session:
-        slots = slots_of(session, host=platform.node(), pid=worker.process.pid)
+        slots = slots_of(session, host=platform.node(), pid=worker.pid)
         return f"{len(slots)} x {slots[0].device_name or slots[0].device}" if slots else ""
 
 

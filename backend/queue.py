@@ -72,7 +72,7 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
         task_create_missing_queues=False,
         task_publish_retry=False,  # a failed ring is not an error
         broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,  # a worker waits for its broker for ever; its poller works meanwhile
+        broker_connection_max_retries=None,  # its poller works meanwhile
         broker_transport_options=_transport_options(settings, options),
         worker_send_task_events=False,
         worker_enable_remote_control=False,  # stop and pause are wishes in SQL

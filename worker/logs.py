@@ -18,10 +18,7 @@ SECRETS = re.compile(r"\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|(?<=://)[^/
 
 
 def clean_line(line: str) -> str:
-    """One line without terminal escapes, control characters and secrets; of a progress bar, its last state.
-
-    Example: clean_line("10%\\r20%\\x1b[0m") == "20%"
-    """
+    """A line without terminal escapes, control characters and secrets; of a progress bar, its last state."""
     last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
     return SECRETS.sub("[secret]", CONTROLS.sub("", last))
 

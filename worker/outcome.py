@@ -11,3 +11,13 @@ class Outcome(NamedTuple):
 
     reason: str = ""
     """One sentence, or a word such as no_signal; shown beside the status."""
+
+
+EXIT_FAILED = 1
+"""A trainer failed; it said why on its output."""
+
+EXIT_ORPHANED = 75
+"""A trainer's supervisor is gone."""
+
+EXIT_FENCED = 76
+"""Another attempt owns the trainer's run."""

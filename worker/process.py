@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import IO
+from typing import IO, cast
 
 from backend.devices import Slot
 from backend.settings import Settings
@@ -22,11 +22,31 @@ TRAINER = (sys.executable, "-m", "worker.train")
 INHERITED = ("CUBLAS_", "CUDA_", "HF_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_")
 """Prefixes of variables that a trainer gets from the worker."""
 
-INHERITED_NAMES = (
-    "HOME LANG LD_LIBRARY_PATH PATH PYTHONPATH SSL_CERT_FILE SSL_CERT_DIR TMPDIR TZ USER VIRTUAL_ENV XDG_CACHE_HOME "
-    "HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy "
-    "AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_REGION AWS_ENDPOINT_URL"
-).split()
+INHERITED_NAMES = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NO_PROXY",
+    "PATH",
+    "PYTHONPATH",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+}
 """Further variables that a trainer gets; the operator's token and the broker's address are none of them."""
 
 LINE_LIMIT = 8192
@@ -70,15 +90,15 @@ class TrainerProcess:
         self._listener: Listener | None = None
         self._waiting: list[str] = []
         self._lock = threading.Lock()
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
         )
-        self._readers = [self._read(self._process.stdout, self._on_output), self._read(self._process.stderr, self._on_error)]
+        self._stdin = cast("IO[bytes]", self._process.stdin)
+        self._readers = [
+            self._read(cast("IO[bytes]", self._process.stdout), self._on_output),
+            self._read(cast("IO[bytes]", self._process.stderr), self._on_error),
+        ]
 
     @property
     def pid(self) -> int:
@@ -97,10 +117,9 @@ class TrainerProcess:
             self._waiting.clear()
             self._listener = listener
         order = {"run_id": run_id, "attempt": attempt, "device": slot.device, "threads": slot.threads}
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # it is dead: wait() tells
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps(order).encode() + b"\n")
+            self._stdin.flush()
 
     def wait(self, seconds: float) -> int | None:
         """Its exit code, once it has ended and all its output has been read; None while it runs."""
@@ -108,8 +127,9 @@ class TrainerProcess:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+        self._end_session()  # what it left behind would hold its output open
         for reader in self._readers:
-            reader.join(2)  # a grandchild may hold the pipe open
+            reader.join(2)
         return code
 
     def ask_to_stop(self) -> None:
@@ -124,16 +144,17 @@ class TrainerProcess:
 
     def kill(self) -> None:
         """End it and everything in its session, now."""
+        self._end_session()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def _end_session(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdin:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
 
-    def _read(self, stream: IO[bytes] | None, handle: Listener) -> threading.Thread:
+    def _read(self, stream: IO[bytes], handle: Listener) -> threading.Thread:
         def read() -> None:
-            assert stream is not None
             with stream:
                 while line := stream.readline(LINE_LIMIT):
                     handle(line.decode(errors="replace").rstrip("\n"))

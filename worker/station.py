@@ -1,15 +1,11 @@
 """The slots of one worker process: they claim runs when the bell rings and, without it, every few seconds."""
 
-import contextlib
-import logging
 import os
 import platform
 import threading
 import uuid
-from collections.abc import Callable
 
 import psutil
-from sqlalchemy.exc import SQLAlchemyError
 
 from backend.database import Sessions
 from backend.devices import Slot
@@ -17,10 +13,9 @@ from backend.runs import lifecycle
 from backend.runs.lifecycle import Claim
 from backend.settings import Settings
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
+from worker.patience import left_for_later
 from worker.process import TRAINER
 from worker.supervisor import Supervisor
-
-logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 """How often a slot shows that it is there."""
@@ -57,7 +52,11 @@ class Station:
         self._look = threading.Event()
         self._threads: list[threading.Thread] = []
         self._places = [
-            Place(f"{self.name}-{slot.number}", slot, Supervisor(settings, sessions, slot, self.stopping, argv=argv))
+            Place(
+                f"{self.name}-{slot.number}",
+                slot,
+                Supervisor(settings, sessions, slot, self.stopping, argv=argv),
+            )
             for slot in slots
         ]
 
@@ -88,14 +87,10 @@ class Station:
             place.run_id = None
 
     def _claim(self, place: Place) -> Claim | None:
-        try:
-            with self._sessions.begin() as session:
-                return lifecycle.claim_run(
-                    session, place.worker_id, platform.node(), lease_seconds=self._settings.lease_seconds
-                )
-        except SQLAlchemyError as error:
-            logger.warning("cannot look for runs: %s", error)
-            return None
+        lease, claim = self._settings.lease_seconds, None
+        with left_for_later("look for runs"), self._sessions.begin() as session:
+            claim = lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)
+        return claim
 
     def _poll(self) -> None:
         while not self.stopping.is_set():
@@ -113,13 +108,17 @@ class Station:
             for place in self._places:
                 if place.status == "starting":
                     place.supervisor.keep_spare()
-            with self._database_may_be_away("show a sign of life"):
+            with left_for_later("show a sign of life"):
                 self._report()
             self.stopping.wait(min(HEARTBEAT_SECONDS, self._settings.lease_seconds / 4))
 
     def _report(self) -> None:
         memory = psutil.virtual_memory()
-        stats = {"memory_used": memory.used, "memory_total": memory.total, "cpu_percent": psutil.cpu_percent()}
+        stats = {
+            "memory_used": memory.used,
+            "memory_total": memory.total,
+            "cpu_percent": psutil.cpu_percent(),
+        }
         with self._sessions.begin() as session:
             for place in self._places:
                 if not report_slot(session, place.worker_id, place.status, place.run_id, stats):
@@ -139,16 +138,6 @@ class Station:
         for place in self._places:
             place.busy.acquire()
             place.supervisor.close()
-        with self._database_may_be_away("leave the record"), self._sessions.begin() as session:
+        with left_for_later("leave the record"), self._sessions.begin() as session:
             for place in self._places:
                 remove_slot(session, place.worker_id)
-
-    @contextlib.contextmanager
-    def _database_may_be_away(self, what: str):  # noqa: ANN202
-        try:
-            yield
-        except SQLAlchemyError as error:
-            logger.warning("cannot %s: %s", what, error)
-
-
-Serve = Callable[[], None]

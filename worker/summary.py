@@ -5,15 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backend.config.metrics import find_metric
-
-
-def spell_number(value: float) -> float | str:
-    """A finite number as it is; NaN and the infinities by name, because JSON has no numbers for them."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+from backend.metrics.values import spell
 
 
 class Summary:
@@ -28,7 +20,7 @@ class Summary:
         """Enter the metrics of a step; a metric that is absent keeps its last value."""
         self.step = step
         for name, value in metrics.items():
-            self._last[name] = spell_number(value)
+            self._last[name] = spell(value)
             if math.isfinite(value) and self._is_better(name, value):
                 self._best[name] = (value, step)
 

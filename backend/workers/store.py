@@ -33,7 +33,9 @@ def register_slot(session: Session, worker_id: str, slot: Slot, *, host: str, pi
     )
 
 
-def report_slot(session: Session, worker_id: str, status: str, run_id: str | None, stats: dict[str, Any]) -> bool:
+def report_slot(
+    session: Session, worker_id: str, status: str, run_id: str | None, stats: dict[str, Any]
+) -> bool:
     """A sign of life; False when the slot is not in the record (any more)."""
     statement = (
         update(Worker)
@@ -61,5 +63,7 @@ def slots_of(session: Session, *, host: str, pid: int) -> list[Worker]:
 
 def live_slots(session: Session) -> list[Worker]:
     """The slots that were seen lately."""
-    query = select(Worker).where(Worker.seen_at >= db_now() - SILENT_SECONDS).order_by(Worker.host, Worker.slot)
+    query = (
+        select(Worker).where(Worker.seen_at >= db_now() - SILENT_SECONDS).order_by(Worker.host, Worker.slot)
+    )
     return list(session.scalars(query))

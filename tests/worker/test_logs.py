@@ -46,7 +46,7 @@ def test_a_chunk_that_could_not_be_written_waits():
 
 def test_output_beyond_the_limit_leaves_one_visible_note():
     written = []
-    log = LogCollector(lambda number, text: written.append(text), limit=20)
+    log = LogCollector(lambda _number, text: written.append(text), limit=20)
     for line in ("0123456789", "0123456789", "more", "and more"):
         log.add(line)
     log.flush()

@@ -1,0 +1,78 @@
+"""A trainer without torch for the tests of the supervisor: real process, real SQL, no learning.
+
+The first argument says how it behaves once it has its run.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from backend.config.run import RunConfig
+from backend.database import open_engine, open_sessions
+from backend.errors import Fenced
+from backend.runs import lifecycle
+from backend.settings import Settings
+from worker.outcome import EXIT_FENCED
+from worker.recorder import Recorder
+from worker.records import StepRecord
+from worker.train import _await_assignment, _exit_with_supervisor, _say
+
+
+def count_to(recorder, last, stopping, seconds):
+    for step in range(1, last + 1):
+        recorder.record_step(StepRecord(step, {"reward/mean": step / last}))
+        time.sleep(seconds)
+        if stopping.is_set():
+            return "queued"
+        if recorder.wish == "stop":
+            return "stopped"
+    return "finished"
+
+
+def main(behaviour):
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    _say({"ready": True})
+    assignment = _await_assignment()
+    threading.Thread(target=_exit_with_supervisor, daemon=True).start()
+    sessions = open_sessions(open_engine(Settings().effective_database_url))
+    if behaviour == "raise":
+        print("about to fail")
+        raise ValueError("the reward of 'nan' is not a number")
+    if behaviour == "report":
+        _say({"failed": {"reason": "OutOfMemoryError: CUDA out of memory", "kind": "memory"}})
+        sys.exit(1)
+    if behaviour == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if behaviour == "vanish":
+        sys.exit(0)
+    if behaviour == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if behaviour == "child":
+        child = subprocess.Popen(["sleep", "1000"])
+        print(f"child {child.pid}")
+    if behaviour == "chatty":
+        print("\x1b[31mred\x1b[0m\r50%\r100%")
+        print("to stderr", file=sys.stderr)
+    print(json.dumps({"threads": os.environ["OMP_NUM_THREADS"], "token": os.environ.get("GRPOLAB_TOKEN")}))
+    steps = 1000 if behaviour in ("long", "deaf") else 3
+    recorder = Recorder(sessions, assignment.run_id, assignment.attempt, config=RunConfig())
+    try:
+        with recorder:
+            recorder.begin(-1)
+            status = count_to(recorder, steps, stopping, 0.02)
+            owner = (assignment.run_id, assignment.attempt)
+            if status == "queued":
+                recorder.commit(lambda session: lifecycle.release_run(session, *owner, "asked to stop"))
+            else:
+                recorder.commit(lambda session: lifecycle.finish_run(session, *owner, status))
+    except Fenced:
+        sys.exit(EXIT_FENCED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

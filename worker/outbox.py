@@ -1,0 +1,97 @@
+"""The bounded queue between the training thread and the writer thread."""
+
+import logging
+import threading
+import time
+from collections import deque
+from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+
+MAX_ITEMS = 2_000
+MAX_BYTES = 256_000_000
+"""What may wait while the database is away; then training waits too."""
+
+MAX_BATCH = 200
+"""Items taken at once: the size of a transaction."""
+
+IDLE_SECONDS = 0.5
+"""When nothing comes for this long, the writer is free to look around."""
+
+Item = TypeVar("Item")
+
+
+class Outbox(Generic[Item]):
+    """Items on their way to SQL, in order. A failure of the writer is raised in whoever puts or waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Item, int]] = deque()
+        self._bytes = 0
+        self._put = 0
+        self._written = 0
+        self._is_urgent = False
+        self._is_closed = False
+        self._failure: BaseException | None = None
+
+    def put(self, item: Item, size: int) -> None:
+        """Hand over an item of about `size` bytes; waits only when very much waits already."""
+        with self._changed:
+            if self._is_full(size):
+                logger.warning("the database has not answered for long: training waits for it")
+                self._changed.wait_for(lambda: self._failure is not None or not self._is_full(size))
+            self._raise_failure()
+            self._waiting.append((item, size))
+            self._bytes += size
+            self._put += 1
+            self._changed.notify_all()
+
+    def _is_full(self, size: int) -> bool:
+        if not self._waiting:
+            return False
+        return len(self._waiting) >= MAX_ITEMS or self._bytes + size > MAX_BYTES
+
+    def flush(self) -> None:
+        """Return once everything that was put is written."""
+        with self._changed:
+            wanted = self._put
+            self._is_urgent = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._written >= wanted or self._failure is not None)
+        self._raise_failure()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def take(self, not_before: float) -> list[Item] | None:
+        """What waits, not before that time unless somebody flushes; [] when idle; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed, IDLE_SECONDS)
+            if not self._waiting:
+                return None if self._is_closed else []
+            pause = max(0.0, not_before - time.monotonic())
+            self._changed.wait_for(lambda: self._is_urgent or self._is_closed, pause)
+            taken = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+            self._bytes -= sum(size for _, size in taken)
+            self._is_urgent = self._is_urgent and bool(self._waiting)
+            self._changed.notify_all()
+        return [item for item, _ in taken]
+
+    def mark_written(self, count: int) -> None:
+        """The oldest `count` items that were taken are safe."""
+        with self._changed:
+            self._written += count
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more will be written, and why."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()

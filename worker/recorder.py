@@ -1,0 +1,225 @@
+"""Hands each step to a writer thread that brings it into SQL while training goes on.
+
+Every transaction begins by proving that this attempt still owns the run; the same statement shows
+progress, renews the lease, stores the summary and reads the user's wish. Writing the same step twice
+changes nothing, so a transaction of uncertain fate is simply repeated.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.database import Sessions, db_now, reading
+from backend.errors import Fenced
+from backend.metrics.history import valid_steps
+from backend.metrics.store import write_points
+from backend.models import Run
+from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.runs import lifecycle
+from backend.runs.events import add_event
+from worker.outbox import Outbox
+from worker.patience import left_for_later, persist
+from worker.records import GroupRecord, StepRecord
+from worker.selection import recording_mode, select_groups
+from worker.summary import Summary
+
+BATCH_SECONDS = 0.2
+"""Quick steps are committed together, this often."""
+
+BYTES_PER_TOKEN = 40
+"""Memory of a waiting token: its string and its values."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something worth a line in the run's history."""
+
+    kind: str
+    level: str
+    message: str
+    step: int | None
+    data: Mapping[str, Any]
+
+
+class Recorder:
+    """The way of a run's data into SQL. Use as a context; leaving it writes what still waits."""
+
+    def __init__(
+        self, sessions: Sessions, run_id: str, attempt: int, *, config: RunConfig, lease_seconds: float = 60.0
+    ) -> None:
+        self.wish = ""
+        """The user's last seen wish: "", "stop" or "pause"."""
+        self._sessions = sessions
+        self._run_id = run_id
+        self._attempt = attempt
+        self._config = config
+        self._mode = recording_mode(config)
+        self._lease_seconds = lease_seconds
+        self._summary = Summary()
+        self._outbox: Outbox[StepRecord | EventRecord] = Outbox()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._outbox.close()
+        self._thread.join()
+        if kind is None:
+            self._outbox.flush()
+
+    # ------------------------------------------------------------ the training thread
+
+    def begin(self, from_step: int) -> None:
+        """Continue behind `from_step` (-1: from nothing); later rows of older attempts are hidden.
+
+        The summary goes back to what it was then.
+        """
+        persist(self._sessions, lambda session: self._begin(session, from_step))
+
+    def record_step(self, record: StepRecord) -> None:
+        """Hand over a step. Waits only when the database has been away for very long."""
+        self._outbox.put(record, _size(record.groups))
+
+    def event(
+        self,
+        kind: str,
+        level: str,
+        message: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+    ) -> None:
+        """Hand over a line for the run's history."""
+        self._outbox.put(EventRecord(kind, level, message, step, data or {}), 0)
+
+    def flush(self) -> None:
+        """Return once everything handed over is committed."""
+        self._outbox.flush()
+
+    def commit(self, write: Callable[[Session], None]) -> None:
+        """Write what waits, then `write` in a transaction of its own that only the run's owner can make.
+
+        `write` may be called again when the database went away, so it must not mind being repeated.
+        """
+        self.flush()
+
+        def guarded(session: Session) -> None:
+            self._guard(session, {})
+            write(session)
+
+        persist(self._sessions, guarded)
+
+    def read(self, query: Callable[[Session], Found]) -> Found:
+        """What a query finds, however long the database takes to come back."""
+        return persist(self._sessions, query)
+
+    # ------------------------------------------------------------ the writer thread
+
+    def _run(self) -> None:
+        try:
+            self._write_all()
+        except BaseException as error:  # noqa: BLE001 - raised again in the training thread
+            self._outbox.fail(error)
+
+    def _write_all(self) -> None:
+        next_commit = 0.0
+        while (batch := self._outbox.take(next_commit)) is not None:
+            next_commit = time.monotonic() + BATCH_SECONDS
+            if batch:
+                persist(self._sessions, self._prepare(batch))
+                self._outbox.mark_written(len(batch))
+            else:
+                with left_for_later("look for a wish"):
+                    self._look_for_wish()
+
+    def _prepare(self, batch: list[StepRecord | EventRecord]) -> Callable[[Session], None]:
+        """The transaction that stores a batch; what it stores is decided here, once."""
+        steps = [item for item in batch if isinstance(item, StepRecord)]
+        events = [item for item in batch if isinstance(item, EventRecord)]
+        for record in steps:
+            self._summary.take(record.step, record.metrics)
+        points = [(record.step, record.metrics) for record in steps]
+        groups = [self._packed(record) for record in steps]
+        summary = self._summary.document()
+
+        def write(session: Session) -> None:
+            self._guard(session, _progress(steps[-1].step, summary) if steps else {})
+            write_points(session, self._run_id, self._attempt, points)
+            for packed in groups:
+                write_groups(session, packed)
+            self._add_events(session, events)
+
+        return write
+
+    def _packed(self, record: StepRecord) -> PackedGroups:
+        chosen = select_groups(
+            record.groups,
+            mode=self._mode,
+            step=record.step,
+            last_step=self._config.steps,
+            is_alarmed=record.is_alarmed,
+            seed=self._config.seed,
+        )
+        kept = [record.groups[n] for n in chosen]
+        with_tokens = self._config.recording.tokens
+        return pack_groups(self._run_id, record.step, self._attempt, kept, with_tokens=with_tokens)
+
+    def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
+        for event in events:
+            add_event(
+                session,
+                event.kind,
+                event.message,
+                run_id=self._run_id,
+                attempt=self._attempt,
+                level=event.level,
+                step=event.step,
+                data=event.data,
+            )
+
+    def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
+        """Prove ownership and renew the lease, as the first statement of a transaction; raises Fenced."""
+        values = dict(changes) or {"changed_at": Run.changed_at}
+        until = db_now() + self._lease_seconds
+        self.wish = lifecycle.fence(session, self._run_id, self._attempt, lease_until=until, **values)
+
+    def _begin(self, session: Session, from_step: int) -> None:
+        lifecycle.begin_attempt(session, self._run_id, self._attempt, from_step)
+        self._summary = Summary()
+        for step, metrics in valid_steps(session, self._run_id, up_to=from_step):
+            self._summary.take(step, metrics)
+        self._guard(session, _progress(max(from_step, 0), self._summary.document()))
+
+    def _look_for_wish(self) -> None:
+        """Between steps: what the user wants, and whether the run is still ours."""
+        query = select(Run.wish).where(
+            Run.id == self._run_id, Run.attempt == self._attempt, Run.status == "running"
+        )
+        with reading(self._sessions) as session:
+            wish = session.scalar(query)
+        if wish is None:
+            raise Fenced(self._run_id, self._attempt)
+        self.wish = wish
+
+
+def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
+    return {"last_step": step, "summary": summary, "progress_at": db_now()}
+
+
+def _size(groups: Sequence[GroupRecord]) -> int:
+    """Memory of a waiting step, roughly: most of it is tokens."""
+    tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
+    return 4_000 + BYTES_PER_TOKEN * tokens

@@ -1,0 +1,215 @@
+"""Supervises one trainer process per claimed run: renews the lease, keeps the output, judges the end.
+
+Exit codes of a trainer:
+
+    0     it has written its outcome to SQL itself
+    75    its supervisor is gone
+    76    fenced: another attempt owns the run
+    else  it failed; it said why on its output
+    -9..  a signal ended it: from outside (then the run goes back to the queue) or by its own fault
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, db_now
+from backend.devices import Slot
+from backend.errors import Fenced
+from backend.runs import lifecycle
+from backend.runs.lifecycle import Claim
+from backend.runs.store import append_log
+from backend.settings import Settings
+from worker.logs import LogCollector
+from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
+from worker.patience import PASSING, first_line, left_for_later, persist
+from worker.process import TRAINER, TrainerProcess, trainer_environment
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 30.0
+"""A trainer that was asked to stop gets this long to save a checkpoint."""
+
+SPARE_DELAY_SECONDS = 5.0
+"""The next spare starts importing this long after a run has started, not to slow its first steps."""
+
+OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+"""Signals that somebody else sends; a trainer that dies by SIGSEGV or SIGABRT did so itself."""
+
+
+OOM_LIMIT = 2
+"""A run that ran out of memory is tried once more, then failed."""
+
+KILLED_PAUSE_SECONDS = 1.0
+"""Pause before a run whose trainer was killed from outside starts again."""
+
+
+class Verdict(NamedTuple):
+    """Why a trainer ended without writing an outcome."""
+
+    reason: str
+    is_own_fault: bool = True
+    """Whether it counts against the run's retries."""
+    limit: int = lifecycle.FAILURE_LIMIT
+    """Own faults in a row until the run fails."""
+
+
+def oom_kills() -> int:
+    """How many processes the kernel of this machine has killed for want of memory."""
+    try:
+        words = Path("/proc/vmstat").read_text().split()
+    except OSError:
+        return 0
+    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
+
+
+class Supervisor:
+    """The trainers of one slot: the one at work and a spare that has imported everything already."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sessions: Sessions,
+        slot: Slot,
+        stopping: threading.Event,
+        *,
+        argv: tuple[str, ...] = TRAINER,
+    ) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._slot = slot
+        self._stopping = stopping
+        self._argv = argv
+        self._spare: TrainerProcess | None = None
+        self._spare_lock = threading.Lock()
+
+    @property
+    def spare_is_ready(self) -> bool:
+        """Whether a run given to this slot now starts without waiting for imports."""
+        spare = self._spare
+        return spare is not None and spare.ready.is_set() and spare.is_running()
+
+    def keep_spare(self) -> None:
+        """Start a spare where none lives."""
+        with self._spare_lock:
+            if self._stopping.is_set() or (self._spare is not None and self._spare.is_running()):
+                return
+            self._spare = self._start()
+
+    def close(self) -> None:
+        """End the spare."""
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.kill()
+
+    def _start(self) -> TrainerProcess:
+        return TrainerProcess(self._argv, trainer_environment(self._settings, self._slot, os.environ))
+
+    def _take_spare(self) -> TrainerProcess:
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+        return spare if spare is not None and spare.is_running() else self._start()
+
+    def supervise(self, claim: Claim) -> None:
+        """From assignment to the end of the trainer and the run's next status."""
+        trainer = self._take_spare()
+        kills = oom_kills()
+        log = LogCollector(lambda number, text: self._append_log(claim, number, text))
+        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add)
+        logger.info("run %s attempt %s: trainer %s", claim.run_id, claim.attempt, trainer.pid)
+        self._note_trainer(claim, trainer.pid)
+        try:
+            code = self._watch(trainer, claim, log)
+        finally:
+            trainer.kill()  # its whole session, whatever it left behind
+        self._flush(log)
+        logger.info("run %s attempt %s: trainer ended with %s", claim.run_id, claim.attempt, code)
+        self._settle(claim, self._judge(trainer, code, is_oom=oom_kills() > kills))
+
+    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector) -> int:
+        lease = self._settings.lease_seconds
+        started = time.monotonic()
+        renew_at, flush_at, kill_at = started + lease / 4, started, float("inf")
+        while (code := trainer.wait(0.05)) is None:
+            now = time.monotonic()
+            if now >= renew_at:
+                renew_at = now + lease / 4
+                if not self._renew(claim):
+                    return EXIT_FENCED
+            if now >= flush_at or log.is_full:
+                flush_at = now + 1.0
+                self._flush(log)
+            if self._stopping.is_set() and kill_at == float("inf"):
+                trainer.ask_to_stop()
+                kill_at = now + GRACE_SECONDS
+            if now >= kill_at:
+                trainer.kill()
+            if now - started > SPARE_DELAY_SECONDS:
+                self.keep_spare()
+        return code
+
+    def _renew(self, claim: Claim) -> bool:
+        """Keep the run ours; False when it is not."""
+        try:
+            with self._sessions.begin() as session:
+                lifecycle.renew_lease(
+                    session, claim.run_id, claim.attempt, lease_seconds=self._settings.lease_seconds
+                )
+        except Fenced:
+            return False
+        except PASSING as error:
+            logger.warning("cannot renew the lease of run %s: %s", claim.run_id, first_line(error))
+        return True
+
+    def _note_trainer(self, claim: Claim, pid: int) -> None:
+        with left_for_later("note the trainer's process"), self._sessions.begin() as session:
+            lifecycle.note_attempt(session, claim.run_id, claim.attempt, pid=pid, device=self._slot.device)
+
+    def _append_log(self, claim: Claim, number: int, text: str) -> None:
+        with self._sessions.begin() as session:
+            append_log(session, claim.run_id, claim.attempt, number, text)
+
+    def _flush(self, log: LogCollector) -> None:
+        with left_for_later("store output"):
+            log.flush()
+
+    def _judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
+        """What an exit code means for a run that the trainer has left unfinished."""
+        if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
+            return Verdict(f"the trainer was ended by {signal.Signals(-code).name}", is_own_fault=False)
+        if code in (0, EXIT_ORPHANED, EXIT_FENCED):
+            return Verdict("the trainer ended without a word", is_own_fault=code == 0)
+        if code < 0 and is_oom:
+            return Verdict("the machine ran out of memory: the kernel ended the trainer", limit=OOM_LIMIT)
+        if code < 0:
+            return Verdict(
+                f"the trainer crashed with {signal.Signals(-code).name}: {trainer.last_error_line}"
+            )
+        reason = (
+            trainer.failure.get("reason") or trainer.last_error_line or f"the trainer ended with code {code}"
+        )
+        is_memory = trainer.failure.get("kind") == "memory"
+        return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
+
+    def _settle(self, claim: Claim, verdict: Verdict) -> None:
+        """Move the run on, unless its trainer has done so; waits for a database that is away."""
+        # finished or released by the trainer, or owned by another attempt
+        with contextlib.suppress(Fenced):
+            persist(self._sessions, lambda session: self._move_on(session, claim, verdict))
+
+    def _move_on(self, session: Session, claim: Claim, verdict: Verdict) -> None:
+        run_id, attempt = claim.run_id, claim.attempt
+        if verdict.is_own_fault:
+            lifecycle.fail_attempt(session, run_id, attempt, verdict.reason, limit=verdict.limit)
+        else:
+            pause = 0.0 if self._stopping.is_set() else KILLED_PAUSE_SECONDS
+            lifecycle.fence(session, run_id, attempt, run_after=db_now() + pause)
+            lifecycle.release_run(session, run_id, attempt, verdict.reason)

@@ -1,0 +1,174 @@
+"""The trainer process: imports everything, says that it is ready, waits for one run, trains it.
+
+    python -m worker.train
+    stdout  {"ready": true}
+    stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2}
+
+Standard input stays open as a lifeline: at its end the process exits at once. SIGTERM asks for a
+checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads.
+"""
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from importlib.metadata import version
+from typing import NamedTuple, NoReturn
+
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.database import open_engine, open_sessions
+from backend.errors import Fenced, GrpoLabError
+from backend.models import Run
+from backend.runs import lifecycle
+from backend.settings import Settings
+from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
+from worker.patience import persist
+from worker.recorder import Recorder
+
+
+
+class Assignment(NamedTuple):
+    """The run this process trains."""
+
+    run_id: str
+    attempt: int
+    device: str
+    threads: int
+
+
+def main() -> None:
+    """Wait for a run and train it; the exit code tells the supervisor how it went."""
+    stopping = threading.Event()
+    assigned = threading.Event()
+    _listen_to_signals(stopping, assigned)
+    import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
+
+    _say({"ready": True})
+    assignment = _await_assignment()
+    assigned.set()
+    threading.Thread(target=_exit_with_supervisor, name="lifeline", daemon=True).start()
+    worker.trainer.use_threads(assignment.threads)
+    sys.exit(_exit_code(assignment, stopping))
+
+
+def _listen_to_signals(stopping: threading.Event, assigned: threading.Event) -> None:
+    def on_sigterm(_number: int, _frame: object) -> None:
+        if not assigned.is_set():
+            os._exit(0)
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, on_sigterm)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _say(message: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _await_assignment() -> Assignment:
+    # Not through sys.stdin: its buffer would hide the lifeline's end from os.read.
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1)
+        if not piece:
+            os._exit(EXIT_ORPHANED)
+        line += piece
+    return Assignment(**json.loads(line))
+
+
+def _exit_with_supervisor() -> NoReturn:
+    while os.read(0, 4096):
+        pass
+    os._exit(EXIT_ORPHANED)
+
+
+def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
+    try:
+        train_run(assignment, stopping)
+    except Fenced:
+        return EXIT_FENCED
+    except Exception as error:  # noqa: BLE001 - the one place where any failure becomes a reason
+        traceback.print_exc()
+        _say({"failed": _failure(error)})
+        return EXIT_FAILED
+    return 0
+
+
+def _failure(error: BaseException) -> dict[str, str]:
+    """What the supervisor stores as the reason: one line, and whether memory ran out."""
+    text = str(error).strip().splitlines()
+    name = type(error).__name__
+    is_memory = isinstance(error, MemoryError) or name == "OutOfMemoryError"
+    return {"reason": f"{name}: {text[0]}" if text else name, "kind": "memory" if is_memory else "exception"}
+
+
+def train_run(assignment: Assignment, stopping: threading.Event) -> None:
+    """Train the run and write its outcome; an error that the user caused is an outcome too."""
+    settings = Settings()
+    sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
+    config = persist(sessions, lambda session: _read_config(session, assignment))
+    recorder = Recorder(
+        sessions, assignment.run_id, assignment.attempt, config=config, lease_seconds=settings.lease_seconds
+    )
+    with recorder:
+        try:
+            outcome = _train(config, recorder, settings, assignment, stopping)
+        except Fenced:
+            raise
+        except GrpoLabError as error:
+            outcome = Outcome("failed", error.detail)
+        recorder.commit(lambda session: _write_outcome(session, assignment, outcome))
+
+
+def _train(
+    config: RunConfig,
+    recorder: Recorder,
+    settings: Settings,
+    assignment: Assignment,
+    stopping: threading.Event,
+) -> Outcome:
+    from worker.checkpoints import Checkpoints
+    from worker.trainer import Trainer
+
+    checkpoints = Checkpoints(
+        settings.artifacts_of(assignment.run_id),
+        recorder,
+        run_id=assignment.run_id,
+        attempt=assignment.attempt,
+        keep=config.checkpointing.keep,
+    )
+    trainer = Trainer(
+        config,
+        recorder,
+        settings=settings,
+        checkpoints=checkpoints,
+        device=assignment.device,
+        stopping=stopping,
+    )
+    return trainer.train()
+
+
+def _read_config(session: Session, assignment: Assignment) -> RunConfig:
+    """The run's config; on the way, what this attempt trains with is written down."""
+    versions = {name: version(name) for name in ("torch", "transformers")}
+    lifecycle.note_attempt(session, assignment.run_id, assignment.attempt, versions=versions)
+    return RunConfig.model_validate(session.get_one(Run, assignment.run_id).config)
+
+
+def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -> None:
+    owner = (assignment.run_id, assignment.attempt)
+    if outcome.status == "queued":
+        lifecycle.release_run(session, *owner, outcome.reason)
+    else:
+        lifecycle.finish_run(session, *owner, outcome.status, outcome.reason)
+
+
+if __name__ == "__main__":
+    main()
