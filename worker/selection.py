@@ -52,7 +52,13 @@ def expected_bytes(config: RunConfig) -> int:
 
 
 def select_groups(
-    groups: Sequence[Scored], *, mode: Mode, step: int, last_step: int, is_alarmed: bool = False, seed: int = 0
+    groups: Sequence[Scored],
+    *,
+    mode: Mode,
+    step: int,
+    last_step: int,
+    is_alarmed: bool = False,
+    seed: int = 0,
 ) -> list[int]:
     """Indices of the groups to store, in order.
 
