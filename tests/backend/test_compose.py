@@ -28,7 +28,7 @@ def filled_in(value) -> str:
 
 def settings_of(service: str) -> Settings:
     environment = SERVICES[service]["environment"]
-    return Settings(**{name.lower(): filled_in(value) for name, value in environment.items()})
+    return Settings.model_validate({name.lower(): filled_in(value) for name, value in environment.items()})
 
 
 def test_the_four_services_are_there():
