@@ -243,7 +243,8 @@ def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
 def test_parameters_that_the_task_refuses_are_reported_in_its_words(tmp_path):
     source = {"name": "reasoning_gym", "task": "chain_sum", "task_config": {"min_terms": 9, "max_terms": 2}}
     with pytest.raises(
-        InvalidConfig, match=r"problems.1: reasoning_gym task chain_sum: .*max_terms must be >= min_terms"
+        InvalidConfig,
+        match=r"problems.1.task_config: reasoning_gym task chain_sum: .*max_terms must be >= min_terms",
     ):
         mixture_of([{"name": "sums"}, source], tmp_path)
 
@@ -322,7 +323,8 @@ def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, par
 
 def test_a_problem_that_is_not_installed_is_named_with_the_installed_ones(plugins, tmp_path):
     with pytest.raises(
-        InvalidConfig, match=r"problems.0: there is no entry point 'other' .* installed are: empty"
+        InvalidConfig,
+        match=r"problems.0.entry_point: there is no entry point 'other' .* installed are: empty",
     ):
         mixture_of([PluginProblem(entry_point="other").model_dump()], tmp_path)
 
@@ -399,5 +401,7 @@ def test_what_one_source_holds_out_is_not_trained_on_through_another(plugins, tm
 
 
 def test_a_bad_source_names_its_place_in_the_config(tmp_path):
-    with pytest.raises(InvalidConfig, match=r'problems.1: there is no file "none.jsonl" in DATASETS_DIR'):
+    with pytest.raises(
+        InvalidConfig, match=r'problems.1.path: there is no file "none.jsonl" in DATASETS_DIR'
+    ):
         mixture_of([{"name": "sums"}, {"name": "file", "path": "none.jsonl"}], tmp_path)

@@ -31,6 +31,15 @@ ROUND = 1000
 DETOUR, DETOURS = 1_000_003, 50
 """Where another prompt is taken from when one source trains on what another holds out."""
 
+FIELDS = {
+    "sums": "operands",
+    "reasoning_gym": "task_config",
+    "file": "path",
+    "hub": "dataset",
+    "plugin": "entry_point",
+}
+"""The field of each kind of source that errors about it are shown at."""
+
 
 @dataclass(frozen=True)
 class Ingredient:
@@ -118,7 +127,9 @@ def build_mixture(
             ingredients.append(Ingredient(problem, label, source.weight, source.domain))
     except (ValueError, OSError) as error:
         Mixture(ingredients).close()
-        raise InvalidConfig([FieldError(f"problems.{len(ingredients)}", str(error))]) from error
+        number = len(ingredients)
+        field = FIELDS[problems[number].name]
+        raise InvalidConfig([FieldError(f"problems.{number}.{field}", str(error))]) from error
     return Mixture(ingredients)
 
 

@@ -60,4 +60,4 @@ class Group:
     terms: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     """[G] for each reward term by name, unweighted."""
     correctness: tuple[float | None, ...] = ()
-    """[G] the correctness term alone, 0 or 1; empty when the run has no such term."""
+    """[G] 1 where the answer is right, else 0, known also when no term rewards it."""
