@@ -140,3 +140,15 @@ def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
         assert values.dtype == torch.float32
         assert not values.requires_grad
         assert values[~f.MASK].tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_everything_stays_on_the_device_of_the_batch(preset):
+    objective = resolve({"preset": preset}).objective
+    batch = f.batch(objective).to("meta")
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    new = f.NEW.to("meta").requires_grad_()
+    result = policy_loss(new, batch, objective, weights, entropy=f.NEW.to("meta"))
+    result.loss.backward()
+    parts = [part for metric in result.metrics.metrics.values() for part in metric.parts()]
+    assert {part.device.type for part in [*parts, *result.per_token.values(), new.grad]} == {"meta"}

@@ -1,5 +1,7 @@
 """What must hold for every advantage on any rewards."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from worker.objective.policy_loss import estimate_advantages
 
 BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
 SCALES = [knobs.NoScale(), knobs.GroupStd(), knobs.GroupStd(ddof=0), knobs.BatchStd()]
-COMBINATIONS = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
+COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
