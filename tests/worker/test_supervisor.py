@@ -77,8 +77,8 @@ def read(sessions, run_id):
 
 def log_of(sessions, run_id):
     with sessions() as session:
-        chunks = session.scalars(select(LogChunk.text).where(LogChunk.run_id == run_id).order_by(LogChunk.number))
-        return "".join(chunks)
+        query = select(LogChunk.text).where(LogChunk.run_id == run_id).order_by(LogChunk.number)
+        return "".join(session.scalars(query))
 
 
 def supervise_in_thread(supervisor, claimed):
@@ -293,5 +293,3 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
     process.kill()
     process.wait()
     wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", seconds=2)
-
-
