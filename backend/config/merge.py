@@ -27,7 +27,8 @@ def resolve(base: Fields, variant: Fields | None = None, seed: int | None = None
     """
     variant = {key: value for key, value in (variant or {}).items() if key != "name"}
     preset = variant.get("preset") or base.get("preset") or ""
-    merged = merge(profile_of(_policy_name(base, variant)), _preset_changes(preset))
+    defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
+    merged = merge(merge(defaults, profile_of(_policy_name(base, variant))), _preset_changes(preset))
     merged = merge(merge(merged, base), variant) | {"preset": preset}
     if seed is not None:
         merged["seed"] = seed

@@ -101,3 +101,10 @@ def test_every_knob_carries_its_help():
         assert model["description"], name
         for field, described in model["properties"].items():
             assert field == "type" or described.get("description"), f"{name}.{field}"
+
+
+def test_one_number_of_a_knob_may_be_written_without_its_type():
+    assert resolve({"objective": {"surrogate": {"eps_low": 0.1}}}).objective.surrogate.eps_low == 0.1
+    scaled = resolve({"preset": "grpo", "objective": {"advantage": {"scale": {"eps": 1e-6}}}})
+    assert scaled.objective.advantage.scale == knobs.GroupStd(eps=1e-6)
+    assert scaled.objective.kl == knobs.KlK3(coef=0.04)
