@@ -18,6 +18,9 @@ MAX_BATCH = 200
 IDLE_SECONDS = 0.5
 """When nothing comes for this long, the writer is free to look around."""
 
+LOOK_SECONDS = 0.1
+"""How often the writer looks for items."""
+
 Item = TypeVar("Item")
 
 
@@ -41,10 +44,10 @@ class Outbox(Generic[Item]):
                 logger.warning("the database has not answered for long: training waits for it")
                 self._changed.wait_for(lambda: self._failure is not None or not self._is_full(size))
             self._raise_failure()
+            # Not waking the writer: it would take the interpreter from the training thread at once.
             self._waiting.append((item, size))
             self._bytes += size
             self._put += 1
-            self._changed.notify_all()
 
     def _is_full(self, size: int) -> bool:
         if not self._waiting:
@@ -73,16 +76,23 @@ class Outbox(Generic[Item]):
     def take(self, not_before: float) -> list[Item] | None:
         """What waits, not before that time unless somebody flushes; [] when idle; None at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed, IDLE_SECONDS)
+            self._await_items(not_before)
             if not self._waiting:
+                self._is_urgent = False
                 return None if self._is_closed else []
-            pause = max(0.0, not_before - time.monotonic())
-            self._changed.wait_for(lambda: self._is_urgent or self._is_closed, pause)
             taken = [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
             self._bytes -= sum(size for _, size in taken)
             self._is_urgent = self._is_urgent and bool(self._waiting)
             self._changed.notify_all()
         return [item for item, _ in taken]
+
+    def _await_items(self, not_before: float) -> None:
+        idle_at = time.monotonic() + IDLE_SECONDS
+        while not (self._is_urgent or self._is_closed):
+            now = time.monotonic()
+            if now >= (not_before if self._waiting else idle_at):
+                return
+            self._changed.wait(LOOK_SECONDS)
 
     def mark_written(self, count: int) -> None:
         """The oldest `count` items that were taken are safe."""

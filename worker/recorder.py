@@ -220,6 +220,6 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(groups: Sequence[GroupRecord]) -> int:
-    """Memory of a waiting step, roughly: most of it is tokens."""
-    tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
+    """Memory of a waiting step, guessed from one completion of each group: most of it is tokens."""
+    tokens = sum(len(group.completions) * len(group.completions[0].token_ids) for group in groups)
     return 4_000 + BYTES_PER_TOKEN * tokens
