@@ -2,6 +2,7 @@
  * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
  * purged when it is far, one panel per animation frame; hover is shown in all of them.
  */
+import { formatValue } from '../lib/format.js';
 
 /**
  * @typedef {{data: object[], layout: object, unit: {size: number}}} Figure
@@ -11,7 +12,7 @@
  */
 
 const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: '',
-  responsive: false, scrollZoom: false, doubleClick: false, showTips: false };
+  responsive: false, scrollZoom: false, doubleClick: false, doubleClickDelay: 250, showTips: false };
 const NEAR = '600px';
 
 /** @type {Map<Element, Mounted>} */
@@ -58,6 +59,7 @@ const sizes = new ResizeObserver((entries) => {
  */
 export function mountPanel(element, handlers) {
   const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
+  line.append(Object.assign(document.createElement('i'), { className: 'crosshair-dot' }), document.createElement('span'));
   const panel = { element, line, handlers, figure: null, near: false, drawn: false };
   panels.set(element, panel);
   nearness.observe(element);
@@ -109,9 +111,9 @@ async function drawNow(Plotly, panel) {
   if (panel.drawn) return;
   panel.drawn = true;
   element.append(panel.line);
-  element.on('plotly_hover', (event) => hovered(panel, event.points[0]));
+  element.on('plotly_hover', ({ points }) => points?.length && hovered(panel, points[0]));
   element.on('plotly_unhover', leave);
-  element.on('plotly_click', (event) => clicked(panel, event.points[0]));
+  element.on('plotly_click', ({ points }) => points?.length && clicked(panel, points[0]));
   element.on('plotly_relayout', (change) => relaid(panel, change));
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
@@ -123,9 +125,17 @@ function purge(panel) {
   panel.element.replaceChildren();
 }
 
+let clickTimer = 0;
+let resetAt = -Infinity;
+
+/** In a zoomed panel a click waits a moment: it may be the first half of the double click that resets. */
 function clicked(panel, point) {
+  if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
   const { run, key } = point.data.meta;
-  panel.handlers.onPoint?.(run, point.customdata, key);
+  const { xaxis, yaxis } = panel.element._fullLayout;
+  const isZoomed = !xaxis.autorange || !yaxis.autorange;
+  clearTimeout(clickTimer);
+  clickTimer = setTimeout(() => panel.handlers.onPoint?.(run, point.customdata, key), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
 }
 
 function relaid(panel, change) {
@@ -137,6 +147,8 @@ function relaid(panel, change) {
 }
 
 function reset(Plotly, panel) {
+  clearTimeout(clickTimer);
+  resetAt = performance.now();
   Plotly.relayout(panel.element, { 'yaxis.autorange': true });
   panel.handlers.onZoom?.(null);
 }
@@ -160,10 +172,8 @@ function follow(panel, source, key, step) {
   light(panel, key, curve >= 0);
   const trace = panel.element.data[curve];
   const at = trace ? indexAtStep(trace.customdata, step) : -1;
-  placeLine(panel, at < 0 ? null : trace.x[at]);
-  if (panel === source || !isOnScreen(panel.element)) return;
-  if (at < 0 || trace.y[at] === null) window.Plotly.Fx.unhover(panel.element);
-  else window.Plotly.Fx.hover(panel.element, [{ curveNumber: curve, pointNumber: at }], 'xy', true);
+  if (at < 0) panel.line.hidden = true;
+  else placeLine(panel, trace.x[at], trace.y[at], panel === source);
 }
 
 /** Index of the step nearest to the wanted one. @param {number[]} steps ascending @param {number} step */
@@ -177,18 +187,21 @@ export function indexAtStep(steps, step) {
   return low > 0 && step - steps[low - 1] < steps[low] - step ? low - 1 : low < steps.length ? low : -1;
 }
 
-const isOnScreen = (element) => {
-  const { top, bottom } = element.getBoundingClientRect();
-  return bottom > 0 && top < innerHeight;
-};
-
-function placeLine({ element, line }, x) {
-  line.hidden = x === null;
-  if (x === null) return;
+/** The line through the hovered step and, in the other panels, the value there. */
+function placeLine({ element, line }, x, y, isSource) {
   const { xaxis, yaxis } = element._fullLayout;
-  line.style.transform = `translateX(${Math.round(xaxis._offset + xaxis.d2p(x))}px)`;
+  const left = xaxis.d2p(x);
+  line.hidden = !(left >= 0 && left <= xaxis._length);
+  line.style.transform = `translateX(${Math.round(xaxis._offset + left)}px)`;
   line.style.top = `${yaxis._offset}px`;
   line.style.height = `${yaxis._length}px`;
+  const [dot, label] = line.children;
+  const top = y === null ? NaN : yaxis.d2p(y);
+  dot.hidden = isSource || !(top >= 0 && top <= yaxis._length);
+  if (!dot.hidden) dot.style.top = `${top}px`;
+  label.hidden = isSource;
+  label.textContent = y === null ? 'not finite' : formatValue(y);
+  label.className = left > xaxis._length * 0.7 ? 'is-left' : '';
 }
 
 /** Dims all lines but those of one key. */

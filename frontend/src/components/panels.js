@@ -1,6 +1,7 @@
 /** Many panels in sections, and one of them enlarged. */
 import { html, useState } from '../dom.js';
 import { bySection } from '../lib/metrics.js';
+import { aboutMetric } from '../state.js';
 import { Dialog } from './overlay.js';
 import { Icon } from './icons.js';
 import { Panel } from './panel.js';
@@ -35,6 +36,7 @@ function Enlarged({ metrics, metric, change, children }) {
     if (event.key === 'ArrowRight') go(1);
   };
   return html`<div onKeyDown=${keys}><${Dialog} title=${metric} wide onClose=${() => change({ panel: '' })}>
+    <p class="quiet">${aboutMetric(metric)?.meaning}</p>
     <div class="toolbar enlarged-tools"><button class="button button-small" disabled=${at <= 0} onClick=${() => go(-1)}><${Icon} name="left" size=${12} /> ${metrics[at - 1] ?? 'first'}</button>
       <span class="spacer"></span><button class="button button-small" disabled=${at < 0 || at + 1 >= metrics.length} onClick=${() => go(1)}>${metrics[at + 1] ?? 'last'} <${Icon} name="right" size=${12} /></button></div>
     ${children}<//></div>`;

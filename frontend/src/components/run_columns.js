@@ -1,5 +1,5 @@
 /** Columns of the table of runs. */
-import { html, useState } from '../dom.js';
+import { html, useEffect, useRef, useState } from '../dom.js';
 import { fieldOf } from '../lib/run_fields.js';
 import { formatCount } from '../lib/format.js';
 import { renameRun } from '../actions.js';
@@ -68,11 +68,13 @@ function Name({ run, put, isRenaming, setRenaming }) {
 
 function Rename({ run, put, done }) {
   const [name, setName] = useState(run.name);
+  const input = useRef(null);
+  useEffect(() => input.current.select(), []);
   const save = async (event) => {
     event.preventDefault();
     done();
     if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);
   };
-  return html`<form onSubmit=${save}><input class="field rename-field" aria-label="New name" value=${name} autofocus ref=${(input) => input?.focus()}
+  return html`<form onSubmit=${save}><input class="field rename-field" aria-label="New name" value=${name} ref=${input}
     onInput=${(event) => setName(event.target.value)} onBlur=${done} onKeyDown=${(event) => event.key === 'Escape' && done()} onClick=${stay} /></form>`;
 }

@@ -44,7 +44,7 @@ export function RunsCharts({ view, change, runs, shown, looks, names, compare })
 function ShownMenu({ runs, shown, change }) {
   const ids = runs.items.map(({ id }) => id);
   const item = (label, show, close) => html`<button class="menu-item" onClick=${() => { close(); change({ show }); }}>${label}</button>`;
-  return html`<${Menu} label=${html`<${Icon} name="eye" /> <span><b>${formatCount(shown.length)}</b> of ${formatCount(ids.length)} shown</span>`}>${(close) => html`
+  return html`<${Menu} label=${html`<${Icon} name="eye" /> <span><b>${formatCount(shown.length)}</b> of ${formatCount(ids.length)}${runs.next ? '+' : ''} shown</span>`}>${(close) => html`
     ${item('The first 10 of the list', undefined, close)}
     ${item('The first 50 of the list', ids.slice(0, 50), close)}
     ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}

@@ -111,7 +111,7 @@ export function SelectionBar({ chosen, runs, compare, clear }) {
   const stoppable = chosen.filter(({ status }) => STOPPABLE.includes(status));
   const isArchived = chosen.every(({ archived }) => archived);
   const done = (action) => { action(); clear(); };
-  return html`<div class="selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
+  return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
     <b>${chosen.length} selected</b>
     <button class="button button-small button-primary" onClick=${() => compare(chosen.map(({ id }) => id))}>Compare</button>
     <button class="button button-small" disabled=${!stoppable.length} onClick=${() => ask('stop')}>Stop${stoppable.length && stoppable.length < chosen.length ? ` ${stoppable.length}` : ''}</button>

@@ -24,6 +24,7 @@ export function Grid({ columns, rows, keyOf, label, sort, onSort, active = null,
   const tracks = { gridTemplateColumns: columns.map(({ width }) => width).join(' '), minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px` };
 
   const look = () => {
+    if (!scroller.current) return;
     const { scrollTop, clientHeight } = scroller.current;
     const from = Math.max(0, Math.floor(scrollTop / ROW_PX) - SPARE_ROWS);
     const to = from + Math.ceil(clientHeight / ROW_PX) + 2 * SPARE_ROWS;

@@ -14,9 +14,5 @@ export const etaText = (run) => {
   return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
 };
 
-/** Waiting runs in the order in which they are taken: priority first, then age. @param {any[]} runs */
-export const inOrder = (runs) =>
-  [...runs].sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || (a.created_at < b.created_at ? -1 : a.created_at > b.created_at ? 1 : a.id < b.id ? -1 : 1));
-
 /** Share of a worker's memory in use, where it tells. @param {{memory_used?: number, memory_total?: number}} stats */
 export const memoryShare = (stats) => (stats?.memory_total ? stats.memory_used / stats.memory_total : null);

@@ -5,7 +5,7 @@ import { useGet } from '../resource.js';
 import { sayError, workers } from '../state.js';
 import { stopRuns } from '../actions.js';
 import { useTitle } from '../title.js';
-import { etaText, inOrder, memoryShare } from '../lib/queue.js';
+import { etaText, memoryShare } from '../lib/queue.js';
 import { isAlive, runOn } from '../lib/workers.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
 import { Confirm } from '../components/overlay.js';
@@ -72,7 +72,7 @@ function Training({ runs, act, stop }) {
 
 function Waiting({ items, act, stop }) {
   return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th></th></tr></thead>
-    <tbody>${inOrder(items).map((run, i) => html`<tr key=${run.id}><td class="number faint">${i + 1}</td>${nameCell(run)}
+    <tbody>${items.map((run, i) => html`<tr key=${run.id}><td class="number faint">${i + 1}</td>${nameCell(run)}
       <td>${run.why ?? run.reason ?? '–'}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
       <td class="queue-actions">${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}</td></tr>`)}</tbody></table>`;
 }

@@ -87,9 +87,9 @@ export function View() {
     <section class="runs-table" aria-label="Runs">
       <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} />
       ${runs.error && runs.loaded && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
-      <${Body} runs=${runs} view=${view} change=${change}>${table}<//>
-      <${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />
-      ${chosen.length > 0 && html`<${SelectionBar} chosen=${chosen} runs=${runs} compare=${compare} clear=${() => setSelected(new Set())} />`}
+      <div class="runs-body"><${Body} runs=${runs} view=${view} change=${change}>${table}<//></div>
+      ${chosen.length > 0 ? html`<${SelectionBar} chosen=${chosen} runs=${runs} compare=${compare} clear=${() => setSelected(new Set())} />`
+        : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`}
     </section>
     <${RunsCharts} view=${view} change=${change} runs=${runs} shown=${shown} looks=${looks} names=${names} compare=${compare} />
   </div>`;
