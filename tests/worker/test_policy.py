@@ -14,6 +14,7 @@ from worker.policy.logprobs import token_logprobs
 from worker.policy.model import TINY, load_policy
 from worker.policy.optimizer import PolicyOptimizer, learning_rate
 from worker.policy.token_texts import TokenTexts
+from worker.policy.tree import prefix_tree
 from worker.rollout.batching import microbatches, padded, token_batch
 
 
@@ -164,6 +165,30 @@ def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **opti
     policy.model.zero_grad()
     weight(token_logprobs(policy.model, batch, temperature=1.0, **options)).backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
+
+
+def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(tiny, monkeypatch):
+    prompts, completions = (
+        ids(tiny, PROMPTS * 2),
+        ids(tiny, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"]),
+    )
+    batch = token_batch(prompts, completions, pad_id=tiny.pad_id)
+    weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
+    found = []
+    for tree in (True, False):
+        monkeypatch.setattr(logprobs_module, "suits_tree", lambda model, tree=tree: tree)
+        found.append(gradients(tiny, batch, lambda result: (result.logprobs * weights).sum()))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
+def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
+    batch = token_batch([[7, 8]] * 3 + [[9]], [[1, 2, 3], [1, 2, 4], [1], [1, 2]], pad_id=0)
+    tree = prefix_tree(batch)
+    assert tree.nodes.tolist() == [[0, 2, 4, 5], [0, 2, 4, 5], [0, 2, -1, -1], [1, 3, -1, -1]]
+    assert tree.tokens.tolist() == [7, 9, 8, 1, 1, 2]
+    assert tree.positions.tolist() == [0, 0, 1, 1, 2, 3]
+    assert tree.paths.tolist() == [[0, 2, 4, 5], [1, 3, 0, 0]]
+    assert tree.seats.tolist() == [0, 4, 1, 5, 2, 3]
 
 
 def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(tiny):

@@ -13,11 +13,13 @@ from transformers import (
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
+from worker.policy.lean import is_lean
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.rollout import sampler as sampler_module
-from worker.rollout.decoders import GenericDecoder, LeanDecoder, is_lean
-from worker.rollout.sampler import Decoding, Sampler, inverse_cdf, next_token_logprobs, packed
+from worker.rollout.decoders import GenericDecoder, LeanDecoder
+from worker.rollout.sampler import Decoding, Sampler, inverse_cdf, next_token_logprobs
+from worker.rollout.sharing import Going, placed
 from worker.rollout.types import Prompt
 
 SHAPE = {
@@ -172,8 +174,48 @@ def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
     assert inverse_cdf(probabilities, numbers).tolist() == [0, 0, 2, 2, 2]
 
 
-def test_packing_fills_the_places_of_finished_rows_from_the_end():
-    assert packed(torch.tensor([True, False, True, False, True, True])).tolist() == [0, 4, 2, 5]
+@pytest.mark.parametrize(
+    ("sources", "places"),
+    [([0, 1, 2], [0, 1, 2]), ([0, 0, 2, 5], [0, 1, 2, 3]), ([1, 3, 3], [1, 0, 2]), ([4, 5], [0, 1])],
+)
+def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places):
+    assert placed(torch.tensor(sources)).tolist() == places
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_every_completion_reads_a_row_that_says_what_it_said(share):
+    torch.manual_seed(0)
+    going, said = (
+        Going.from_prompts(24, 6, torch.device("cpu")),
+        [(f"prompt {row // 6}",) for row in range(24)],
+    )
+    heard = said[::6]  # what each decoder row has read
+    for step in range(12):
+        tokens = torch.randint(0, 3, (len(going.rows),))
+        for row, token in zip(going.rows.tolist(), tokens.tolist(), strict=True):
+            said[row] = (*said[row], token)
+        going.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
+        sources, newest = going.regroup(tokens, share=share)
+        if sources is not None:
+            kept = [source for place, source in enumerate(sources.tolist()) if source == place]
+            assert all(source in kept or source >= len(sources) for source in sources.tolist())
+            heard = [heard[source] for source in sources.tolist()]
+        heard = [(*words, token) for words, token in zip(heard, newest.tolist(), strict=True)]
+        assert going.decoder_rows == len(heard)
+        assert [heard[read] for read in going.reads.tolist()] == [said[row] for row in going.rows.tolist()]
+        assert len(set(heard)) == len(heard) or not share
+    assert len(going.rows) < 24
+
+
+def test_sharing_rows_changes_no_completion(tiny, monkeypatch):
+    shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(40), generator())
+    regroup = Going.regroup
+    monkeypatch.setattr(Going, "regroup", lambda self, tokens, **_: regroup(self, tokens, share=False))
+    for ours, theirs in zip(
+        flat(shared), flat(Sampler(tiny).sample(UNEVEN, 8, Decoding(40), generator())), strict=True
+    ):
+        assert ours.text == theirs.text
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=2e-5)
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from worker.policy.model import Policy
 from worker.rollout.decoders import Decoder, decoder_for
+from worker.rollout.sharing import Going
 from worker.rollout.types import Completion, Prompt
 
-PACK_AT = 7 / 8
-"""Finished rows are dropped once at most this share of the rows is still running."""
+REGROUP_EVERY_ON_GPU = 16
+"""Tokens between looks at which completions have ended: each look makes the host wait for the GPU."""
 
 
 class SamplingLike(Protocol):
@@ -49,6 +50,12 @@ class Drawn(NamedTuple):
     """(T, B) float32, of the distribution that was drawn from."""
     entropies: Tensor
     """(T, B) float32, nats."""
+
+    @classmethod
+    def blank(cls, tokens: int, rows: int, device: torch.device) -> "Drawn":
+        """Zeros to be filled in."""
+        ids = torch.zeros(tokens, rows, dtype=torch.int64, device=device)
+        return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
 
 
 class Sampler:
@@ -97,49 +104,26 @@ class Sampler:
         sampling: SamplingLike,
         uniforms: Tensor,
     ) -> Drawn:
-        device = self.policy.model.device
+        device, count = self.policy.model.device, len(encoded) * group_size
         ids, mask = left_padded(encoded, self.policy.pad_id, device)
-        logits = decoder.prefill(ids, mask, max_new_tokens=sampling.max_new_tokens)
-        logits = logits.repeat_interleave(group_size, dim=0)  # (B, V)
-        decoder.repeat(group_size)
-        uniforms = uniforms.to(device)
-        drawn = Drawn(
-            torch.zeros(uniforms.shape, dtype=torch.int64, device=device),
-            torch.zeros(uniforms.shape, device=device),
-            torch.zeros(uniforms.shape, device=device),
-        )
-        stops = torch.tensor(self.policy.stop_ids, device=device)
-        rows = torch.arange(uniforms.shape[1], device=device)
-        running = torch.ones(len(rows), dtype=torch.bool, device=device)
+        logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
+        drawn = Drawn.blank(sampling.max_new_tokens, count, device)
+        uniforms, stops = uniforms.to(device), torch.tensor(self.policy.stop_ids, device=device)
+        going = Going.from_prompts(count, group_size, device)
+        regroup_every = 1 if device.type == "cpu" else REGROUP_EVERY_ON_GPU
         for step in range(sampling.max_new_tokens):
-            tokens = self._draw(logits, sampling, uniforms[step], rows, drawn, step)
+            tokens = draw(logits, going, uniforms[step], sampling, drawn, step=step)
+            going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
-            running &= (tokens[:, None] != stops).all(dim=1)
-            left = int(running.sum()) if device.type == "cpu" or step % 8 == 7 else len(rows)
-            if left == 0:
-                break
-            if left <= PACK_AT * len(rows):
-                kept = packed(running)
-                decoder.keep(kept)
-                tokens, rows, running = tokens[kept], rows[kept], running[kept]
+            if step % regroup_every == 0:
+                sources, tokens = going.regroup(tokens, share=device.type == "cpu")
+                if not len(tokens):
+                    break
+                if sources is not None:
+                    decoder.select(sources)
             logits = decoder.step(tokens)
         return Drawn(*(part[: step + 1] for part in drawn))
-
-    def _draw(
-        self, logits: Tensor, sampling: SamplingLike, uniforms: Tensor, rows: Tensor, drawn: Drawn, step: int
-    ) -> Tensor:
-        """Draw and record the next token of every running row."""
-        logprobs = next_token_logprobs(logits, sampling)
-        probabilities = logprobs.exp()
-        if sampling.temperature == 0:
-            tokens = logprobs.argmax(dim=-1)
-        else:
-            tokens = inverse_cdf(probabilities, uniforms[rows])
-        drawn.ids[step, rows] = tokens
-        drawn.logprobs[step, rows] = logprobs.gather(1, tokens[:, None]).squeeze(1)
-        drawn.entropies[step, rows] = torch.special.entr(probabilities).sum(dim=-1)
-        return tokens
 
     def _completions(self, drawn: Drawn, group_size: int) -> Iterator[list[Completion]]:
         ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
@@ -184,14 +168,6 @@ def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.dev
     return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
-def packed(running: Tensor) -> Tensor:
-    """The n running rows, each at its place if that is below n, else moved to that of a finished row."""
-    live = running.nonzero().squeeze(1)
-    order = torch.arange(len(live), device=live.device)
-    order[~running[: len(live)]] = live[live >= len(live)]
-    return order
-
-
 def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
     """Log-probabilities (B, V) of the distribution that is drawn from: temperature, then top-k, then top-p.
 
@@ -224,3 +200,24 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     return (
         torch.searchsorted(cumulative, targets, right=True).squeeze(1).clamp_(max=probabilities.shape[-1] - 1)
     )
+
+
+def draw(
+    logits: Tensor, going: Going, uniforms: Tensor, sampling: SamplingLike, drawn: Drawn, *, step: int
+) -> Tensor:
+    """The next token (n,) of every completion that goes on, recorded in `drawn`."""
+    logprobs = next_token_logprobs(logits, sampling)  # (U, V)
+    probabilities = logprobs.exp()
+    entropies = torch.special.entr(probabilities).sum(dim=-1)
+    if going.is_shared:
+        logprobs, probabilities, entropies = (
+            part.index_select(0, going.reads) for part in (logprobs, probabilities, entropies)
+        )
+    if sampling.temperature == 0:
+        tokens = logprobs.argmax(dim=-1)
+    else:
+        tokens = inverse_cdf(probabilities, uniforms.index_select(0, going.rows))
+    drawn.ids[step].index_copy_(0, going.rows, tokens)
+    drawn.logprobs[step].index_copy_(0, going.rows, logprobs.gather(1, tokens[:, None]).squeeze(1))
+    drawn.entropies[step].index_copy_(0, going.rows, entropies)
+    return tokens

@@ -1,0 +1,131 @@
+"""The layers of the Llama family written with few, large operations: for decoding and for training on a CPU.
+
+`transformers` computes the same from the same weights; here the projections that read the same input are joined,
+norms and rotations touch queries and keys together, and nothing is computed twice for a shared prefix.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+FAMILY = ("llama", "qwen2", "qwen3")
+"""Model types whose layers are computed here."""
+
+ROPES = ("default", "linear", "llama3", "yarn")
+"""Kinds of rotary embedding whose angles depend on nothing but the position."""
+
+
+class Heads(NamedTuple):
+    """Queries, keys and values of some tokens, rotated."""
+
+    queries: Tensor
+    """(N, heads, D)."""
+    keys: Tensor
+    """(N, KV heads, D)."""
+    values: Tensor
+    """(N, KV heads, D)."""
+
+
+class LeanModel:
+    """A view of a model's weights; joined projections are made when it is made, so make one after each update."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.body: Any = model.model
+        self.head: Any = model.lm_head
+        config: Any = model.config
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.width: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.layers = [LeanLayer(layer, self) for layer in self.body.layers]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Hidden states (N, H) of tokens (N,)."""
+        return functional.embedding(tokens, self.body.embed_tokens.weight)
+
+    def rotations(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines (..., 1, D) of positions (...)."""
+        flat = positions.reshape(1, -1)
+        cosines, sines = self.body.rotary_emb(self.head.weight, flat)
+        half = self.width // 2
+        sines = torch.cat([-sines[..., :half], sines[..., half:]], dim=-1)
+        shape = (*positions.shape, 1, self.width)
+        return cosines.view(shape), sines.view(shape)
+
+    def normed(self, hidden: Tensor) -> Tensor:
+        """The final norm of the last layer's output (N, H)."""
+        return rms_norm(hidden, self.body.norm.weight, self.body.norm.variance_epsilon)
+
+
+class LeanLayer:
+    """One decoder layer."""
+
+    def __init__(self, layer: Any, model: LeanModel) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.heads, self.kv_heads, self.width = model.heads, model.kv_heads, model.width
+        self.qkv, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
+        self.gate_up, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
+        self.out, self.down = attention.o_proj, mlp.down_proj
+        self.scaling: float = attention.scaling
+        self.before_attention, self.before_mlp = layer.input_layernorm, layer.post_attention_layernorm
+        self.epsilon: float = layer.input_layernorm.variance_epsilon
+        self.head_weights: Tensor | None = None  # (heads + KV heads, D)
+        if hasattr(attention, "q_norm"):
+            norms = (
+                attention.q_norm.weight.expand(self.heads, -1),
+                attention.k_norm.weight.expand(self.kv_heads, -1),
+            )
+            self.head_weights = torch.cat(norms)
+
+    def project(self, hidden: Tensor, cosines: Tensor, sines: Tensor) -> Heads:
+        """Queries, keys and values of hidden states (N, H) at positions with these rotations."""
+        normed = rms_norm(hidden, self.before_attention.weight, self.epsilon)
+        heads = functional.linear(normed, self.qkv, self.qkv_bias).view(len(hidden), -1, self.width)
+        turned = self.heads + self.kv_heads
+        queries_keys = heads[:, :turned]
+        if self.head_weights is not None:
+            queries_keys = rms_norm(queries_keys, self.head_weights, self.epsilon)
+        rotated = torch.addcmul(queries_keys * cosines, queries_keys.roll(self.width // 2, dims=-1), sines)
+        return Heads(rotated[:, : self.heads], rotated[:, self.heads :], heads[:, turned:])
+
+    def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
+        """The layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
+        hidden = hidden + functional.linear(mixed, self.out.weight, self.out.bias)
+        normed = rms_norm(hidden, self.before_mlp.weight, self.epsilon)
+        gate, up = functional.linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
+        return hidden + functional.linear(functional.silu(gate) * up, self.down.weight, self.down.bias)
+
+
+def joined(projections: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of projections of one input as one projection."""
+    weight = torch.cat([projection.weight for projection in projections])
+    biases = [projection.bias for projection in projections if projection.bias is not None]
+    return weight, torch.cat(biases) if biases else None
+
+
+def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """Root-mean-square norm over the last axis; float32 statistics, rounded where the family's models round."""
+    wide = hidden.float()
+    wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
+    return wide.to(hidden.dtype) * weight
+
+
+def is_lean(model: PreTrainedModel) -> bool:
+    """Whether `LeanModel` computes exactly what the model's own forward computes."""
+    config: Any = model.config
+    linear = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
+    return (
+        config.model_type in FAMILY
+        and type(model).__module__.startswith("transformers.models.")
+        and config.hidden_act == "silu"
+        and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        and config.rope_parameters.get("rope_type", "default") in ROPES
+        and all(
+            type(part) is nn.Linear
+            for name, part in model.named_modules()
+            if name.rpartition(".")[2] in linear
+        )
+    )
