@@ -1,6 +1,8 @@
 """The lock files install anywhere, and say no more and no less than the code needs."""
 
 import ast
+import hashlib
+import json
 import re
 import sys
 import tomllib
@@ -12,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+VENDOR = ROOT / "frontend" / "vendor"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
 TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["trainer"]]
@@ -95,3 +98,12 @@ def test_the_worker_imports_only_what_it_declares():
 def test_nothing_is_declared_in_vain():
     used = distributions("backend", "worker", "migrations")
     assert names(RUNTIME, TRAINER) - used - DRIVERS == set()
+
+
+def test_vendored_scripts_are_the_ones_the_manifest_names():
+    manifest = json.loads((VENDOR / "manifest.json").read_text())["files"]
+    assert {entry["file"] for entry in manifest} == {path.name for path in VENDOR.glob("*.js")}
+    for entry in manifest:
+        assert hashlib.sha256((VENDOR / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+        assert (VENDOR / entry["licence_file"]).is_file()
+        assert entry["version"]
