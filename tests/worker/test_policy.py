@@ -176,7 +176,7 @@ def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(tiny, monkeyp
     weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
     found = []
     for tree in (True, False):
-        monkeypatch.setattr(logprobs_module, "suits_tree", lambda model, tree=tree: tree)
+        monkeypatch.setattr(logprobs_module, "suits_tree", lambda _, tree=tree: tree)
         found.append(gradients(tiny, batch, lambda result: (result.logprobs * weights).sum()))
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
 

@@ -1,7 +1,7 @@
 """The layers of the Llama family written with few, large operations: for decoding and for training on a CPU.
 
-`transformers` computes the same from the same weights; here the projections that read the same input are joined,
-norms and rotations touch queries and keys together, and nothing is computed twice for a shared prefix.
+`transformers` computes the same from the same weights; here projections that read the same input are joined,
+and norms and rotations touch queries and keys together.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Heads(NamedTuple):
 
 
 class LeanModel:
-    """A view of a model's weights; joined projections are made when it is made, so make one after each update."""
+    """A view of a model's weights with copies where projections are joined: make one after each update."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.body: Any = model.model
@@ -107,7 +107,7 @@ def joined(projections: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """Root-mean-square norm over the last axis; float32 statistics, rounded where the family's models round."""
+    """Root-mean-square norm over the last axis; float32 statistics, rounded where the family rounds."""
     wide = hidden.float()
     wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
     return wide.to(hidden.dtype) * weight

@@ -39,8 +39,8 @@ def token_logprobs(
 ) -> TokenLogprobs:
     """Log-probabilities and entropies of the completions; gradients flow through the log-probabilities.
 
-    Only hidden states that predict a completion token reach the output layer. `entropy_gradient` lets gradients
-    flow through the entropy too.
+    Only hidden states that predict a completion token reach the output layer. `entropy_gradient` lets
+    gradients flow through the entropy too.
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
@@ -57,12 +57,12 @@ def token_logprobs(
 
 
 def suits_tree(model: PreTrainedModel) -> bool:
-    """Whether the prefix tree is the faster way: on a CPU arithmetic costs most, on a GPU memory traffic does."""
+    """Whether the prefix tree is the faster way: arithmetic is what costs on a CPU."""
     return model.device.type == "cpu" and model.dtype == torch.float32 and is_lean(model)
 
 
 def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
-    """States from the model's own forward; rows are padded on the right, so causal attention needs no mask."""
+    """States from the model's own forward; with padding on the right causal attention needs no mask."""
     output = model.get_decoder()(input_ids=batch.ids[:, :-1], use_cache=False)
     return States(output.last_hidden_state[rows, columns], torch.arange(len(rows), device=rows.device))
 

@@ -59,8 +59,9 @@ class Policy:
         if len(ids) + room > self.context:
             raise _invalid(
                 "problems",
-                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; at most "
-                f"{max(0, self.context - room)} are expected (context {self.context} less max_new_tokens {room})",
+                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; "
+                f"at most {max(0, self.context - room)} are expected "
+                f"(context {self.context} less max_new_tokens {room})",
             )
         return list(ids)
 

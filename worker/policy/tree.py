@@ -1,8 +1,8 @@
 """Training forward over the tree of prefixes: what several completions have in common is computed once.
 
-The G completions of a prompt share the prompt, and often their first words; a policy that is sure of most tokens
-writes some of them word for word alike. Every distinct prefix is one node; linear layers run over nodes, and only
-attention spreads them out again into rows. Log-probabilities and gradients are those of the padded batch.
+The G completions of a prompt share the prompt, and often their first words; a policy that is sure of most
+tokens writes some of them word for word alike. Every distinct prefix is one node; linear layers run over
+nodes, only attention spreads them out into rows. Log-probabilities and gradients are those of the padded batch.
 """
 
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def prefix_tree(batch: TokenBatch) -> PrefixTree:
 
 
 def numbered(ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number (B, S) for the prefix that ends at each token, equal for equal prefixes; -1 from the row's end on."""
+    """A number (B, S) for the prefix up to each token, equal for equal prefixes; -1 from the row's end on."""
     nodes = np.full(ids.shape, -1)
     before, count = np.zeros(len(ids), dtype=np.int64), 0
     for column in range(ids.shape[1]):

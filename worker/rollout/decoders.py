@@ -1,7 +1,7 @@
 """Decoding with a key/value cache: a generic path for any causal LM, a lean one for the Llama family.
 
-Both speak the same small language: `prefill` the prompts once, `select` rows (copies of a prompt, forks, the rows
-that go on), `step` with the newest token of every row.
+Both speak the same small language: `prefill` the prompts once, `select` rows (copies of a prompt, forks, the
+rows that go on), `step` with the newest token of every row.
 """
 
 from typing import Protocol
@@ -24,7 +24,7 @@ class Decoder(Protocol):
     def select(self, sources: Tensor) -> None:
         """From now on row i continues what row `sources[i]` (B,) has read so far.
 
-        A row that is a source either keeps its place, sources[i] == i, or its place is not among the new rows.
+        A row that is a source keeps its place, sources[i] == i, unless its place is not among the new rows.
         """
         ...
 
@@ -44,7 +44,7 @@ class GenericDecoder:
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
 
-    def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:
+    def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:  # noqa: ARG002
         """See Decoder."""
         self.mask = torch.cat([mask, mask.new_ones(len(mask), max_new_tokens)], dim=1)
         self.positions = mask.sum(dim=1, keepdim=True)  # (P, 1) of the next token
@@ -81,8 +81,8 @@ class GenericDecoder:
 class LeanDecoder:
     """Decoding for the Llama family with a cache that is written in place.
 
-    Keys and values live in one tensor per layer, (2, max_rows, KV heads, S, D) with S the final length; the query
-    heads that share a key head are the rows of one small matrix product, so nothing is repeated.
+    Keys and values live in one tensor per layer, (2, max_rows, KV heads, S, D) with S the final length; the
+    query heads that share a key head are the rows of one small matrix product, so nothing is repeated.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -121,7 +121,7 @@ class LeanDecoder:
         return bias.masked_fill_(~whole, torch.finfo(bias.dtype).min)[:, None]
 
     def _set_rotations(self, first: Tensor) -> None:
-        """Rotations (steps, P, 1, D) of all positions to come, from the first ones (P,); P is 1 when all agree."""
+        """Rotations (steps, P, 1, D) of the positions to come after the first (P,); P is 1 when all agree."""
         steps = torch.arange(self.capacity - self.length, device=first.device)
         self.cosines, self.sines = self.lean.rotations(steps[:, None] + first)
         self.steps_done = 0

@@ -184,7 +184,7 @@ def next_token_logprobs(logits: Tensor, sampling: SamplingLike) -> Tensor:
 
 
 def nucleus(logits: Tensor, mass: float) -> Tensor:
-    """Logits (B, V) with -inf outside the smallest set of likeliest tokens that reaches the probability `mass`."""
+    """Logits (B, V) with -inf outside the smallest set of likeliest tokens of probability `mass`."""
     descending, order = logits.sort(dim=-1, descending=True)
     probabilities = descending.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities

@@ -1,7 +1,8 @@
 """Which completions still go on, and which of them may share a row of the decoder.
 
-Completions of one prompt that have said the same so far are in the same state: the decoder reads their words once
-and forks where they part. A policy that is sure of most tokens decodes a group for little more than one completion.
+Completions of one prompt that have said the same so far are in the same state: the decoder reads their words
+once and forks where they part. A policy that is sure of most tokens decodes a group at little more than
+the cost of one completion.
 """
 
 import torch
@@ -40,8 +41,8 @@ class Going:
     def regroup(self, tokens: Tensor, *, share: bool) -> tuple[Tensor | None, Tensor]:
         """Leave out what has ended and fork rows whose readers said different tokens.
 
-        Returns the sources for `Decoder.select` (None: all rows stay as they are) and the newest token of every
-        decoder row. Without `share` every completion gets a row of its own.
+        Returns the sources for `Decoder.select` (None: all rows stay as they are) and the newest token of
+        every decoder row. Without `share` every completion gets a row of its own.
         """
         if not self.is_shared and bool(self.running.all()):
             return None, tokens
@@ -61,8 +62,8 @@ class Going:
 def placed(sources: Tensor) -> Tensor:
     """A place 0..U-1 for each of U new rows with ascending sources.
 
-    The first row of a source keeps the source's place if that is below U; all others fill the places left over,
-    so few rows of the cache are copied and none is overwritten that another row still needs.
+    The first row of a source keeps the source's place if that is below U; all others fill the places left
+    over, so few rows of the cache are copied and none is overwritten that another row still needs.
 
     >>> placed(torch.tensor([0, 0, 2, 5])).tolist()
     [0, 1, 2, 3]
