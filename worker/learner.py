@@ -112,7 +112,7 @@ class Learner:
         prompts = [self.policy.encode(group.prompt.text, room=room) for group in groups]
         return token_batch(
             [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group.completions],
-            [completion.ids for group in groups for completion in group.completions],
+            [completion.ids.tolist() for group in groups for completion in group.completions],
             pad_id=self.policy.pad_id,
             device=self.policy.model.device,
         )
@@ -132,7 +132,9 @@ class Learner:
             group_index=torch.arange(len(groups), device=mask.device).repeat_interleave(
                 len(groups[0].completions)
             ),
-            sampler_logprobs=padded([completion.sampler_logprobs for completion in completions], tokens),
+            sampler_logprobs=padded(
+                [completion.sampler_logprobs.tolist() for completion in completions], tokens
+            ),
         )
         if self._needs_old(opening):
             batch = replace(batch, old_logprobs=self._logprobs(opening or self.policy, tokens))

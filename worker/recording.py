@@ -58,8 +58,9 @@ def _completion_record(
     completion = group.completions[position]
     correctness = group.correctness[position] if group.correctness else None
     arrays = {"logprob": completion.sampler_logprobs, "entropy": completion.entropies}
-    trained = trained_as is not None and bool(learned.advantages)
-    if trained:
+    advantage = None
+    if trained_as is not None:
+        advantage = learned.advantages[trained_as][position]
         arrays |= learned.arrays[trained_as][position]
     return CompletionRecord(
         text=completion.text,
@@ -67,7 +68,7 @@ def _completion_record(
         token_ids=completion.ids,
         reward=group.rewards[position],
         rewards={name: values[position] for name, values in group.terms.items()},
-        advantage=learned.advantages[trained_as][position] if trained else None,
+        advantage=advantage,
         finish_reason=completion.finish_reason,
         correct=None if correctness is None else correctness >= 1,
         flags=scorer.flags(completion, correctness),

@@ -63,6 +63,8 @@ class Progress:
     """Steps in a row that dynamic sampling could not fill."""
     skipped_steps: int = 0
     """Steps in a row whose every update was not finite."""
+    accuracy: float | None = None
+    """Held-out accuracy of the newest evaluation."""
 
 
 class Trainer:
@@ -100,7 +102,7 @@ class Trainer:
         self.collector = Collector(config, self.mixture, self.scorer)
         self.sampler = Sampler(self.policy)
         self.progress = Progress()
-        self.accuracy: float | None = None
+        self.timeouts = 0
         self.last_save_seconds = 0.0
         self.clock = time.perf_counter()
 
@@ -153,11 +155,11 @@ class Trainer:
     def _collect_and_learn(self) -> tuple[Collected, Learned]:
         """Sample and train once, or once per epoch when each epoch samples afresh from the opening policy."""
         updates, progress = self.config.updates, self.progress
-        opening = frozen_copy(self.policy) if updates.resample_each_epoch else None
+        opening = frozen_copy(self.policy) if updates.resample_each_epoch else self.policy
         learned = Learned(progress.step)
         collected = self.collector.collect(self.sampler, self.generator, cursor=progress.cursor)
         self.learner.learn(collected, self.generator, learned)
-        for _ in range(updates.epochs - 1 if opening else 0):
+        for _ in range(updates.epochs - 1 if updates.resample_each_epoch else 0):
             again = self.collector.collect(Sampler(opening), self.generator, cursor=progress.cursor)
             self.learner.learn(again, self.generator, learned, opening=opening)
             collected.add(again)
@@ -177,6 +179,9 @@ class Trainer:
         if progress.short_steps == 1:
             found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
             self._event("data", "warning", f"dynamic sampling found {found}; the step trains on those")
+        if slow := self.scorer.timeouts - self.timeouts:
+            self.timeouts = self.scorer.timeouts
+            self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")
         if learned.skipped:
             self._event(
                 "alert", "error", f"{learned.skipped} updates skipped: loss or gradient is not finite"
@@ -196,7 +201,7 @@ class Trainer:
         completions = self.sampler.sample(self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
-        self.accuracy = metrics.get("eval/accuracy")
+        self.progress.accuracy = metrics.get("eval/accuracy")
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
 
@@ -228,7 +233,7 @@ class Trainer:
         started = time.perf_counter()
         self.recorder.flush()
         state = TrainingState(self.progress.step, values=asdict(self.progress))
-        self.checkpoints.save(self.policy, self.optimizer, state, self.generators, accuracy=self.accuracy)
+        self.checkpoints.save(self.policy, self.optimizer, state, self.generators, accuracy=self.progress.accuracy)
         self.last_save_seconds = time.perf_counter() - started
 
     def _is_due(self, every: int) -> bool:

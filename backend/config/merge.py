@@ -43,12 +43,16 @@ def merge(below: Fields, above: Fields) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        both = isinstance(under, Mapping) and isinstance(value, Mapping)
-        if both and value.get("type", under.get("type")) == under.get("type"):
+        if isinstance(under, Mapping) and isinstance(value, Mapping) and _same_member(under, value):
             merged[key] = merge(under, value)
         else:
             merged[key] = value
     return merged
+
+
+def _same_member(under: Fields, value: Fields) -> bool:
+    """Whether two parts of a union are of one `type`; a part without one belongs to whatever is below it."""
+    return bool(value.get("type", under.get("type")) == under.get("type"))
 
 
 def config_hash(config: RunConfig) -> str:

@@ -47,12 +47,9 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _update_errors(config: "RunConfig") -> Iterator[Problem]:
     updates, prompts = config.updates, config.sampling.prompts_per_step
-    if prompts % updates.minibatches:
-        yield (
-            "updates.minibatches",
-            f"is {updates.minibatches}, but whole groups are split: "
-            f"a divisor of prompts_per_step = {prompts} is expected",
-        )
+    if updates.minibatches > prompts:
+        expected = f"at most prompts_per_step = {prompts} is expected"
+        yield "updates.minibatches", f"is {updates.minibatches}, but whole groups are split: {expected}"
     if updates.resample_each_epoch and updates.epochs < 2:
         yield (
             "updates.resample_each_epoch",
@@ -67,6 +64,10 @@ def _update_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
     domains = {source.domain for source in config.problems}
+    rewarded = {term.domain for term in config.rewards}
+    for index, source in enumerate(config.problems):
+        if "" not in rewarded and source.domain not in rewarded:
+            yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
     seen: set[tuple[str, str]] = set()
     for index, term in enumerate(config.rewards):
         if term.domain and term.domain not in domains:
@@ -89,8 +90,8 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
     if truncated_sampling and objective.ratio.type != "none":
         yield (
-            "top_p or top_k renormalises what the sampler reports, so learner and sampler differ on every "
-            "token; mismatch metrics will show it"
+            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every token, "
+            "as the mismatch metrics will show"
         )
     surrogate = objective.surrogate
     yield from objective.warnings()

@@ -63,7 +63,7 @@ class UpdatesConfig(Frozen):
     """Passes over one step's rollouts; above 1 the ratio leaves 1 and clipping acts."""
 
     minibatches: Annotated[int, Field(ge=1, le=1024)] = 1
-    """Optimizer steps per epoch: the step's completions are split into this many whole-group parts."""
+    """Optimizer steps per epoch: the step's groups are split into this many parts."""
 
     resample_each_epoch: bool = False
     """Each epoch samples fresh rollouts from the policy as it was at the start of the step (the book)."""

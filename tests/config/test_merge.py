@@ -61,7 +61,7 @@ def test_every_preset_launches_on_the_tiny_policy_as_it_is(preset):
         ({"steps": -1}, "steps", "got -1"),
         ({"steps": "many"}, "steps", '"many"'),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr", "finite"),
-        ({"objective": {"surrogate": {"type": "ppo_clip", "eps_low": -1}}}, "objective.surrogate.eps_low", "-1"),
+        ({"objective": {"surrogate": {"eps_low": -1}}}, "objective.surrogate.eps_low", "-1"),
         ({"objective": {"surrogate": {"type": "clip"}}}, "objective.surrogate", "ppo_clip"),
         ({"problems": [{"name": "sums", "operands": 99}]}, "problems.0.operands", "99"),
         ({"problems": []}, "problems", "at least 1"),
@@ -78,11 +78,12 @@ def test_a_bad_field_is_named_with_its_value(written, path, words):
     ("written", "path"),
     [
         ({"sampling": {"group_size": 1}}, "sampling.group_size"),
-        ({"updates": {"minibatches": 5}}, "updates.minibatches"),
+        ({"updates": {"minibatches": 17}}, "updates.minibatches"),
         ({"updates": {"resample_each_epoch": True}}, "updates.resample_each_epoch"),
         ({"filters": {"refill": {"type": "dynamic"}}}, "filters.refill.type"),
         ({"filters": {"groups": {"type": "accuracy", "low": 0.5, "high": 0.2}}}, "filters.groups.high"),
         ({"rewards": [{"name": "correctness", "domain": "poetry"}]}, "rewards.0.domain"),
+        ({"rewards": [{"name": "correctness", "domain": "poetry"}]}, "problems.0.domain"),
     ],
 )
 def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path):
@@ -90,5 +91,5 @@ def test_a_contradiction_is_refused_at_the_field_that_must_change(written, path)
 
 
 def test_all_contradictions_are_told_at_once():
-    found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 5}})
+    found = errors_of({"sampling": {"group_size": 1}, "updates": {"minibatches": 17}})
     assert {"sampling.group_size", "updates.minibatches"} <= set(found)

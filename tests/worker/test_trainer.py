@@ -1,0 +1,236 @@
+"""The training loop on the tiny policy, with a real database and real checkpoints."""
+
+import threading
+
+import numpy as np
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.config.metrics import find_metric
+from backend.config.presets import PRESETS
+from backend.database import open_engine, open_sessions
+from backend.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.runs import lifecycle
+from worker.checkpoints import Checkpoints
+from worker.outcome import Outcome
+from worker.policy.checkpoint import BadCheckpoint
+from worker.recorder import Recorder
+from worker.trainer import EMPTY_STEPS, Trainer
+
+SMALL = {
+    "steps": 4,
+    "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
+    "evaluation": {"every": 2, "prompts": 8},
+    "checkpointing": {"every": 2},
+}
+CLOCKS = ("time/", "throughput/", "memory/")
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    return open_sessions(open_engine(sqlite_url))
+
+
+@pytest.fixture
+def queued(sessions):
+    """Puts a run into the queue."""
+
+    def queue(config):
+        with sessions.begin() as session:
+            run = Run(
+                name="r",
+                variant="v",
+                seed=config.seed,
+                config=config.model_dump(mode="json"),
+                config_hash="",
+                steps=config.steps,
+                status="queued",
+            )
+            session.add(run)
+            session.flush()
+            return run.id
+
+    return queue
+
+
+@pytest.fixture
+def train(sessions, settings):
+    """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
+
+    def train(run_id, config, *, stop_after=None):
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        assert claim.run_id == run_id
+        stopping = threading.Event()
+        recorder = Recorder(sessions, run_id, claim.attempt, config=config)
+        with recorder:
+            root = settings.artifacts_of(run_id)
+            checkpoints = Checkpoints(root, recorder, run_id=run_id, attempt=claim.attempt, keep=2)
+            trainer = Trainer(
+                config, recorder, settings=settings, checkpoints=checkpoints, device="cpu", stopping=stopping
+            )
+            if stop_after is not None:
+                _stop_after(trainer, stopping, stop_after)
+            outcome = trainer.train()
+            recorder.flush()
+        with sessions.begin() as session:
+            if outcome.status == "queued":
+                lifecycle.release_run(session, run_id, claim.attempt, outcome.reason)
+            else:
+                lifecycle.finish_run(session, run_id, claim.attempt, outcome.status, outcome.reason)
+        return outcome
+
+    return train
+
+
+def _stop_after(trainer, stopping, step):
+    record = trainer.recorder.record_step
+
+    def record_and_stop(row):
+        record(row)
+        if row.step == step:
+            stopping.set()
+
+    trainer.recorder.record_step = record_and_stop
+
+
+def series(sessions, run_id):
+    """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
+    query = (
+        select(MetricKey.name, Metric.step, Metric.value)
+        .join(MetricKey, MetricKey.id == Metric.key_id)
+        .where(Metric.run_id == run_id)
+        .order_by(Metric.attempt)
+    )
+    found = {}
+    with sessions() as session:
+        for name, step, value in session.execute(query):
+            if not name.startswith(CLOCKS):
+                found.setdefault(name, {})[step] = value
+    return found
+
+
+def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    recorded = series(sessions, run_id)
+    assert sorted(recorded["reward/mean"]) == [1, 2, 3, 4]
+    assert sorted(recorded["eval/accuracy"]) == [0, 2, 4]
+    with sessions() as session:
+        names = list(session.scalars(select(MetricKey.name)))
+        groups = list(session.scalars(select(RolloutGroup).where(RolloutGroup.kind == "train")))
+        rollouts = list(session.scalars(select(Rollout)))
+        run = session.get(Run, run_id)
+    assert [name for name in names if find_metric(name) is None] == []
+    assert len(groups) == 4 * 4
+    assert len(rollouts) == 4 * 4 * 4 + 3 * 8
+    assert run.status == "finished"
+    assert run.summary["last"]["eval/accuracy"] == recorded["eval/accuracy"][4]
+
+
+def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train):
+    config = resolve(SMALL | {"preset": "dr_grpo"})
+    run_id = queued(config)
+    train(run_id, config)
+    with sessions() as session:
+        groups = session.scalars(select(RolloutGroup.id).where(RolloutGroup.kind == "train"))
+        for group_id in groups:
+            advantages = session.scalars(select(Rollout.advantage).where(Rollout.group_id == group_id))
+            assert sum(advantages) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["grpo", "grpo_book_clip", "gspo"])
+def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train, preset):
+    config = resolve(SMALL | {"preset": preset})
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(sessions, queued, train):
+    runs = []
+    for seed in (0, 0, 1):
+        config = resolve(SMALL, {}, seed)
+        runs.append(queued(config))
+        train(runs[-1], config)
+    first, again, other = (series(sessions, run_id) for run_id in runs)
+    assert first == again
+    assert first["loss/policy"] != other["loss/policy"]
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(sessions, settings, queued, train):
+    config = resolve(SMALL)
+    straight = queued(config)
+    train(straight, config)
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    weights = settings.artifacts_of(run_id) / "s000003-a1" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id) == series(sessions, straight)
+    with sessions() as session:
+        messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
+    assert any("refused" in message and "model.safetensors" in message for message in messages)
+    assert any("continued from step 2" in message for message in messages)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(settings, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=1)
+    for manifest in settings.artifacts_of(run_id).glob("*/manifest.json"):
+        manifest.write_text("{}")
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+        train(run_id, config)
+
+
+def test_the_newest_checkpoints_and_the_best_one_are_kept(sessions, settings, queued, train):
+    config = resolve(
+        SMALL | {"steps": 6, "checkpointing": {"every": 1}, "evaluation": {"every": 1, "prompts": 8}}
+    )
+    run_id = queued(config)
+    train(run_id, config)
+    accuracy = series(sessions, run_id)["eval/accuracy"]
+    with sessions() as session:
+        kept = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
+        paths = set(session.scalars(select(Checkpoint.path)))
+    best = max(kept, key=accuracy.__getitem__)
+    assert set(kept) == {5, 6, best}
+    assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
+    assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
+
+
+def test_a_policy_that_never_succeeds_stops_for_lack_of_signal(queued, train):
+    hopeless = {
+        "steps": 100,
+        "preset": "dapo",
+        "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 2},
+        "filters": {"refill": {"type": "dynamic", "max_batches": 1}},
+        "evaluation": {"every": 0},
+        "checkpointing": {"every": 0},
+    }
+    config = resolve(hopeless)
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("stopped", "no_signal")
+    assert EMPTY_STEPS < 100
+
+
+def test_accuracy_can_end_a_run(queued, train):
+    config = resolve(SMALL | {"stop_rules": [{"type": "accuracy", "value": 0.001}], "steps": 50})
+    run_id = queued(config)
+    assert train(run_id, config).reason == "held-out accuracy reached 0.001"
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
+    sampling = {"prompts_per_step": 16, "group_size": 2, "max_new_tokens": 40}
+    config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": {"every": 0}})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    losses = series(sessions, run_id)["loss/total"]
+    assert np.isfinite(list(losses.values())).all()
