@@ -4,6 +4,7 @@ import { plural } from '../lib/format.js';
 import { methodDifferences, shortName, shortValue } from '../lib/launch_form.js';
 import { Icon } from './icons.js';
 import { Menu } from './overlay.js';
+import { Formula } from './form_formula.js';
 import { Knobs } from './form_knobs.js';
 import { Ablation } from './form_ablation.js';
 
@@ -50,7 +51,7 @@ export function VariantCard({ variant, index, below, full, root, groups, presets
       <div><${PresetAbout} preset=${preset} start=${start} below=${below} />
       <${Knobs} root=${root} groups=${groups} own=${variant} below=${below} full=${full} errors=${errors} onOwn=${onChange} open=${open} onOpen=${onOpen}
         hidden=${['policy.name']} nothing=${preset ? `Differs from ${preset.title}: nothing` : 'Differs from the defaults: nothing'} /></div>
-      <${Formula} verdict=${verdict} />
+      <${Objective} verdict=${verdict} />
     </div>
     ${ablation && html`<${Ablation} variant=${variant} full=${full} plain=${plain} onAdd=${onAdd} onClose=${() => setAblation(false)} />`}
   </article>`;
@@ -78,13 +79,10 @@ function PresetAbout({ preset, start, below }) {
   </div>`;
 }
 
-/** What is maximised, as the server writes it down from the config; and doubts about it. */
-export function Formula({ verdict }) {
-  const { valid, checking, errors } = verdict;
+/** What is maximised; greyed while the fields do not fit together. */
+function Objective({ verdict: { valid, checking, errors } }) {
   return html`<aside class=${checking || errors.length ? 'formula is-old' : 'formula'} aria-label="Objective">
-    ${valid ? html`<pre>${valid.formula}</pre>` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}
-    ${valid?.warnings.map((warning) => html`<p class="formula-warning"><${Icon} name="warn" size=${12} /> ${warning}</p>`)}
-  </aside>`;
+    ${valid ? html`<${Formula} valid=${valid} />` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}</aside>`;
 }
 
 /** Fields that all variants share. */

@@ -4,9 +4,11 @@ import { Icon } from './icons.js';
 
 /** The short line that stands for a run or a group, in its colour and dash. @param {{look: import('../lib/colours.js').Look, off?: boolean}} props */
 export function Swatch({ look, off = false }) {
-  const border = { solid: 'solid', dash: 'dashed', dot: 'dotted', dashdot: 'double' }[look.dash];
-  return html`<span class=${off ? 'swatch swatch-off' : 'swatch'} style=${{ borderTopColor: look.colour, borderTopStyle: border }}></span>`;
+  return html`<svg class=${off ? 'swatch swatch-off' : 'swatch'} width="18" height="4" aria-hidden="true">
+    <line x1="0" y1="2" x2="18" y2="2" stroke=${look.colour} stroke-width="3" stroke-dasharray=${DASHES[look.dash]} /></svg>`;
 }
+
+const DASHES = { solid: 'none', dash: '6 3', dot: '3 2', dashdot: '7 2 2 2' };
 
 const STATUS = {
   queued: { icon: 'circle', text: 'queued' },

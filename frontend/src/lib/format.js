@@ -6,7 +6,7 @@ const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
 /** True for the API's spelling of a value that is not a finite number. */
 export const isNonFinite = (value) => typeof value === 'string' && value in SPELLED;
 
-const minus = (text) => text.replace('-', '−');
+const minus = (text) => text.replaceAll('-', '−');
 
 /** A metric value in at most about four significant digits. @param {number | string | null | undefined} value */
 export function formatValue(value) {

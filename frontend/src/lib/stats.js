@@ -1,10 +1,20 @@
 /** Mean and its uncertainty over a handful of seeds. */
 
-/** Two-sided 95 % quantiles of Student's t for 1..30 degrees of freedom. */
-const T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131,
-  2.12, 2.11, 2.101, 2.093, 2.086, 2.08, 2.074, 2.069, 2.064, 2.06, 2.056, 2.052, 2.048, 2.045, 2.042];
+/** 97.5 % quantiles of Student's t for 1..30 degrees of freedom. */
+const T95 = [12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.306, 2.2622, 2.2281, 2.201, 2.1788, 2.1604, 2.1448,
+  2.1314, 2.1199, 2.1098, 2.1009, 2.093, 2.086, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423];
 
-const t95 = (freedom) => (freedom <= 30 ? T95[freedom - 1] : 1.96 + 2.4 / freedom);
+const Z95 = 1.959964;
+
+/** 97.5 % quantile of Student's t; linear in 1/freedom between two entries, by its expansion beyond the table. */
+export function t95(freedom) {
+  if (freedom > 30) return Z95 + (Z95 ** 3 + Z95) / (4 * freedom);
+  const low = Math.max(1, Math.floor(freedom));
+  const inside = Math.max(low, freedom);
+  if (inside === low) return T95[low - 1];
+  const share = (1 / low - 1 / inside) / (1 / low - 1 / (low + 1));
+  return T95[low - 1] + share * ((T95[low] ?? Z95 + (Z95 ** 3 + Z95) / (4 * (low + 1))) - T95[low - 1]);
+}
 
 /** @typedef {{n: number, mean: number | null, std: number | null, half: number | null}} Spread */
 
@@ -35,5 +45,5 @@ export function difference(values, baseline) {
   const [va, vb] = [a.std ** 2 / a.n, b.std ** 2 / b.n];
   if (va + vb === 0) return { delta, half: 0 };
   const freedom = (va + vb) ** 2 / (va ** 2 / (a.n - 1) + vb ** 2 / (b.n - 1));
-  return { delta, half: t95(Math.max(1, Math.floor(freedom))) * Math.sqrt(va + vb) };
+  return { delta, half: t95(Math.max(1, freedom)) * Math.sqrt(va + vb) };
 }

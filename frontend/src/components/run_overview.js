@@ -1,0 +1,76 @@
+/** A run at a glance: key figures, key curves, its objective, its attempts. */
+import { html, useMemo } from '../dom.js';
+import { request } from '../api.js';
+import { useLoad } from '../resource.js';
+import { catalog, runLooks } from '../state.js';
+import { matching } from '../lib/metrics.js';
+import { formatDuration, formatShort, formatTime, formatValue } from '../lib/format.js';
+import { CurveControls } from './curve_controls.js';
+import { Formula } from './form_formula.js';
+import { Panels } from './panels.js';
+import { Empty } from './states.js';
+
+const KEY_CURVES = ['reward/mean', 'eval/accuracy', 'policy/entropy', 'length/mean', 'groups/zero_variance_frac', 'optim/grad_norm'];
+
+/** Names of the metrics that a run has recorded. @param {any} run */
+export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
+
+const useLine = (run) => ({ runs: [run.id], looks: runLooks([run.id]), names: new Map([[run.id, run.name]]) });
+
+/** @param {{run: any, view: any, change: Function}} props */
+export function Overview({ run, view, change }) {
+  const line = useLine(run);
+  const recorded = recordedMetrics(run);
+  const metrics = recorded.length ? KEY_CURVES.filter((metric) => recorded.includes(metric)) : KEY_CURVES;
+  return html`<${Figures} run=${run} />
+    <${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />
+    <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} /></div>`;
+}
+
+const FIGURES = [
+  ['eval/accuracy', 'held-out accuracy', formatValue], ['reward/mean', 'reward', formatValue], ['policy/entropy', 'entropy', formatValue],
+  ['length/mean', 'length', formatValue], ['throughput/tokens_per_second', 'tokens/s', formatShort], ['tokens/total', 'tokens', formatShort],
+  ['time/wall_seconds', 'training time', formatDuration],
+];
+
+/** Newest values, and the best one where that is known. */
+function Figures({ run }) {
+  const { last = {}, best = {} } = run.summary ?? {};
+  const known = FIGURES.filter(([metric]) => last[metric] !== undefined);
+  if (!known.length) return null;
+  return html`<dl class="figures">${known.map(([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
+    <dt>${label}</dt><dd>${format(last[metric])}${best[metric] && html` <span class="faint">best ${format(best[metric].value)} at ${best[metric].step}</span>`}</dd></div>`)}</dl>`;
+}
+
+/** What this run maximises. */
+function ObjectiveCard({ config }) {
+  const checked = useLoad(JSON.stringify(config), (signal) => request('POST', '/validate', { body: config, signal }), { subject: 'formula' });
+  return html`<section class="card run-part"><h2>Objective</h2>
+    ${checked.data ? html`<${Formula} valid=${checked.data} />` : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`}</section>`;
+}
+
+/** Each claim of the run by a worker, and the step behind which it began. */
+function Attempts({ run }) {
+  const attempts = run.attempts ?? [];
+  return html`<section class="card run-part"><h2>Attempts</h2>
+    ${attempts.length ? html`<div class="table-scroll"><table class="table"><thead><tr><th class="number">#</th><th>from step</th><th>where</th><th>began</th><th>took</th><th>outcome</th></tr></thead>
+      <tbody>${attempts.map((attempt) => html`<tr key=${attempt.number}><td class="number">${attempt.number}</td><td>${beginning(attempt)}</td>
+        <td>${[attempt.host, attempt.device].filter(Boolean).join(' · ')}${attempt.pid ? html` <span class="faint">pid ${attempt.pid}</span>` : ''}</td>
+        <td>${formatTime(attempt.started_at)}</td><td>${formatDuration(duration(attempt))}</td><td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td></tr>`)}</tbody></table></div>`
+      : html`<p class="quiet">No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.</p>`}</section>`;
+}
+
+const beginning = ({ from_step: step }) => (step === null || step === undefined ? '–' : step < 0 ? 'start' : step);
+const duration = ({ started_at: from, ended_at: to }) => (from ? (new Date(to ?? Date.now()) - new Date(from)) / 1000 : null);
+
+/** All metrics by section. @param {{run: any, view: any, change: Function}} props */
+export function Charts({ run, view, change }) {
+  const line = useLine(run);
+  const all = recordedMetrics(run);
+  const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
+  if (!all.length) return html`<${Empty} title="Nothing measured yet">The first values appear after the first step.<//>`;
+  return html`<div class="toolbar run-tools"><input class="field" type="search" aria-label="Metrics" placeholder="Metrics" value=${view.q} onInput=${(event) => change({ q: event.target.value })} />
+      <${CurveControls} view=${view} change=${change} /></div>
+    ${metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} sections enlarged=${view.panel} />`
+      : html`<${Empty} title=${`No metric contains “${view.q}”`} action=${html`<button class="button" onClick=${() => change({ q: '' })}>Show all ${all.length}</button>`} />`}`;
+}

@@ -1,0 +1,153 @@
+"""From series to a figure: what is drawn is what was recorded."""
+
+import pytest
+
+FIGURE = "charts/figure.js"
+
+
+def series(**changes):
+    return {
+        "run": "r",
+        "name": "r",
+        "metric": "loss/total",
+        "x": [1, 2, 4],
+        "steps": [1, 2, 4],
+        "values": [0.0, 1.0, 2.0],
+        "non_finite": [],
+        "raw_points": 3,
+        **changes,
+    }
+
+
+@pytest.fixture
+def figure(in_browser):
+    def build(*items, **view):
+        lines = [
+            {"series": item, "name": item["name"], "look": {"colour": "#112233", "dash": "solid"}}
+            for item in items
+        ]
+        view = {
+            "metric": "loss/total",
+            "xKind": "step",
+            "logX": False,
+            "logY": False,
+            "zoom": None,
+            "theme": {},
+            **view,
+        }
+        return in_browser(FIGURE, "(f, [lines, view]) => f.figureOf(lines, view)", [lines, view])
+
+    return build
+
+
+def test_a_loss_of_zero_is_drawn(figure):
+    [trace] = figure(series())["data"]
+    assert (trace["x"], trace["y"]) == ([1, 2, 4], [0, 1, 2])
+
+
+def test_every_trace_is_svg(figure):
+    band = series(group="g", low=[0, 0, 1], high=[1, 2, 3])
+    nan = series(non_finite=[{"step": 3, "x": 3, "value": "NaN"}])
+    assert {trace["type"] for trace in figure(band, nan)["data"]} == {"scatter"}
+
+
+def test_a_line_breaks_where_a_value_is_not_finite(figure):
+    line, marks = figure(series(non_finite=[{"step": 3, "x": 3, "value": "NaN"}]))["data"]
+    assert line["y"] == [0, 1, None, 2]
+    assert (marks["x"], marks["text"], marks["yaxis"]) == ([3], ["NaN"], "y2")
+
+
+@pytest.mark.parametrize(
+    ("value", "symbol"), [("NaN", "x-thin"), ("Infinity", "triangle-up"), ("-Infinity", "triangle-down")]
+)
+def test_each_kind_of_non_finite_has_its_own_mark(figure, value, symbol):
+    marks = figure(series(non_finite=[{"step": 3, "x": 3, "value": value}]))["data"][1]
+    assert marks["marker"]["symbol"] == [symbol]
+
+
+def test_a_lone_point_between_gaps_is_visible(in_browser):
+    assert in_browser(FIGURE, "f => f.isolatedSizes([1, null, 2, null, 3, 4])") == [5, 0, 5, 0, 0, 0]
+
+
+def test_a_run_of_one_point_is_visible(in_browser):
+    assert in_browser(FIGURE, "f => f.isolatedSizes([7])") == [5]
+
+
+def test_a_log_axis_leaves_out_what_has_no_logarithm(figure):
+    [trace] = figure(series(), logY=True)["data"]
+    assert trace["y"] == [None, 1, 2]
+
+
+def test_a_band_stops_where_one_seed_is_left(in_browser):
+    band = series(low=[0, 0.5, None], high=[1, 1.5, None])
+    assert in_browser(FIGURE, "(f, band) => f.bandOf(band)", band) == {
+        "x": [1, 2, 2, 1],
+        "y": [1, 1.5, 0.5, 0],
+    }
+
+
+def test_evaluations_are_markers(figure):
+    [trace] = figure(series(metric="eval/accuracy"), metric="eval/accuracy")["data"]
+    assert trace["mode"] == "lines+markers"
+    assert trace["marker"]["symbol"] == "square-open"
+
+
+def test_a_name_is_text_and_never_markup(figure):
+    name = '<a href="javascript:alert(1)">x</a> & %{y}'
+    [trace] = figure(series(name=name))["data"]
+    assert "<a" not in trace["name"]
+    assert "<a" not in trace["hovertemplate"]
+    assert "%{y}<" not in trace["hovertemplate"]
+
+
+def test_wall_time_reads_in_minutes_once_it_is_long(figure):
+    built = figure(series(x=[60, 120, 600]), xKind="wall")
+    assert built["unit"] == {"size": 60, "unit": "min"}
+    assert built["data"][0]["x"] == [1, 2, 10]
+
+
+def test_a_zoom_on_a_log_axis_is_given_in_powers_of_ten(figure):
+    built = figure(series(), logX=True, zoom=[10, 1000])
+    assert built["layout"]["xaxis"]["range"] == [1, 3]
+
+
+def test_zoom_survives_new_data_and_not_another_axis(figure):
+    first, second = figure(series()), figure(series(values=[5, 5, 5]))
+    other = figure(series(), logY=True)
+    assert first["layout"]["uirevision"] == second["layout"]["uirevision"] != other["layout"]["uirevision"]
+
+
+def badge(in_browser, items, **view):
+    view = {"smoothing": 0, "logY": False, "grouped": False, "asked": len(items), **view}
+    notes = in_browser("charts/badge.js", "(b, [items, view]) => b.badge(items, view)", [items, view])
+    return [note["text"] for note in notes]
+
+
+def test_the_badge_says_that_all_points_are_shown_raw(in_browser):
+    assert badge(in_browser, [series()]) == ["1 run", "all 3 points", "raw"]
+
+
+def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
+    nan = series(raw_points=9000, non_finite=[{"step": 3, "x": 3, "value": "NaN"}])
+    assert badge(in_browser, [nan], smoothing=0.6, logY=True, asked=2) == [
+        "1 run",
+        "4 of 9\u202f000 points",
+        "smoothed 0.6",
+        "1 not finite",
+        "1 ≤ 0 not drawable",
+        "1 without it",
+    ]
+
+
+def test_the_badge_of_means_tells_how_many_seeds(in_browser):
+    group = series(n=[3, 3, 2], raw_points=8)
+    assert badge(in_browser, [group], grouped=True) == [
+        "1 variant, n 2–3",
+        "means at 3 points of 8 raw",
+        "raw",
+    ]
+
+
+def test_the_nearest_step_is_found(in_browser):
+    found = in_browser("charts/draw.js", "d => [0, 3, 8, 99].map(step => d.indexAtStep([1, 2, 5, 10], step))")
+    assert found == [0, 1, 3, 3]

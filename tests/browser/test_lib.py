@@ -1,0 +1,211 @@
+"""Pure parts of the pages: addresses, numbers, colours, statistics, configs."""
+
+import math
+from itertools import combinations
+
+import pytest
+
+URL = "lib/url.js"
+FORMAT = "lib/format.js"
+COLOURS = "lib/colours.js"
+STATS = "lib/stats.js"
+CONFIG = "lib/config.js"
+
+SPEC = """{ x: u.choice(['step', 'wall', 'tokens']), smoothing: u.number(0, {min: 0, max: 0.999}),
+  runs: u.list(), hide: u.list([]), zoom: u.range(), q: u.text(), all: u.flag() }"""
+
+
+def decoded(in_browser, search):
+    return in_browser(URL, f"(u, search) => u.decode(search, {SPEC})", search)
+
+
+def encoded(in_browser, search, changes):
+    return in_browser(URL, f"(u, [search, changes]) => u.encode(search, changes, {SPEC})", [search, changes])
+
+
+def test_an_empty_address_is_all_defaults(in_browser):
+    assert decoded(in_browser, "") == {
+        "x": "step",
+        "smoothing": 0,
+        "runs": None,
+        "hide": [],
+        "zoom": None,
+        "q": "",
+        "all": False,
+    }
+
+
+def test_an_unreadable_parameter_becomes_its_default(in_browser):
+    view = decoded(in_browser, "?x=banana&smoothing=7&zoom=9,3&all=yes")
+    assert (view["x"], view["smoothing"], view["zoom"], view["all"]) == ("step", 0, None, False)
+
+
+def test_what_is_written_is_read_again(in_browser):
+    changes = {
+        "x": "tokens",
+        "smoothing": 0.6,
+        "runs": ["a", "b,c~d"],
+        "zoom": [10, 80.5],
+        "q": "50 % & more",
+        "all": True,
+    }
+    search = encoded(in_browser, "", changes)
+    assert decoded(in_browser, search) == {**changes, "hide": []}
+
+
+def test_a_default_is_not_written_and_other_parameters_stay(in_browser):
+    assert encoded(in_browser, "?x=wall&other=1&smoothing=0.6", {"x": "step"}) == "?other=1&smoothing=0.6"
+
+
+def test_an_empty_list_differs_from_none_chosen(in_browser):
+    search = encoded(in_browser, "", {"runs": []})
+    assert search == "?runs=-"
+    assert decoded(in_browser, search)["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.6123, "0.612"),
+        (-0.5, "−0.500"),
+        (36.534, "36.53"),
+        (150, "150"),
+        (1234567, "1.23e6"),
+        (0.0002, "2e−4"),
+        (1e-7, "1e−7"),
+        ("NaN", "NaN"),
+        ("-Infinity", "−∞"),
+        (None, "–"),
+    ],
+)
+def test_a_metric_value_has_a_short_spelling(in_browser, value, text):
+    assert in_browser(FORMAT, "(f, value) => f.formatValue(value)", value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.42, "0.4 s"), (59.4, "59 s"), (125, "2 min 05 s"), (7500, "2 h 05 min"), (None, "–")],
+)
+def test_a_duration_shows_its_two_largest_units(in_browser, seconds, text):
+    assert in_browser(FORMAT, "(f, seconds) => f.formatDuration(seconds)", seconds) == text
+
+
+def test_a_new_run_never_changes_the_colour_of_another(in_browser):
+    before, after = in_browser(
+        COLOURS,
+        """c => { const some = c.assignSlots(new Map(), ['b', 'd']);
+                  return [[...some], [...c.assignSlots(some, ['a', 'c', 'b', 'd'])]]; }""",
+    )
+    assert dict(before).items() <= dict(after).items()
+
+
+def test_ten_runs_have_ten_colours_and_the_eleventh_is_dashed(in_browser):
+    looks = in_browser(
+        COLOURS,
+        """c => { const ids = [...Array(11)].map((_, i) => String(i).padStart(2, '0'));
+                  const slots = c.assignSlots(new Map(), ids);
+                  const items = ids.map(key => ({ key, slot: slots.get(key) }));
+                  return [...c.looksTogether(items, 'light').values()]; }""",
+    )
+    assert len({look["colour"] for look in looks[:10]}) == 10
+    assert [look["dash"] for look in looks] == ["solid"] * 10 + ["dash"]
+
+
+def linear(colour):
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    return [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+
+
+def mixed(matrix, rgb):
+    return [max(0.0, sum(w * c for w, c in zip(row, rgb, strict=True))) for row in matrix]
+
+
+def oklab(rgb):
+    """Björn Ottosson's perceptual space: distance there is how different colours look."""
+    to_lms = [[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.63]]
+    to_lab = [[0.2105, 0.7936, -0.0041], [1.978, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
+    roots = [value ** (1 / 3) for value in mixed(to_lms, rgb)]
+    return [sum(w * v for w, v in zip(row, roots, strict=True)) for row in to_lab]
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1.
+EYES = {
+    "normal": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "deutan": [[0.367, 0.861, -0.228], [0.28, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "protan": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+}
+
+
+@pytest.mark.parametrize("eye", EYES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_any_two_colours_stay_apart_for_every_eye(in_browser, theme, eye):
+    palette = in_browser(COLOURS, f"c => c.PALETTES.{theme}")
+    seen = [oklab(mixed(EYES[eye], linear(colour))) for colour in palette]
+    assert min(math.dist(a, b) for a, b in combinations(seen, 2)) > 0.075
+
+
+@pytest.mark.parametrize(("theme", "ground"), [("light", "#ffffff"), ("dark", "#14181e")])
+def test_lines_have_a_contrast_of_three_to_one(in_browser, theme, ground):
+    def luminance(colour):
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear(colour), strict=True))
+
+    for colour in in_browser(COLOURS, f"c => c.PALETTES.{theme}"):
+        light, dark = sorted((luminance(colour), luminance(ground)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+def test_the_interval_over_three_seeds_is_students(in_browser):
+    assert in_browser(STATS, "s => s.spread([1, 2, 3])") == pytest.approx(
+        {"n": 3, "mean": 2, "std": 1, "half": 4.3027 / math.sqrt(3)}
+    )
+
+
+def test_one_seed_has_a_mean_and_no_interval(in_browser):
+    assert in_browser(STATS, "s => s.spread([0.5])") == {"n": 1, "mean": 0.5, "std": None, "half": None}
+
+
+def test_the_difference_of_two_means_is_welchs(in_browser):
+    # Equal variances 1 and n 3 each: standard error sqrt(2/3), 4 degrees of freedom.
+    assert in_browser(STATS, "s => s.difference([2, 3, 4], [1, 2, 3])") == pytest.approx(
+        {"delta": 1, "half": 2.7764 * math.sqrt(2 / 3)}
+    )
+
+
+def test_the_service_and_the_page_agree_on_students_t(in_browser):
+    from backend.experiments.statistics import t_975
+
+    freedoms = [1, 1.5, 2.3, 4, 17.9, 30, 31, 200]
+    ours = in_browser(STATS, "(s, freedoms) => freedoms.map(s.t95)", freedoms)
+    assert ours == pytest.approx([t_975(freedom) for freedom in freedoms], rel=2e-3)
+
+
+def test_only_fields_that_differ_are_listed(in_browser):
+    configs = [{"a": {"b": 1, "c": [1]}, "d": None}, {"a": {"b": 2, "c": [1]}, "d": None, "e": True}]
+    assert in_browser(CONFIG, "(c, configs) => c.differences(configs).map(({ path }) => path)", configs) == [
+        "a.b",
+        "e",
+    ]
+
+
+def test_a_field_that_varies_inside_a_variant_shows_all_its_values(in_browser):
+    groups = [
+        {"name": "x", "configs": [{"lr": 1, "seed": 0}, {"lr": 2, "seed": 1}]},
+        {"name": "y", "configs": [{"lr": 1, "seed": 0}]},
+    ]
+    rows = in_browser(CONFIG, "(c, groups) => c.groupDifferences(groups)", groups)
+    assert rows == [{"path": "lr", "cells": [[1, 2], [1]]}]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [("=1+1", "'=1+1"), ("-0.5", "-0.5"), (-0.5, "-0.5"), ('a "b", c', '"a ""b"", c"'), (None, "")],
+)
+def test_a_cell_of_a_csv_runs_no_formula(in_browser, cell, text):
+    assert in_browser("lib/csv.js", "(c, cell) => c.csvCell(cell)", cell) == text
+
+
+def test_sections_come_in_the_order_of_the_question(in_browser):
+    names = ["time/step_seconds", "zebra/x", "loss/total", "eval/accuracy", "reward/mean"]
+    sections = in_browser("lib/metrics.js", "(m, names) => m.bySection(names).map(s => s.section)", names)
+    assert sections == ["eval", "reward", "loss", "time", "zebra"]
