@@ -2,7 +2,7 @@
 
 The G completions of a prompt share the prompt, and often their first words; a policy that is sure of most
 tokens writes some of them word for word alike. Every distinct prefix is one node; linear layers run over
-nodes, only attention spreads them out into rows. Log-probabilities and gradients are those of the padded batch.
+nodes, only attention spreads them out into rows. Log-probabilities and gradients are those of a padded batch.
 """
 
 from typing import NamedTuple
