@@ -6,6 +6,7 @@ import { useGet, useLoad, useThrottled } from '../resource.js';
 import { useLive } from '../live.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
+import { address } from '../lib/url.js';
 import { terminalText } from '../lib/log.js';
 import { formatBytes, formatTime, plural } from '../lib/format.js';
 import { Icon } from './icons.js';
@@ -33,17 +34,17 @@ export function EventsTab({ run }) {
   const again = useThrottled(events.reload, 1000);
   useLive(['event', 'run'], (type, data) => { if (type === 'resync' || [data.run, data.run_id, data.id].includes(run.id)) again(); });
   return html`<${Loaded} resource=${events} isEmpty=${(items) => !items.length} empty=${html`<${Empty} title="Nothing has happened yet" />`}>
-    ${(items) => html`<ol class="card timeline">${[...items].reverse().map((event, i) => html`<${EventRow} key=${event.id ?? i} event=${event} />`)}</ol>`}<//>`;
+    ${(items) => html`<ol class="card timeline">${[...items].reverse().map((event, i) => html`<${EventRow} key=${event.id ?? i} event=${event} run=${run.id} />`)}</ol>`}<//>`;
 }
 
 const SIGNS = { info: 'circle', warning: 'warn', error: 'cross' };
 
-function EventRow({ event }) {
+function EventRow({ event, run }) {
   return html`<li class=${`event event-${event.level}`}><${Icon} name=${SIGNS[event.level] ?? 'circle'} size=${12} label=${event.level} />
     <time class="faint" title=${formatTime(event.at)}>${formatTime(event.at)}</time>
     <span class="event-kind">${event.kind}</span>
     <span class="event-message"><${Visible} text=${event.message} /></span>
-    <span class="faint event-place">${event.step !== null && event.step !== undefined && html`<a href=${`/rollouts?run=${event.run ?? ''}&step=${event.step}`}>step ${event.step}</a>`} ${event.attempt ? `attempt ${event.attempt}` : ''}</span></li>`;
+    <span class="faint event-place">${event.step !== null && event.step !== undefined && html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`} ${event.attempt ? `attempt ${event.attempt}` : ''}</span></li>`;
 }
 
 const KEPT_CHARACTERS = 400_000;
