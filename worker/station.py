@@ -87,10 +87,11 @@ class Station:
             place.run_id = None
 
     def _claim(self, place: Place) -> Claim | None:
-        lease, claim = self._settings.lease_seconds, None
+        claims: list[Claim | None] = [None]
         with left_for_later("look for runs"), self._sessions.begin() as session:
-            claim = lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)
-        return claim
+            lease = self._settings.lease_seconds
+            claims = [lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)]
+        return claims[0]
 
     def _poll(self) -> None:
         while not self.stopping.is_set():
@@ -123,6 +124,7 @@ class Station:
             for place in self._places:
                 if not report_slot(session, place.worker_id, place.status, place.run_id, stats):
                     register_slot(session, place.worker_id, place.slot, host=platform.node(), pid=os.getpid())
+                    report_slot(session, place.worker_id, place.status, place.run_id, stats)
             forget_silent(session)
 
     def stop(self) -> None:

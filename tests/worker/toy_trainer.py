@@ -39,7 +39,8 @@ def main(behaviour):
     _say({"ready": True})
     assignment = _await_assignment()
     threading.Thread(target=_exit_with_supervisor, daemon=True).start()
-    sessions = open_sessions(open_engine(Settings().effective_database_url))
+    settings = Settings()
+    sessions = open_sessions(open_engine(settings.effective_database_url))
     if behaviour == "raise":
         print("about to fail")
         raise ValueError("the reward of 'nan' is not a number")
@@ -60,7 +61,13 @@ def main(behaviour):
         print("to stderr", file=sys.stderr)
     print(json.dumps({"threads": os.environ["OMP_NUM_THREADS"], "token": os.environ.get("GRPOLAB_TOKEN")}))
     steps = 1000 if behaviour in ("long", "deaf") else 3
-    recorder = Recorder(sessions, assignment.run_id, assignment.attempt, config=RunConfig())
+    recorder = Recorder(
+        sessions,
+        assignment.run_id,
+        assignment.attempt,
+        config=RunConfig(),
+        lease_seconds=settings.lease_seconds,
+    )
     try:
         with recorder:
             recorder.begin(-1)
