@@ -67,8 +67,6 @@ class Checkpoints:
         optimizer: PolicyOptimizer,
         state: TrainingState,
         generators: Generators,
-        *,
-        accuracy: float | None,
     ) -> None:
         """Write a checkpoint of a step and forget the ones that are no longer kept."""
         if state.step == self.saved_step:
@@ -83,7 +81,7 @@ class Checkpoints:
             "path": directory.name,
             "sha256": sha256(manifest).hexdigest(),
             "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
-            "manifest": _described(directory, accuracy),
+            "manifest": _described(directory, state.values.get("accuracy")),
         }
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = state.step

@@ -233,7 +233,7 @@ class Trainer:
         started = time.perf_counter()
         self.recorder.flush()
         state = TrainingState(self.progress.step, values=asdict(self.progress))
-        self.checkpoints.save(self.policy, self.optimizer, state, self.generators, accuracy=self.progress.accuracy)
+        self.checkpoints.save(self.policy, self.optimizer, state, self.generators)
         self.last_save_seconds = time.perf_counter() - started
 
     def _is_due(self, every: int) -> bool:

@@ -90,8 +90,8 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
     if truncated_sampling and objective.ratio.type != "none":
         yield (
-            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every token, "
-            "as the mismatch metrics will show"
+            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
+            "token, as the mismatch metrics will show"
         )
     surrogate = objective.surrogate
     yield from objective.warnings()
