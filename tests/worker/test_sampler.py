@@ -18,7 +18,7 @@ from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.rollout import sampler as sampler_module
 from worker.rollout.decoders import GenericDecoder, LeanDecoder
-from worker.rollout.sampler import Decoding, Sampler, inverse_cdf, next_token_logprobs
+from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
 from worker.rollout.sharing import Going, placed
 from worker.rollout.types import Prompt
 
@@ -207,13 +207,14 @@ def test_every_completion_reads_a_row_that_says_what_it_said(share):
     assert len(going.rows) < 24
 
 
-def test_sharing_rows_changes_no_completion(tiny, monkeypatch):
-    shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(40), generator())
-    regroup = Going.regroup
-    monkeypatch.setattr(Going, "regroup", lambda self, tokens, **_: regroup(self, tokens, share=False))
-    for ours, theirs in zip(
-        flat(shared), flat(Sampler(tiny).sample(UNEVEN, 8, Decoding(40), generator())), strict=True
-    ):
+@pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
+@pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
+def test_neither_sharing_rows_nor_late_looks_change_a_completion(tiny, monkeypatch, decoder, plan):
+    shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+    monkeypatch.setattr(sampler_module, "cadence", lambda _: plan)
+    monkeypatch.setattr(sampler_module, "decoder_for", decoder)
+    plain = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+    for ours, theirs in zip(flat(shared), flat(plain), strict=True):
         assert ours.text == theirs.text
         np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=2e-5)
 

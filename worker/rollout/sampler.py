@@ -14,8 +14,19 @@ from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.sharing import Going
 from worker.rollout.types import Completion, Prompt
 
-REGROUP_EVERY_ON_GPU = 16
-"""Tokens between looks at which completions have ended: each look makes the host wait for the GPU."""
+
+class Cadence(NamedTuple):
+    """How decoder rows are managed."""
+
+    share: bool
+    """Whether completions that have said the same share a decoder row."""
+    every: int
+    """Tokens between looks at which completions have ended."""
+
+
+def cadence(device: torch.device) -> Cadence:
+    """A CPU pays for every row it decodes, a GPU for every time its host waits for it."""
+    return Cadence(share=True, every=1) if device.type == "cpu" else Cadence(share=False, every=16)
 
 
 class SamplingLike(Protocol):
@@ -110,14 +121,14 @@ class Sampler:
         drawn = Drawn.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor(self.policy.stop_ids, device=device)
         going = Going.from_prompts(count, group_size, device)
-        regroup_every = 1 if device.type == "cpu" else REGROUP_EVERY_ON_GPU
+        share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
             tokens = draw(logits, going, uniforms[step], sampling, drawn, step=step)
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
-            if step % regroup_every == 0:
-                sources, tokens = going.regroup(tokens, share=device.type == "cpu")
+            if step % every == 0:
+                sources, tokens = going.regroup(tokens, share=share)
                 if not len(tokens):
                     break
                 if sources is not None:
