@@ -22,7 +22,6 @@ from sqlalchemy import Engine
 from backend.access import login_link
 from backend.broker import Broker, choose_broker, is_ready, prepare_broker
 from backend.database import open_engine, open_sessions, reading
-from backend.demo import launch_demo
 from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.lifeline import VARIABLE as LIFELINE
 from backend.lifeline import die_with_parent
@@ -257,8 +256,15 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
     except AlreadyRunning as running:
         terminal.say(f"  {running}")
         if show_demo and running.instance.pid:
-            terminal.say(f"  {'demo':<10} {launch_demo(settings)}")
+            _show_demo(terminal, settings)
     return 0
+
+
+def _show_demo(terminal: Terminal, settings: Settings) -> None:
+    from backend.demo import launch_demo
+
+    with terminal.step("demo", "launching") as step:
+        step.result = launch_demo(settings)
 
 
 def _live(launcher: Launcher, *, show_demo: bool) -> None:
@@ -268,7 +274,7 @@ def _live(launcher: Launcher, *, show_demo: bool) -> None:
             step.result = migrate(settings)
         launcher.start()
         if show_demo:
-            terminal.say(f"  {'demo':<10} {launch_demo(settings)}")
+            _show_demo(terminal, settings)
         show_link(terminal, settings, login_link(settings))
         terminal.say("\n  Ctrl-C stops everything; the next start continues what was running.\n")
         launcher.keep_running()

@@ -1,0 +1,123 @@
+"""What is in the way on a new machine is told in one sentence that says what to do."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend import terminal
+from backend.devices import Gpu, visible_gpus
+from backend.doctor import examine
+from backend.preflight import free_port, is_loopback
+from backend.settings import Settings
+from backend.terminal import tunnel_hint
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(name, **settings):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        **{key: str(value) for key, value in settings.items()},
+    }
+    argv = [sys.executable, "-m", "backend.cli", name]
+    return subprocess.run(
+        argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def complaint(result):
+    """The only line of complaint of a command that did not start."""
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0].strip()
+
+
+def test_a_port_that_is_taken_is_named_with_a_free_one(state_dir):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        said = complaint(command("up", STATE_DIR=state_dir, PORT=port))
+    assert said.startswith(f"port {port} on 127.0.0.1 cannot be used (Address already in use)")
+    assert "make up PORT=" in said
+
+
+def test_a_state_directory_that_cannot_be_written_is_named():
+    said = complaint(command("up", STATE_DIR="/proc/grpolab"))
+    assert said.startswith("cannot write to the state directory /proc/grpolab")
+    assert "STATE_DIR=" in said
+
+
+def test_a_database_that_does_not_open_is_named_without_its_password(state_dir):
+    url = "postgresql://me:secret@127.0.0.1:1/lab"
+    said = complaint(command("up", STATE_DIR=state_dir, DATABASE_URL=url, PORT=free_port()))
+    assert said.startswith("cannot open the database postgresql://me:***@127.0.0.1:1/lab")
+    assert "secret" not in said
+
+
+def test_a_sqlite_file_in_a_missing_directory_is_named(state_dir):
+    said = complaint(
+        command("up", STATE_DIR=state_dir, DATABASE_URL="sqlite:////nowhere/x.db", PORT=free_port())
+    )
+    assert said == "the directory of the database does not exist: /nowhere"
+
+
+def test_a_setting_that_makes_no_sense_is_named_with_its_value(state_dir):
+    said = complaint(command("up", STATE_DIR=state_dir, PORT="eighty"))
+    assert said.startswith("PORT=eighty: ")
+
+
+def test_listening_to_the_network_without_a_token_is_refused(state_dir):
+    said = complaint(command("up", STATE_DIR=state_dir, HOST="0.0.0.0"))
+    assert said.startswith("HOST=0.0.0.0 would open the service to the network")
+    assert "GRPOLAB_TOKEN=" in said
+
+
+@pytest.mark.parametrize(("host", "expected"), [("127.0.0.1", True), ("::1", True), ("[::1]", True)])
+def test_loopback_addresses_need_no_token(host, expected):
+    assert is_loopback(host) is expected
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("my-server")
+
+
+def test_without_a_screen_the_way_over_ssh_is_shown(monkeypatch):
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    settings = Settings(port=8400)
+    assert tunnel_hint(settings) == "ssh -N -L 8400:127.0.0.1:8400 you@this-machine"
+    monkeypatch.setattr(terminal.getpass, "getuser", lambda: "ada")
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 5000 10.0.0.2 22")
+    assert tunnel_hint(settings) == "ssh -N -L 8400:127.0.0.1:8400 ada@10.0.0.2"
+
+
+def test_the_doctor_finds_a_healthy_machine_healthy(state_dir):
+    findings = examine(Settings(state_dir=state_dir, port=free_port()))
+    assert {finding.what for finding in findings} >= {"python", "port", "database", "broker", "torch"}
+    assert [finding for finding in findings if not finding.is_good] == []
+
+
+def test_the_doctor_sees_a_gpu_that_the_cpu_build_cannot_use(state_dir, monkeypatch):
+    monkeypatch.setattr("backend.doctor.find_gpus", lambda: [Gpu("GPU-1", "NVIDIA H100")])
+    monkeypatch.setattr("backend.doctor.torch_build", lambda: "cpu")
+    findings = {finding.what: finding for finding in examine(Settings(state_dir=state_dir, port=free_port()))}
+    assert not findings["torch"].is_good
+    assert "NVIDIA H100" in findings["torch"].text
+
+
+def test_visible_gpus_follow_the_rules_of_cuda():
+    first, second = Gpu("GPU-aaaa", "A"), Gpu("GPU-bbbb", "B")
+    gpus = [first, second]
+    assert visible_gpus(gpus, None) == [first, second]
+    assert visible_gpus(gpus, "1,0") == [second, first]
+    assert visible_gpus(gpus, "GPU-bb") == [second]
+    assert visible_gpus(gpus, "") == []
+    assert visible_gpus(gpus, "-1") == []
+    assert visible_gpus(gpus, "0,7,1") == [first]
