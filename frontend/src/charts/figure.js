@@ -178,5 +178,7 @@ export function layoutOf(view, unit) {
 export function figureOf(lines, view) {
   const largest = Math.max(0, ...lines.map(({ series }) => series.x.at(-1) ?? 0), view.zoom?.[1] ?? 0);
   const unit = xUnit(view.xKind, largest);
-  return { data: tracesOf(lines, view, unit), layout: layoutOf(view, unit), unit };
+  const layout = layoutOf(view, unit);
+  if (!lines.length) for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
+  return { data: tracesOf(lines, view, unit), layout, unit };
 }

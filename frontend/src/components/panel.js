@@ -61,10 +61,10 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
 
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
-    if (!main.loaded) return;
-    panel.current.draw(figureOf(all, { metric, xKind: view.x, logX: view.log.includes('x'), logY: view.log.includes('y'),
+    if (!main.loaded && !main.error) return;
+    panel.current.draw(figureOf(main.loaded ? all : [], { metric, xKind: view.x, logX: view.log.includes('x'), logY: view.log.includes('y'),
       zoom: view.zoom, theme: chartTheme(), healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]) }));
-  }, [main.loaded, look, shade, JSON.stringify(view), about, ...useIdentity(all.map(({ series }) => series))]);
+  }, [main.loaded, Boolean(main.error), look, shade, JSON.stringify(view), about, ...useIdentity(all.map(({ series }) => series))]);
 
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
     <header class="panel-head"><h3 title=${about?.meaning ?? metric}>${metric}${about?.unit && html` <span>${about.unit}</span>`}</h3>
@@ -75,10 +75,10 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
       </span></header>
     <div class="panel-body">
       ${main.loading && !main.loaded && html`<div class="panel-loading"></div>`}
-      <div class=${tall ? 'panel-plot is-tall' : 'panel-plot'} ref=${element}></div>
+      <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
       <${PanelNote} main=${main} hasRuns=${runs.length > 0} />
     </div>
-    <${Badge} series=${main.series} view=${view} asked=${runs.length} loaded=${main.loaded} />
+    <${Badge} main=${main} view=${view} asked=${runs.length} />
   </section>`;
 }
 
@@ -93,14 +93,15 @@ function useIdentity(items) {
 }
 
 function PanelNote({ main, hasRuns }) {
-  if (main.error) return html`<div class="panel-note" role="alert"><span>${main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
+  if (main.error && !main.loaded) return html`<div class="panel-note" role="alert"><span>${main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
   if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
   if (main.loaded && !main.series.some(({ raw_points: points }) => points > 0)) return html`<div class="panel-note">No value recorded yet</div>`;
   return null;
 }
 
-function Badge({ series, view, asked, loaded }) {
+function Badge({ main: { series, loaded, error, retry }, view, asked }) {
   const notes = useMemo(() => badge(series, { smoothing: view.smoothing, logY: view.log.includes('y'), grouped: Boolean(view.groupBy), asked }),
     [series, view.smoothing, view.log.join(), view.groupBy, asked]);
-  return html`<footer class="panel-foot">${loaded ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`) : html`<span>…</span>`}</footer>`;
+  return html`<footer class="panel-foot">${error && loaded && html`<span class="is-warning" title=${error.message}>not refreshed <button onClick=${retry}>try again</button></span>`}
+    ${loaded ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`) : html`<span>…</span>`}</footer>`;
 }

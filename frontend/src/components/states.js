@@ -70,6 +70,5 @@ export function ConnectionNotice() {
     return () => clearTimeout(timer);
   }, [state, since]);
   if (!late) return null;
-  return html`<div class="stale" role="status"><${Icon} name="warn" /> No live connection since <${Ago} time=${since} />.
-    What you see may be old; trying again. Training is not affected.</div>`;
+  return html`<div class="stale" role="status"><${Icon} name="warn" /> <span>The live connection broke <${Ago} time=${since} />. What you see may be old; trying again. Training goes on.</span></div>`;
 }
