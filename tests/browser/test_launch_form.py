@@ -141,7 +141,10 @@ def test_a_list_is_written_whole(in_browser):
 
 
 def test_the_least_changes_give_the_other_config_again(in_browser):
-    function = """(o, [a, b]) => { const changes = o.changesBetween(a, b); return [changes, o.merge(a, changes)]; }"""
+    function = """(o, [a, b]) => {
+        const changes = o.changesBetween(a, b);
+        return [changes, o.merge(a, changes)];
+    }"""
     one = written(resolve({}, {"preset": "grpo"}, 0).model_dump(mode="json"))
     other = written(resolve({}, {"preset": "gspo"}, 0).model_dump(mode="json"))
     changes, merged = in_browser(OVERLAY, function, [one, other])

@@ -86,7 +86,8 @@ def test_colours_mean_the_same_in_every_completion(in_browser, by, value, level)
 
 
 def test_a_masked_token_has_no_value_whatever_is_stored(in_browser):
-    function = "(t) => [t.valueAt([-1, -2], [0, 1], 0), t.valueAt([-1, -2], [0, 1], 1), t.valueAt([-1], undefined, 0), t.valueAt(undefined, undefined, 0)]"
+    function = """(t) => [t.valueAt([-1, -2], [0, 1], 0), t.valueAt([-1, -2], [0, 1], 1),
+        t.valueAt([-1], undefined, 0), t.valueAt(undefined, undefined, 0)]"""
     assert in_browser(TOKENS, function) == [None, -2, -1, None]
 
 
@@ -98,7 +99,8 @@ def test_probabilities_are_readable_down_to_the_smallest(in_browser, logprob, te
 
 
 def test_a_group_is_useful_when_its_rewards_differ(in_browser):
-    function = "(r, groups) => groups.map((group) => r.groupFacts(group)).map(({ mean, right, useful }) => [mean, right, useful])"
+    function = """(r, groups) => groups.map((group) => r.groupFacts(group))
+        .map(({ mean, right, useful }) => [mean, right, useful])"""
     right, wrong = completion(), completion(reward=0.0, correct=False)
     groups = [
         {"completions": members, "reward_mean": None, "reward_std": None}
@@ -113,7 +115,8 @@ def test_filters_join_and_groups_without_a_match_drop_out(in_browser):
         {"id": "a", "completions": [completion(), cut]},
         {"id": "b", "completions": [completion(correct=False, reward=0.0)]},
     ]
-    function = "(r, [groups, filter, least]) => r.chosenGroups(groups, { filter, least }, 'recorded').map(({ id }) => id)"
+    function = """(r, [groups, filter, least]) =>
+        r.chosenGroups(groups, { filter, least }, 'recorded').map(({ id }) => id)"""
     assert in_browser(ROLLOUTS, function, [groups, [], None]) == ["a", "b"]
     assert in_browser(ROLLOUTS, function, [groups, ["wrong"], None]) == ["a", "b"]
     assert in_browser(ROLLOUTS, function, [groups, ["wrong", "truncated"], None]) == ["a"]
