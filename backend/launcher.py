@@ -236,7 +236,10 @@ def _slots(engine: Engine, worker: Child) -> str:
     """What the worker has registered, in words; empty while it has not."""
     with reading(open_sessions(engine)) as session:
         slots = slots_of(session, host=platform.node(), pid=worker.pid)
-        return f"{len(slots)} x {slots[0].device_name or slots[0].device}" if slots else ""
+        if not slots:
+            return ""
+        number = "one run" if len(slots) == 1 else f"{len(slots)} runs"
+        return f"{number} at a time on {slots[0].device_name or slots[0].device}"
 
 
 def run_tree(settings: Settings, *, show_demo: bool) -> int:
