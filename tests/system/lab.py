@@ -1,0 +1,157 @@
+"""A whole installation as separate processes, and a client that speaks to it over HTTP."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+
+from backend.preflight import free_port
+
+ROOT = Path(__file__).parent.parent.parent
+TOKEN = "a-token-for-tests"
+
+QUICK = {
+    "steps": 3,
+    "sampling": {"prompts_per_step": 4, "group_size": 2, "max_new_tokens": 24},
+    "evaluation": {"every": 3, "prompts": 8},
+}
+"""A run of seconds on the tiny policy."""
+
+
+def wait_for(condition, seconds=60.0):
+    """What the condition gives once it is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+class Client:
+    """Calls of the HTTP interface with the operator's token."""
+
+    def __init__(self, port):
+        self.base = f"http://127.0.0.1:{port}"
+
+    def call(self, method, path, body=None, **headers):
+        """Status and body; JSON is read."""
+        headers = {"Authorization": f"Bearer {TOKEN}", **headers}
+        answer = httpx.request(method, self.base + path, json=body, headers=headers, timeout=30)
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        return answer.status_code, answer.json() if is_json else answer.text
+
+    def is_alive(self):
+        """Whether the service answers."""
+        try:
+            return self.call("GET", "/healthz")[0] == 200
+        except httpx.TransportError:
+            return False
+
+    def get(self, path):
+        """The body of a successful GET below /api/v1."""
+        status, body = self.call("GET", f"/api/v1{path}")
+        assert status == 200, body
+        return body
+
+    def post(self, path, body=None, **headers):
+        """The body of a successful POST below /api/v1."""
+        status, answer = self.call("POST", f"/api/v1{path}", body or {}, **headers)
+        assert status in (200, 201, 202), answer
+        return answer
+
+    def launch(self, **changes):
+        """The id of one new run."""
+        body = {"name": "test", "base": {**QUICK, **changes}, "variants": [{"name": "only"}], "seeds": [0]}
+        return self.post("/experiments", body)["runs"][0]["id"]
+
+    def wait_for_status(self, run_id, *statuses, seconds=120.0):
+        """The run, once it has one of these statuses."""
+
+        def arrived():
+            run = self.get(f"/runs/{run_id}")
+            assert run["status"] in (*statuses, "queued", "running", "paused"), run["reason"]
+            return run if run["status"] in statuses else None
+
+        return wait_for(arrived, seconds)
+
+
+class Program:
+    """One of our commands as a process."""
+
+    def __init__(self, state_dir, command, name="terminal", **settings):
+        self.output = state_dir / f"{name}.txt"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "STATE_DIR": str(state_dir),
+            "GRPOLAB_TOKEN": TOKEN,
+            **{key: str(value) for key, value in settings.items()},
+        }
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "backend.cli", command],
+                env=environment,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def said(self):
+        """Everything it has shown."""
+        return self.output.read_text()
+
+    def family(self):
+        """Every process below it."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def child(self, words):
+        """The process below it whose command line has these words."""
+        return next(process for process in self.family() if words in " ".join(process.cmdline()))
+
+    def kill_all(self):
+        """It and every process below it, at once."""
+        if self.process.poll() is None:
+            family = self.family()
+            self.process.kill()
+            for process in family:
+                _kill(process)
+        self.process.wait()
+
+
+def _kill(process):
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return
+
+
+class Lab(Program):
+    """`make up`: a launcher and everything below it."""
+
+    def __init__(self, state_dir, command="up", port=None, **settings):
+        self.port = port or free_port()
+        self.client = Client(self.port)
+        (state_dir / "terminal.txt").unlink(missing_ok=True)
+        super().__init__(state_dir, command, PORT=self.port, **settings)
+
+    def wait_until_up(self):
+        """Return once it has shown its link."""
+        wait_for(lambda: "Ctrl-C stops everything" in self.said() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.said()
+        return self
+
+
+def are_gone(processes):
+    """Whether all of them have ended; a zombie has."""
+    return lambda: (
+        not [
+            process
+            for process in processes
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        ]
+    )

@@ -1,0 +1,90 @@
+"""HTTP -> broker -> worker process -> SQL -> HTTP, with nothing left out and nothing replaced."""
+
+import signal
+
+import pytest
+
+from backend.preflight import free_port
+from tests.system.lab import Client, Lab, Program, wait_for
+
+
+@pytest.fixture
+def lab(state_dir):
+    """The embedded way: SQLite, Valkey on a socket, one process tree."""
+    lab = Lab(state_dir)
+    yield lab.wait_until_up()
+    lab.kill_all()
+
+
+@pytest.fixture
+def many_machines(state_dir, postgres_url, valkey_url):
+    """The topology of docker-compose.yml: service, two workers, Postgres and Redis, each a process."""
+    port = free_port()
+    shared = {"DATABASE_URL": postgres_url, "BROKER_URL": valkey_url, "PORT": port}
+    service = Program(state_dir, "serve", "service", **shared)
+    client = Client(port)
+    wait_for(client.is_alive)
+    workers = [Program(state_dir, "worker", f"worker{n}", **shared) for n in range(2)]
+    wait_for(lambda: len(client.get("/workers")["items"]) == 2)
+    yield client, workers
+    for program in (service, *workers):
+        program.kill_all()
+
+
+def check_finished_run(client, run_id):
+    """Everything the pages need of a finished run is there."""
+    run = client.wait_for_status(run_id, "finished")
+    assert run["last_step"] == 3
+    series = client.get(f"/series?runs={run_id}&metrics=reward/mean&metrics=eval/accuracy")["series"]
+    steps = {one["metric"]: one["steps"] for one in series}
+    assert steps == {"reward/mean": [1, 2, 3], "eval/accuracy": [0, 3]}
+    groups = client.get(f"/rollouts?run={run_id}&step=3")["items"]
+    train = [group for group in groups if group["kind"] == "train"]
+    assert len(train) == 4
+    assert all(len(group["completions"]) == 2 for group in train)
+    completion = train[0]["completions"][0]
+    tokens = client.get(f"/rollouts/{completion['id']}/tokens")
+    assert len(tokens["tokens"]) == completion["tokens"] == len(tokens["arrays"]["entropy"])
+    moves = [event["message"] for event in client.get(f"/runs/{run_id}/events")["items"]]
+    assert moves[0].startswith("queued -> running")
+    assert moves[-1].startswith("running -> finished")
+    status, csv = client.call("GET", f"/api/v1/runs/{run_id}/metrics.csv")
+    assert status == 200
+    assert [line.split(",")[0] for line in csv.strip().splitlines()] == ["step", "0", "1", "2", "3"]
+
+
+def test_a_run_goes_the_whole_way_on_sqlite_with_the_embedded_broker(lab):
+    check_finished_run(lab.client, lab.client.launch())
+
+
+def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machines):
+    client, _ = many_machines
+    run_ids = [client.launch() for _ in range(3)]
+    for run_id in run_ids:
+        check_finished_run(client, run_id)
+
+
+def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
+    run_id = lab.client.launch(steps=40)
+    wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2)
+    lab.process.send_signal(signal.SIGTERM)
+    assert lab.process.wait(60) == 0
+    again = Lab(state_dir).wait_until_up()
+    try:
+        run = again.client.wait_for_status(run_id, "finished")
+    finally:
+        again.kill_all()
+    first, second = run["attempts"]
+    assert first["ended_at"] is not None
+    assert (first["number"], second["number"]) == (1, 2)
+    assert run["last_step"] == 40
+
+
+def test_the_demo_is_launched_once(state_dir):
+    for _ in range(2):
+        lab = Lab(state_dir, "demo")
+        try:
+            lab.wait_until_up()
+            assert len(lab.client.get("/runs")["items"]) == 2
+        finally:
+            lab.kill_all()
