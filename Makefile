@@ -10,7 +10,7 @@ PROCESSES ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock clean
+.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock learning-evidence bench-step clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -56,8 +56,14 @@ lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
 	@sed -i "s/^reasoning-gym==.*/$$(grep ^reasoning-gym== requirements.lock)/" requirements-nodeps.lock
 	@sed -i -E '/^(reasoning-gym|pycosat)==/d' requirements.lock requirements-dev.lock
 
+learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
+	@.venv/bin/python -m benchmarks.learning $(ARGS)
+
+bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
+	@.venv/bin/python -m benchmarks.step $(ARGS)
+
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed.

@@ -18,7 +18,8 @@ from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 from backend.settings import Settings
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
 
 KNOBS: tuple[tuple[str, str], ...] = (
     ("adv.baseline", "objective.advantage"),
@@ -79,7 +80,14 @@ def with_tables(text: str) -> str:
 
 def tables() -> dict[str, str]:
     """Every generated table by its name."""
-    return {"presets": presets(), "knobs": knobs(), "metrics": metrics(), "settings": settings()}
+    written = {"presets": presets(), "knobs": knobs(), "metrics": metrics(), "settings": settings()}
+    return written | measured()
+
+
+def measured() -> dict[str, str]:
+    """What the benchmarks wrote down when they were last run: `benchmarks/NAME/results.md`."""
+    files = sorted((ROOT / "benchmarks").glob("*/results.md"))
+    return {f"benchmark {file.parent.name}": file.read_text(encoding="utf-8").strip() for file in files}
 
 
 def presets() -> str:
