@@ -93,4 +93,4 @@ def test_a_program_that_dies_is_started_again(start, word):
     victim.kill()
     wait_for(lambda: any(word in " ".join(p.cmdline()) for p in lab.family() if p.pid != victim.pid))
     assert "ended by itself" in lab.said()
-    wait_for(lambda: lab.client.is_alive())
+    wait_for(lab.client.is_alive)
