@@ -7,7 +7,8 @@ import { Icon } from './icons.js';
 /**
  * What all fields of one layer share.
  * @typedef {{root: object, isOwn: (path: string) => boolean, errorsAt: (path: string) => string[],
- *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any}} Layer
+ *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
+ *   secondary?: string[]}} Layer `secondary`: paths of fields that are shown on request only
  * @typedef {import('../lib/schema_form.js').Field} Field
  */
 
@@ -96,10 +97,13 @@ function TupleField({ field, value, layer, label }) {
   <//>`;
 }
 
-/** Fields of a section or of a union's member, side by side. */
-export function Fields({ node, value, path, layer }) {
-  const fields = fieldsOf(layer.root, node, value, path);
-  return fields.length > 0 && html`<div class="form-grid">${fields.map((field) => html`<${FormField} key=${field.path} field=${field} value=${value?.[field.key]} layer=${layer} />`)}</div>`;
+/** Fields of a section or of a union's member, side by side; secondary ones on request. */
+export function Fields({ node, value, path, layer, without = [] }) {
+  const fields = fieldsOf(layer.root, node, value, path).filter((field) => !without.includes(field.path));
+  const later = fields.filter((field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length);
+  const show = (field) => html`<${FormField} key=${field.path} field=${field} value=${value?.[field.key]} layer=${layer} />`;
+  return html`${fields.length > later.length && html`<div class="form-grid">${fields.filter((field) => !later.includes(field)).map(show)}</div>`}
+    ${later.length > 0 && html`<details class="more"><summary>${later.map(({ key }) => key).join(', ')}</summary><div class="form-grid">${later.map(show)}</div></details>`}`;
 }
 
 function SectionField({ field, value, layer, label }) {

@@ -11,11 +11,12 @@ import { Errors, FormField } from './form_field.js';
 
 /**
  * The functions by which fields read and write one layer.
- * @param {{root: object, own: object, below: object, full: object, errors: FieldError[], onOwn: (own: object) => void}} parts
+ * @param {{root: object, secondary?: string[], own: object, below: object, full: object, errors: FieldError[], onOwn: (own: object) => void}} parts
  * @returns {import('./form_field.js').Layer}
  */
-export const layerOf = ({ root, own, below, full, errors, onOwn }) => ({
+export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) => ({
   root,
+  secondary,
   isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
   belowAt: (path) => getAt(below, path),
   errorsAt: (path) => errors.filter((error) => error.path === path).map(({ message }) => message),
@@ -47,30 +48,41 @@ function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
 const labelOf = (path) => path.replace(/^objective\./, '');
 
 /**
- * @param {{root: object, groups: KnobGroup[], own: object, below: object, full: object, errors: FieldError[], onOwn: (own: object) => void,
- *   open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing: string}} props
+ * @typedef {{root: object, secondary?: string[], groups: KnobGroup[], own: object, below: object, full: object, errors: FieldError[],
+ *   onOwn: (own: object) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing: string}} KnobProps
  *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
  */
+
+/** Shows the field at a path. @param {KnobProps} props */
+const shower = (props) => {
+  const layer = layerOf(props);
+  return (path) => {
+    const field = fieldAt(props.root, path, props.full);
+    return field && html`<${FormField} key=${path} field=${field} value=${getAt(props.full, path)} layer=${layer} label=${labelOf(path)} />`;
+  };
+};
+
+/** What the layer changes, and a button for each group of knobs. @param {KnobProps} props */
 export function Knobs(props) {
   const { root, groups, own, below, full, errors, open, onOpen, hidden = [], nothing } = props;
-  const layer = layerOf(props);
   const opened = groups.filter(({ title }) => open.includes(title));
   const telling = tellingPaths(props, hidden, opened.flatMap(({ fields }) => fields));
   const toggle = (title) => onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
   const fieldless = errors.filter(({ path }) => !knobOfError(root, path, full));
   const written = writtenPaths(own, below);
-  const show = (path) => {
-    const field = fieldAt(root, path, full);
-    return field && html`<${FormField} key=${path} field=${field} value=${getAt(full, path)} layer=${layer} label=${labelOf(path)} />`;
-  };
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
-    ${telling.length > 0 ? html`<div class="form-grid">${telling.map(show)}</div>` : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`}
+    ${telling.length > 0 ? html`<div class="form-grid">${telling.map(shower(props))}</div>` : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`}
     <div class="knob-groups" role="group" aria-label="Knobs">${groups.map(({ title, fields }) => {
       const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
       return html`<button type="button" class="knob-group" key=${title} aria-pressed=${open.includes(title)} onClick=${() => toggle(title)}>
         ${title}${changed > 0 && html`<span class="knob-count" title=${`${changed} changed`}>${changed}</span>`}</button>`;
     })}</div>
-    ${opened.map(({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}><h4>${title}</h4>${fields.map(show)}</section>`)}
   </div>`;
+}
+
+/** All fields of the groups that are open. @param {KnobProps} props */
+export function KnobPanels(props) {
+  const opened = props.groups.filter(({ title }) => props.open.includes(title));
+  return opened.length > 0 && html`<div class="knob-panels">${opened.map(({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}><h4>${title}</h4>${fields.map(shower(props))}</section>`)}</div>`;
 }

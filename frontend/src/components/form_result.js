@@ -4,7 +4,7 @@ import { copyText } from '../actions.js';
 import { bodyOf, commandOf } from '../lib/launch_form.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
-import { formatBytes, formatDuration, formatValue, plural } from '../lib/format.js';
+import { formatBytes, formatDuration, formatShort, plural } from '../lib/format.js';
 import { Icon } from './icons.js';
 import { Segments, Select } from './marks.js';
 
@@ -43,30 +43,27 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
     ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}`;
 }
 
-const UNITS = [[/seconds$/, formatDuration], [/bytes$/, formatBytes]];
-const SUMMED = /(^|_)(seconds|disk_bytes)$/;
-
-/** `step_seconds` -> `step`, shown in its unit. @param {string} key @param {any} value */
-export function estimateText(key, value) {
-  const unit = UNITS.find(([pattern]) => pattern.test(key));
-  return unit ? unit[1](value) : formatValue(value);
-}
-
-const titleOf = (key) => ({ seconds: 'time' }[key] ?? key.replace(/_(seconds|bytes)$/, '').replaceAll('_', ' '));
+/** Estimates by name as the table shows them; those of all runs are added up where that means something. */
+const COSTS = [
+  { key: 'seconds', title: 'time', format: formatDuration, isSummed: true },
+  { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
+  { key: 'disk_bytes', title: 'disk ≤', format: formatBytes, isSummed: true },
+  { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
+];
 
 function Estimates({ form, verdicts, seeds }) {
-  const rows = verdicts.map(({ valid }, i) => ({ name: form.variants[i].name, estimates: numbersOf(valid?.estimates) }));
-  const keys = [...new Set(rows.flatMap(({ estimates }) => Object.keys(estimates)))];
-  if (!keys.length) return null;
-  const total = (key) => rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
+  const rows = verdicts.map(({ valid }, i) => ({ name: form.variants[i].name, estimates: valid?.estimates ?? {} }));
+  const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
+  if (!costs.length) return null;
+  const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
+  const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
   return html`<div class="table-scroll"><table class="table estimates"><caption class="visually-hidden">Estimated cost of a run</caption>
-    <thead><tr><th>per run, about</th>${keys.map((key) => html`<th class="number" key=${key}>${titleOf(key)}</th>`)}</tr></thead>
-    <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${keys.map((key) => html`<td class="number" key=${key}>${estimateText(key, estimates[key])}</td>`)}</tr>`)}
-      ${rows.length * seeds > 1 && verdicts.every(({ valid }) => valid) && keys.some((key) => SUMMED.test(key)) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${keys.map((key) => html`<td class="number" key=${key}>${SUMMED.test(key) ? estimateText(key, total(key)) : ''}</td>`)}</tr>`}
-    </tbody></table></div>`;
+    <thead><tr><th>per run</th>${costs.map(({ key, title }) => html`<th class="number" key=${key}>${title}</th>`)}</tr></thead>
+    <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${costs.map(({ key, format }) => html`<td class="number" key=${key}>${format(estimates[key])}</td>`)}</tr>`)}
+      ${rows.length * seeds > 1 && costs.some(isWhole) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${isWhole(cost) ? cost.format(total(cost.key)) : ''}</td>`)}</tr>`}
+    </tbody></table></div>
+    ${!costs.some(({ key }) => key === 'seconds') && html`<p class="form-help">How long it takes is known once a run of this size has been seen here.</p>`}`;
 }
-
-const numbersOf = (estimates = {}) => Object.fromEntries(Object.entries(estimates ?? {}).filter(([, value]) => typeof value === 'number'));
 
 const TABS = [{ value: 'yaml', label: 'YAML' }, { value: 'command', label: 'Command' }, { value: 'link', label: 'Link' }];
 

@@ -79,17 +79,17 @@ export function SeedsCard({ text, parsed, onChange }) {
   </section>`;
 }
 
+const FIRST = ['evaluation.every', 'checkpointing.every'];
 const PARTS = [['evaluation', 'Evaluation'], ['checkpointing', 'Checkpoints'], ['recording', 'Recording'], ['resources', 'Memory']];
 
 /** @param {{layer: Layer, full: object}} props */
 export function BudgetCard({ layer, full }) {
   return html`<section class="card launch-card" aria-labelledby="launch-budget"><h2 id="launch-budget"><span class="launch-number">5</span> Budget</h2>
     <div class="form-grid"><${FormField} field=${field(layer, full, 'steps')} value=${full.steps} layer=${layer} />
-      <${FormField} field=${field(layer, full, 'evaluation.every')} value=${full.evaluation.every} layer=${layer} label="evaluation.every" />
-      <${FormField} field=${field(layer, full, 'checkpointing.every')} value=${full.checkpointing.every} layer=${layer} label="checkpointing.every" /></div>
+      ${FIRST.map((path) => html`<${FormField} key=${path} field=${field(layer, full, path)} value=${getAt(full, path)} layer=${layer} label=${path} />`)}</div>
     <details class="more"><summary>Evaluation, checkpoints, recording, stop rules, memory</summary>
       ${PARTS.map(([path, title]) => html`<section key=${path} class="budget-part"><h4>${title}</h4>
-        <${Fields} node=${field(layer, full, path).node} value=${getAt(full, path)} path=${path} layer=${layer} /></section>`)}
+        <${Fields} node=${field(layer, full, path).node} value=${getAt(full, path)} path=${path} layer=${layer} without=${FIRST} /></section>`)}
       <${ListField} field=${field(layer, full, 'stop_rules')} value=${full.stop_rules} layer=${layer} label="stop_rules" />
     </details>
   </section>`;

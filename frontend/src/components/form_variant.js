@@ -5,7 +5,7 @@ import { methodDifferences, shortName, shortValue } from '../lib/launch_form.js'
 import { Icon } from './icons.js';
 import { Menu } from './overlay.js';
 import { Formula } from './form_formula.js';
-import { Knobs } from './form_knobs.js';
+import { KnobPanels, Knobs } from './form_knobs.js';
 import { Ablation } from './form_ablation.js';
 
 /** @typedef {{name: string, title: string, source?: string, note: string, config: object}} Offer */
@@ -30,13 +30,15 @@ function OfferMenu({ label, offers, onChoose }) {
 }
 
 /**
- * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], presets: Offer[],
+ * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], secondary: string[], presets: Offer[],
  *   verdict: import('./form_validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain: {name: string, full: object}[], start: object,
  *   onChange: (variant: object) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () => void, onAdd: (variants: object[]) => void}} props
  */
-export function VariantCard({ variant, index, below, full, root, groups, presets, verdict, errors, open, plain, start, onChange, onOpen, onDuplicate, onRemove, onAdd }) {
+export function VariantCard({ variant, index, below, full, root, groups, secondary, presets, verdict, errors, open, plain, start, onChange, onOpen, onDuplicate, onRemove, onAdd }) {
   const [ablation, setAblation] = useState(false);
   const preset = presets.find(({ name }) => name === (variant.preset ?? ''));
+  const knobs = { root, groups, secondary, own: variant, below, full, errors, onOwn: onChange, open, onOpen,
+    nothing: `Differs from ${preset ? preset.title : 'the defaults'}: nothing` };
   return html`<article class=${errors.length ? 'card variant is-wrong' : 'card variant'} aria-label=${`Variant ${variant.name}`}>
     <header class="card-head variant-head">
       <input class="field variant-name" aria-label=${`Name of variant ${index + 1}`} value=${variant.name} maxlength="60" onInput=${(event) => onChange({ ...variant, name: event.target.value })} />
@@ -48,11 +50,10 @@ export function VariantCard({ variant, index, below, full, root, groups, presets
       <button type="button" class="button-icon" title="Remove" aria-label=${`Remove ${variant.name}`} onClick=${onRemove}><${Icon} name="cross" /></button>
     </header>
     <div class="variant-body">
-      <div><${PresetAbout} preset=${preset} start=${start} below=${below} />
-      <${Knobs} root=${root} groups=${groups} own=${variant} below=${below} full=${full} errors=${errors} onOwn=${onChange} open=${open} onOpen=${onOpen}
-        hidden=${['policy.name']} nothing=${preset ? `Differs from ${preset.title}: nothing` : 'Differs from the defaults: nothing'} /></div>
+      <div><${PresetAbout} preset=${preset} start=${start} below=${below} /><${Knobs} ...${knobs} /></div>
       <${Objective} verdict=${verdict} />
     </div>
+    <${KnobPanels} ...${knobs} />
     ${ablation && html`<${Ablation} variant=${variant} full=${full} plain=${plain} onAdd=${onAdd} onClose=${() => setAblation(false)} />`}
   </article>`;
 }
@@ -85,11 +86,10 @@ function Objective({ verdict: { valid, checking, errors } }) {
     ${valid ? html`<${Formula} valid=${valid} />` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}</aside>`;
 }
 
-/** Fields that all variants share. */
-export function CommonCard(props) {
-  const count = props.variants;
+/** Fields that all variants share. @param {import('./form_knobs.js').KnobProps & {variants: number}} props */
+export function CommonCard({ variants, ...knobs }) {
   return html`<article class="card variant variant-common" aria-label="All variants">
-    <header class="card-head"><h3>All variants</h3><span class="quiet">for ${count === 1 ? 'the one variant' : plural(count, 'variant')}, unless a variant says otherwise</span></header>
-    <div class="variant-body"><${Knobs} ...${props} nothing="Differs from the policy's profile: nothing" /></div>
+    <header class="card-head"><h3>All variants</h3><span class="quiet">for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant says otherwise</span></header>
+    <${Knobs} ...${knobs} nothing="Differs from the policy's profile: nothing" /><${KnobPanels} ...${knobs} />
   </article>`;
 }

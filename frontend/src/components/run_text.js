@@ -8,7 +8,7 @@ import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
 import { address } from '../lib/url.js';
 import { terminalText } from '../lib/log.js';
-import { formatBytes, formatTime, plural } from '../lib/format.js';
+import { formatBytes, formatTime, formatValue, plural } from '../lib/format.js';
 import { Icon } from './icons.js';
 import { Ago, Empty, Loaded } from './states.js';
 import { Visible } from './rollout_text.js';
@@ -32,7 +32,7 @@ const MOST_EVENTS = 2000;
 export function EventsTab({ run }) {
   const events = useLoad(`events ${run.id}`, (signal) => getAll(`/runs/${run.id}/events`, { limit: 200 }, { most: MOST_EVENTS, signal }));
   const again = useThrottled(events.reload, 1000);
-  useLive(['event', 'run'], (type, data) => { if (type === 'resync' || [data.run, data.run_id, data.id].includes(run.id)) again(); });
+  useLive(['event', 'run'], (type, data) => { if (type === 'resync' || [data.run, data.id].includes(run.id)) again(); });
   return html`<${Loaded} resource=${events} isEmpty=${(items) => !items.length} empty=${html`<${Empty} title="Nothing has happened yet" />`}>
     ${(items) => html`<ol class="card timeline">${[...items].reverse().map((event, i) => html`<${EventRow} key=${event.id ?? i} event=${event} run=${run.id} />`)}</ol>`}<//>`;
 }
@@ -106,19 +106,18 @@ const joined = (chunks) => chunks.map(({ attempt, text }, i) => (i > 0 && attemp
 
 /** @param {{run: any}} props */
 export function FilesTab({ run }) {
-  const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, { live: ['event'], concerns: (data) => [data.run, data.run_id].includes(run.id), every: 3000 });
+  const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, { live: ['event'], concerns: (data) => data.run === run.id, every: 3000 });
   return html`<section class="card run-part"><h2>Checkpoints</h2><p class="quiet">Each is a Hugging Face directory that <code>from_pretrained</code> opens.</p>
     <${Loaded} resource=${checkpoints} isEmpty=${({ items }) => !items.length}
       empty=${html`<p class="quiet run-none">No checkpoint yet${run.config?.checkpointing?.every ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end` : ''}.</p>`}>
-      ${({ items }) => html`<div class="table-scroll"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">size</th><th>written</th><th>files</th></tr></thead>
-        <tbody>${items.map((item) => html`<tr key=${`${item.step}-${item.attempt}`}><td class="number">${item.step}</td><td class="number">${item.attempt}</td><td class="number">${formatBytes(item.bytes)}</td>
-          <td><${Ago} time=${item.created_at} /></td><td class="run-files">${(item.files ?? []).map((file) => html`<${FileLink} key=${file.name ?? file} run=${run.id} file=${file} checkpoint=${item} />`)}</td></tr>`)}</tbody></table></div>`}<//></section>
+      ${({ items }) => html`<div class="table-scroll"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">accuracy</th><th class="number">size</th><th>written</th><th>files</th></tr></thead>
+        <tbody>${items.map((item) => html`<tr key=${item.id}><td class="number">${item.step}</td><td class="number">${item.attempt}</td><td class="number">${formatValue(item.accuracy)}</td><td class="number">${formatBytes(item.bytes)}</td>
+          <td><${Ago} time=${item.created_at} /></td><td class="run-files">${item.files.map((file) => html`<${FileLink} key=${file.name} run=${run.id} name=${file.name} checkpoint=${item.name} />`)}</td></tr>`)}</tbody></table></div>`}<//></section>
     <section class="card run-part section"><h2>Metrics</h2><p><a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download>metrics.csv</a> <span class="quiet">one row per step, newest attempt</span> ·
       <a href=${fileAddress(`/runs/${run.id}/metrics.csv`, { attempts: 'all' })} download>with all attempts</a></p></section>`;
 }
 
-function FileLink({ run, file, checkpoint }) {
-  const name = file.name ?? file;
-  const path = file.path ?? `${checkpoint.path ?? `step-${checkpoint.step}`}/${name}`;
-  return html`<a href=${file.url ?? fileAddress(`/runs/${run}/files/${path}`)} download title=${file.bytes ? formatBytes(file.bytes) : undefined}>${name}</a>`;
+/** A file by its name below the checkpoint. */
+function FileLink({ run, name, checkpoint }) {
+  return html`<a href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)} download>${name.replace(`${checkpoint}/`, '')}</a>`;
 }

@@ -25,9 +25,15 @@ async function loadOffers(signal) {
     ['/config-schema', '/presets', '/recipes', '/policies', '/problems'].map((path) => get(path, undefined, signal)));
   return {
     catalog: { schema: schema.schema, defaults: schema.defaults, profiles: policies.items, presets: presets.items },
-    groups: schema.groups, presets: presets.items, recipes: recipes.items, policies: policies.items, problems: problems.items,
+    groups: knobsFirst(schema.groups), secondary: schema.secondary, presets: presets.items, recipes: recipes.items, policies: policies.items, problems: problems.items,
   };
 }
+
+/** Whether a group of fields has a place of its own on the page. */
+const hasOwnPlace = ({ fields }) => fields.every((path) => OWN_PLACE.includes(path));
+
+/** The knobs of the method first; what all variants usually share comes last. */
+const knobsFirst = (groups) => [...groups.filter((group) => !hasOwnPlace(group)), ...groups.filter(hasOwnPlace)];
 
 export function View() {
   useTitle('Launch');
@@ -82,9 +88,9 @@ function LaunchForm({ offers, query, change }) {
   const baseErrors = errorsOf('base', verdicts, variants, base);
   const openOf = (who) => (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
   const setOpen = (who) => (titles) => change({ open: emptyAsNull([...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)), ...titles.map((title) => `${who}.${title}`)]) });
-  const baseProps = { root: catalog.schema, own: base, ...layers.base, errors: baseErrors, onOwn: (own) => change({ base: own }) };
+  const baseProps = { root: catalog.schema, secondary: offers.secondary, own: base, ...layers.base, errors: baseErrors, onOwn: (own) => change({ base: own }) };
   const layer = layerOf(baseProps);
-  const shared = { root: catalog.schema, groups, presets: offers.presets };
+  const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets };
   const plainFor = (index) => [{ name: 'the defaults', full: layers.base.full }, ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index)];
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
@@ -102,7 +108,7 @@ function LaunchForm({ offers, query, change }) {
           ${variants.map((variant, i) => html`<${VariantCard} key=${i} ...${shared} variant=${variant} index=${i} ...${layers.variants[i]} verdict=${verdicts[i]}
             errors=${errorsOf('variant', [verdicts[i]], [variant], base)} open=${openOf(i)} onOpen=${setOpen(i)} start=${layers.base.full} plain=${plainFor(i)} onChange=${putVariant(i)}
             onDuplicate=${() => add([variant])} onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })} onAdd=${add} />`)}
-          <${CommonCard} ...${baseProps} groups=${groups} hidden=${OWN_PLACE} errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
+          <${CommonCard} ...${baseProps} groups=${groups.filter((group) => !hasOwnPlace(group))} hidden=${OWN_PLACE} errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
             open=${openOf('all')} onOpen=${setOpen('all')} variants=${variants.length} /></section>
         <div class="launch-pair"><${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
           <${BudgetCard} layer=${layer} full=${layers.base.full} /></div>
