@@ -3,7 +3,8 @@
 GrpoLabError
 ├── NotFound            404
 ├── Conflict            409
-├── InvalidConfig       422  (carries one message per field)
+├── InvalidRequest      422  (carries one message per field)
+│   └── InvalidConfig   422
 ├── Unavailable         503
 ├── PluginFailed        a user's own reward or problem source raised, hung or returned nonsense
 └── Fenced              this trainer no longer owns its run
@@ -68,15 +69,21 @@ class MoveForbidden(Conflict):
         super().__init__(f"run {run_id!r} is {status}; {wanted} needs a run that is {allowed}")
 
 
-class InvalidConfig(GrpoLabError):
-    """A configuration that cannot be run; `errors` names each field."""
+class InvalidRequest(GrpoLabError):
+    """A request that cannot be understood; `errors` names each field."""
 
     status = 422
-    title = "Invalid configuration"
+    title = "Invalid request"
 
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(f"{error.path}: {error.message}" for error in errors))
         self.errors = errors
+
+
+class InvalidConfig(InvalidRequest):
+    """A configuration that cannot be run; `errors` names each field."""
+
+    title = "Invalid configuration"
 
 
 class Unavailable(GrpoLabError):

@@ -1,6 +1,30 @@
-"""Text that both databases accept and that a line of output may carry."""
+"""Text and documents that both databases accept."""
+
+import math
+from typing import Any
+
+DEEPEST = 50
+"""A document from outside is nested no deeper."""
 
 
 def clean_text(text: str) -> str:
     """`text` without NUL, which Postgres refuses, and with lone surrogates, which UTF-8 lacks, as `?`."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
+    """(path, reason) of the first thing in a JSON document that cannot be stored; None when all can."""
+    if depth > DEEPEST:
+        return path, f"is nested deeper than {DEEPEST} levels"
+    if isinstance(document, str):
+        return None if document == clean_text(document) else (path, "contains NUL or half a surrogate pair")
+    if isinstance(document, float):
+        return None if math.isfinite(document) else (path, "must be a finite number")
+    if isinstance(document, dict):
+        parts = [(str(key), key) for key in document] + [(str(key), value) for key, value in document.items()]
+    elif isinstance(document, list):
+        parts = [(str(number), value) for number, value in enumerate(document)]
+    else:
+        return None
+    found = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in parts)
+    return next((each for each in found if each), None)

@@ -1,9 +1,18 @@
-"""Queries about runs."""
+"""Queries about single runs and what belongs to them."""
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Row, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.database import insert_into
-from backend.models import LogChunk
+from backend.database import db_now, insert_into
+from backend.errors import RunNotFound
+from backend.models import NOT_BEGUN, Attempt, Experiment, LogChunk, Run
+from backend.paging import iso
+from backend.runs.lifecycle import locked_run, request_wish
+from backend.runs.list import run_columns
 from backend.text import clean_text
 
 
@@ -11,3 +20,138 @@ def append_log(session: Session, run_id: str, attempt: int, number: int, text: s
     """Store piece `number` of a trainer's output; a piece that is there already stays as it is."""
     values = {"run_id": run_id, "attempt": attempt, "number": number, "text": clean_text(text)}
     session.execute(insert_into(session, LogChunk).values(**values).on_conflict_do_nothing())
+
+
+def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> dict[str, Any]:
+    """A run as the HTTP interface shows it: schemas.RunItem."""
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "experiment": row.experiment_id,
+        "experiment_name": row.experiment_name,
+        "variant": row.variant,
+        "seed": row.seed,
+        "status": row.status,
+        "reason": row.reason,
+        "wish": row.wish,
+        "priority": row.priority,
+        "archived": row.archived_at is not None,
+        "deleted": row.deleted_at is not None,
+        "steps": row.steps,
+        "last_step": row.last_step,
+        "summary": orjson.Fragment(row.summary),
+        "tags": row.tags,
+        "notes": row.notes,
+        "parent_run": row.parent_run,
+        "fork_step": row.fork_step,
+        **{
+            name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
+        },
+    }
+    if "config" in row._mapping:  # noqa: SLF001 - the public name of a Row's columns
+        shown["config"] = row.config
+    if attempts is not None:
+        shown["attempts"] = [shown_attempt(attempt) for attempt in attempts]
+    return shown
+
+
+def shown_attempt(attempt: Attempt) -> dict[str, Any]:
+    """An attempt as the HTTP interface shows it."""
+    return {
+        "number": attempt.number,
+        "from_step": None if attempt.from_step == NOT_BEGUN else attempt.from_step,
+        "worker": attempt.worker_id,
+        "host": attempt.host,
+        "pid": attempt.pid,
+        "device": attempt.device,
+        "versions": attempt.versions,
+        "started_at": iso(attempt.started_at),
+        "ended_at": iso(attempt.ended_at),
+        "outcome": attempt.outcome,
+    }
+
+
+def find_run(session: Session, run_id: str) -> dict[str, Any]:
+    """A run with config and attempts; raises RunNotFound."""
+    row = session.execute(run_columns().add_columns(Run.config).where(Run.id == run_id)).one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    return shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
+
+
+def must_exist(session: Session, run_id: str) -> None:
+    """Raise RunNotFound unless there is such a run."""
+    if session.scalar(select(Run.id).where(Run.id == run_id)) is None:
+        raise RunNotFound(run_id)
+
+
+def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
+    """The attempts of some runs, in order."""
+    query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
+    found: dict[str, list[Attempt]] = {}
+    for attempt in session.scalars(query):
+        found.setdefault(attempt.run_id, []).append(attempt)
+    return found
+
+
+def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> None:
+    """Name, tags, notes, priority, archived."""
+    must_exist(session, run_id)
+    values = dict(changes)
+    if "archived" in values:
+        values["archived_at"] = db_now() if values.pop("archived") else None
+    if values:
+        session.execute(update(Run).where(Run.id == run_id).values(**values))
+
+
+def trash_run(session: Session, run_id: str) -> None:
+    """Put a run into the trash; a running one is asked to stop, a waiting one does not start."""
+    run = locked_run(session, run_id)
+    if run.status == "running":
+        request_wish(session, run_id, "stop")
+    if run.deleted_at is None:
+        session.execute(update(Run).where(Run.id == run_id).values(deleted_at=db_now()))
+
+
+def restore_run(session: Session, run_id: str) -> None:
+    """Take a run out of the trash."""
+    must_exist(session, run_id)
+    session.execute(update(Run).where(Run.id == run_id).values(deleted_at=None))
+
+
+def log_chunks(
+    session: Session,
+    run_id: str,
+    *,
+    attempt: int | None,
+    after: Sequence[int] | None,
+    limit: int,
+    backwards: bool,
+) -> Sequence[LogChunk]:
+    """Pieces of output in order (or the newest first), and one more."""
+    place = tuple_(LogChunk.attempt, LogChunk.number)
+    query = select(LogChunk).where(LogChunk.run_id == run_id)
+    if attempt is not None:
+        query = query.where(LogChunk.attempt == attempt)
+    if after is not None:
+        query = query.where(place < tuple(after) if backwards else place > tuple(after))
+    ways = (
+        (LogChunk.attempt.desc(), LogChunk.number.desc())
+        if backwards
+        else (LogChunk.attempt, LogChunk.number)
+    )
+    return session.scalars(query.order_by(*ways).limit(limit + 1)).all()
+
+
+def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
+    """(id, name, variant, seed, status, config, experiment) of those runs that exist."""
+    columns = (Run.id, Run.name, Run.variant, Run.seed, Run.status, Experiment.name.label("experiment_name"))
+    query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
+    found: list[Any] = list(session.execute(query.where(Run.id.in_(list(run_ids)))))
+    return {row.id: row for row in found}
+
+
+def configs_of(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The config of each run."""
+    query = select(Run.id, Run.config).where(Run.id.in_(list(run_ids)))
+    return {row.id: row.config for row in session.execute(query)}

@@ -1,0 +1,41 @@
+"""How answers are written: JSON without surprises; what every list takes and gives."""
+
+import json
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Query
+from pydantic import BaseModel
+from starlette.responses import Response
+
+MOST_ITEMS = 200
+
+Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items per page.")]
+Cursor = Annotated[str, Query(max_length=2000, description="`next` of the page before.")]
+
+
+class Page(BaseModel):
+    """One page of a list."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+    """Cursor of the next page; null at the end."""
+
+
+class Json(Response):
+    """A JSON answer; numpy arrays are lists."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        try:
+            return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        except orjson.JSONEncodeError:
+            # A lone surrogate, which model output may contain: escaped it is JSON after all.
+            return json.dumps(content, allow_nan=False, default=_plain).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, orjson.Fragment):
+        return json.loads(value.contents)
+    return value.tolist()

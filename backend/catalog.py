@@ -1,0 +1,173 @@
+"""What the form and the charts are built from: schema, presets, recipes, metrics, problems, policies."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from backend.answers import Json, Page
+from backend.config.formula import formula
+from backend.config.merge import resolve
+from backend.config.metrics import FAMILIES, METRICS
+from backend.config.presets import PRESETS
+from backend.config.previews import previews, unseen
+from backend.config.problems import problem_catalog
+from backend.config.recipes import RECIPES
+from backend.config.rewards import reward_catalog
+from backend.config.rules import warnings
+from backend.config.run import RunConfig
+from backend.depends import ReadSession, SettingsOf
+from backend.experiments.checks import runnable
+from backend.experiments.estimates import estimates
+from backend.experiments.schemas import Seed, Validated, ValidateRequest
+from backend.policies import policy_offers
+from backend.problem import ERRORS
+from backend.runs.schemas import Body
+
+router = APIRouter(prefix="/api/v1", tags=["catalog"], responses=ERRORS)
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Policy", ("policy",)),
+    ("Problems", ("problems",)),
+    ("Sampling", ("sampling",)),
+    ("Advantage", ("objective.advantage",)),
+    ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
+    ("Aggregation", ("objective.aggregation", "objective.token_weight")),
+    ("KL and entropy", ("objective.kl", "objective.entropy")),
+    ("Off-policy", ("objective.correction",)),
+    ("Sampling filters", ("filters",)),
+    ("Length", ("length",)),
+    ("Rewards", ("rewards",)),
+    ("Updates and optimizer", ("updates", "optimizer")),
+    ("Budget", ("steps", "evaluation", "checkpointing", "recording", "stop_rules", "resources")),
+)
+"""Sections of the form and the fields of RunConfig they hold."""
+
+SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens")
+"""Fields that a form need not show at once."""
+
+
+class PreviewRequest(Body):
+    """Problem sources to look at."""
+
+    problems: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=32)]
+    seed: Seed = 0
+
+
+@router.get("/config-schema", response_model=dict[str, Any])
+def config_schema() -> Json:
+    """JSON Schema of a run's config, its defaults, and how a form groups the fields."""
+    groups = [{"title": title, "fields": list(fields)} for title, fields in GROUPS]
+    defaults = RunConfig().model_dump(mode="json")
+    return Json(
+        {
+            "schema": RunConfig.model_json_schema(),
+            "defaults": defaults,
+            "groups": groups,
+            "secondary": list(SECONDARY),
+        }
+    )
+
+
+@router.get("/presets", response_model=Page)
+def presets() -> Json:
+    """Published methods; `config` is what each changes against the defaults."""
+    return _all(
+        {
+            "name": name,
+            "title": preset.title,
+            "source": preset.source,
+            "note": preset.note,
+            "config": preset.changes,
+            "formula": formula(resolve({"preset": name}).objective)["text"],
+        }
+        for name, preset in PRESETS.items()
+    )
+
+
+@router.get("/recipes", response_model=Page)
+def recipes() -> Json:
+    """Complete runs that are known to show something."""
+    return _all(
+        {
+            "name": name,
+            "title": recipe.title,
+            "note": recipe.note,
+            "config": recipe.config.model_dump(mode="json"),
+        }
+        for name, recipe in RECIPES.items()
+    )
+
+
+@router.get("/metric-catalog", response_model=Page)
+def metric_catalog() -> Json:
+    """Every metric a run records; a name with `<...>` stands for a family."""
+    return _all(
+        {
+            "name": metric.name,
+            "section": metric.section,
+            "unit": metric.unit,
+            "meaning": metric.meaning,
+            "band": [metric.low, metric.high] if (metric.low, metric.high) != (None, None) else None,
+            "better": metric.better or None,
+            "aliases": metric.aliases,
+            "is_family": metric.name not in METRICS,
+        }
+        for metric in (*METRICS.values(), *FAMILIES)
+    )
+
+
+@router.get("/problems", response_model=Page)
+def problems() -> Json:
+    """Kinds of problem sources with the JSON Schema of their parameters."""
+    return _all(problem_catalog())
+
+
+@router.get("/rewards", response_model=Page)
+def rewards() -> Json:
+    """Kinds of reward terms with the JSON Schema of their parameters."""
+    return _all(reward_catalog())
+
+
+@router.post("/problems/preview", response_model=dict[str, Any])
+def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
+    """Three prompts with answers, where they can be made without the worker."""
+    config = runnable(settings, {"problems": body.problems}, None, body.seed)
+    examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
+    hidden = unseen(config.problems)
+    note = f"prompts of {', '.join(hidden)} can be read once a run has begun" if hidden else ""
+    return Json({"items": [example._asdict() for example in examples], "note": note})
+
+
+@router.get("/policies", response_model=Page)
+def policies(settings: SettingsOf) -> Json:
+    """Models that can be trained here; the form also takes names of the hub where HF_ONLINE is on."""
+    return _all(offer.model_dump(mode="json") for offer in policy_offers(settings))
+
+
+@router.post("/validate", response_model=Validated)
+def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -> Json:
+    """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong."""
+    request = _as_request(body)
+    config = runnable(settings, request.base, request.variant, request.seed)
+    written = formula(config.objective)
+    return Json(
+        {
+            "config": config.model_dump(mode="json"),
+            "formula": written["text"],
+            "formula_mathml": written["mathml"],
+            "estimates": estimates(session, config),
+            "warnings": warnings(config),
+        }
+    )
+
+
+def _as_request(body: dict[str, Any]) -> ValidateRequest:
+    """The body is a plain RunConfig unless it has a `base` or a `variant`."""
+    if body.keys() & {"base", "variant"}:
+        return ValidateRequest.model_validate(body)
+    return ValidateRequest(base=body, seed=body.get("seed", 0))
+
+
+def _all(items: Any) -> Json:
+    return Json({"items": list(items), "next": None})

@@ -1,0 +1,76 @@
+"""Routes of experiments."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Header, Query
+
+from backend.answers import Cursor, Json, Limit
+from backend.depends import ReadSession, SettingsOf, WriteSession
+from backend.experiments.launch import launch
+from backend.experiments.schemas import (
+    ExperimentDetail,
+    ExperimentPage,
+    ExperimentRequest,
+    ExperimentSummary,
+    LaunchedExperiment,
+)
+from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
+from backend.experiments.summary import summarize
+from backend.paging import page_of, split_list
+from backend.problem import ERRORS
+from backend.queue import ring
+
+router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
+
+Key = Annotated[str, Header(max_length=200, pattern=r"^[\x21-\x7e]*$")]
+
+
+@router.post("", status_code=201, response_model=LaunchedExperiment)
+def create(
+    body: ExperimentRequest,
+    session: WriteSession,
+    settings: SettingsOf,
+    later: BackgroundTasks,
+    idempotency_key: Key = "",
+) -> Json:
+    """Queue variants x seeds, all or none. The same Idempotency-Key and body again give the same answer."""
+    answer = launch(session, settings, body, key=idempotency_key)
+    later.add_task(ring, settings)
+    return Json(answer, 201, background=later)
+
+
+@router.get("", response_model=ExperimentPage)
+def list_all(session: ReadSession, limit: Limit = 50, cursor: Cursor = "") -> Json:
+    """Experiments, newest first."""
+    rows = list_experiments(session, limit=limit, cursor=cursor)
+    statuses = statuses_of(session, [row.id for row in rows])
+    return Json(
+        page_of(
+            rows,
+            limit,
+            lambda row: shown_experiment(row, statuses.get(row.id, {})),
+            lambda row: (row.created_at, row.id),
+        )
+    )
+
+
+@router.get("/{experiment_id}", response_model=ExperimentDetail)
+def show(experiment_id: str, session: ReadSession) -> Json:
+    """One experiment and the request that made it."""
+    found = find_experiment(session, experiment_id)
+    statuses = statuses_of(session, [experiment_id])
+    return Json(shown_experiment(found, statuses.get(experiment_id, {})) | {"request": found.request})
+
+
+@router.get("/{experiment_id}/summary", response_model=ExperimentSummary)
+def summary(
+    experiment_id: str,
+    session: ReadSession,
+    metrics: Annotated[str, Query(max_length=4000, description="Names, separated by commas.")] = "",
+    baseline: Annotated[
+        str, Query(max_length=200, description="Variant that others are compared with.")
+    ] = "",
+) -> Json:
+    """Mean, spread and 95 % interval over seeds: at the end, at best, at equal tokens."""
+    find_experiment(session, experiment_id)
+    return Json(summarize(session, experiment_id, metrics=split_list(metrics), baseline=baseline))

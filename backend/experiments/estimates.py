@@ -1,0 +1,67 @@
+"""What a run will take: counted from its config, and timed from runs of the same size that were seen here."""
+
+import statistics
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.models import Run
+
+ROLLOUT_BYTES_PER_TOKEN = 16
+"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
+
+LOOKED_AT = 300
+"""Newest runs whose step time is looked at."""
+
+Estimates = dict[str, float | None]
+
+
+def estimates(session: Session, config: RunConfig) -> Estimates:
+    """Per run; `seconds` and `step_seconds` are None until a run of the same size was seen."""
+    tokens = _tokens_at_most(config)
+    step_seconds = _seen_step_seconds(session, config)
+    return {
+        "seconds": None if step_seconds is None else step_seconds * config.steps,
+        "step_seconds": step_seconds,
+        "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * config.steps),
+        "tokens_at_most": float(tokens),
+        "disk_bytes": float(tokens * ROLLOUT_BYTES_PER_TOKEN),
+    }
+
+
+def _tokens_at_most(config: RunConfig) -> int:
+    sampling, evaluation = config.sampling, config.evaluation
+    train = sampling.prompts_per_step * sampling.group_size * config.steps
+    times = 2 + config.steps // evaluation.every if evaluation.every else 0
+    return (train + times * evaluation.prompts * evaluation.k) * sampling.max_new_tokens
+
+
+def _seen_step_seconds(session: Session, config: RunConfig) -> float | None:
+    """Median step time of the newest runs with the same policy and the same sizes."""
+    query = (
+        select(Run.config, Run.summary)
+        .where(Run.last_step > 0)
+        .order_by(Run.created_at.desc())
+        .limit(LOOKED_AT)
+    )
+    wanted = _size(config.model_dump(mode="json"))
+    seen = [
+        seconds
+        for other, summary in session.execute(query)
+        if isinstance(seconds := summary.get("last", {}).get("time/step_seconds"), float)
+        and _size(other) == wanted
+    ]
+    return statistics.median(seen) if seen else None
+
+
+def _size(config: dict[str, dict[str, object]]) -> tuple[object, ...]:
+    sampling, updates = config["sampling"], config["updates"]
+    sizes = [sampling[key] for key in ("prompts_per_step", "group_size", "max_new_tokens")]
+    return (
+        config["policy"]["name"],
+        config["policy"]["dtype"],
+        *sizes,
+        updates["epochs"],
+        updates["minibatches"],
+    )

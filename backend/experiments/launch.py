@@ -1,0 +1,128 @@
+"""Variants x seeds become runs in the queue: all of them or none."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from backend.config.merge import config_hash
+from backend.config.run import RunConfig
+from backend.database import insert_into, new_id
+from backend.errors import Conflict, FieldError, InvalidConfig
+from backend.experiments.checks import runnable
+from backend.experiments.naming import new_run_names
+from backend.experiments.schemas import MOST_RUNS, ExperimentRequest
+from backend.models import Experiment, Run
+from backend.runs.events import add_event
+from backend.settings import Settings
+
+
+class KeyTaken(Conflict):
+    """The Idempotency-Key belongs to another request."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the Idempotency-Key {key!r} was used for another body: choose a new one")
+
+
+class Planned(NamedTuple):
+    """A run that is about to be queued."""
+
+    variant: str
+    seed: int
+    config: RunConfig
+
+
+def launch(session: Session, settings: Settings, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
+    """Queue an experiment; the same key and body again give the same answer. schemas.LaunchedExperiment."""
+    document = request.model_dump(mode="json")
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    if key and (known := _launched_before(session, key, digest)):
+        return known
+    planned = list(plan(settings, request))
+    experiment_id = new_id()
+    row = {"id": experiment_id, "name": request.name, "request": document, "request_hash": digest}
+    statement = insert_into(session, Experiment).values(**row, idempotency_key=key or None)
+    made = session.execute(statement.on_conflict_do_nothing().returning(Experiment.id)).scalar_one_or_none()
+    if made is None:
+        # Somebody with the same key was quicker by a moment.
+        return _launched_before(session, key, digest) or {}
+    _queue(session, experiment_id, planned, request)
+    return launched(session, experiment_id)
+
+
+def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
+    """Every run of the request; raises InvalidConfig with the errors of all variants at once."""
+    if (count := len(request.variants) * len(request.seeds)) > MOST_RUNS:
+        reason = f"{count} runs are more than the {MOST_RUNS} that one experiment may have"
+        raise InvalidConfig([FieldError("seeds", reason)])
+    errors: list[FieldError] = []
+    configs: list[RunConfig] = []
+    for number, variant in enumerate(request.variants):
+        try:
+            configs.append(runnable(settings, request.base, variant, request.seeds[0]))
+        except InvalidConfig as error:
+            errors += [FieldError(f"variants.{number}.{found.path}", found.message) for found in error.errors]
+    if errors:
+        raise InvalidConfig(errors)
+    # The first seed of every variant comes first: a comparison is there early.
+    for seed in request.seeds:
+        for variant, config in zip(request.variants, configs, strict=True):
+            yield Planned(variant["name"], seed, config.with_(seed=seed))
+
+
+def _queue(session: Session, experiment_id: str, planned: list[Planned], request: ExperimentRequest) -> None:
+    names = new_run_names(session, len(planned))
+    ids = sorted(new_id() for _ in planned)
+    rows = [
+        {
+            **run_row(name, run.variant, run.config),
+            "id": run_id,
+            "experiment_id": experiment_id,
+            "priority": request.priority,
+            "tags": request.tags,
+            "notes": request.notes,
+        }
+        for run_id, name, run in zip(ids, names, planned, strict=True)
+    ]
+    session.execute(insert(Run), rows)
+    for row in rows:
+        add_event(session, "lifecycle", "queued", run_id=row["id"], data={"to": "queued"})
+
+
+def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
+    """The row of a run that waits to be started."""
+    return {
+        "id": new_id(),
+        "name": name,
+        "variant": variant,
+        "seed": config.seed,
+        "config": config.model_dump(mode="json"),
+        "config_hash": config_hash(config),
+        "steps": config.steps,
+        "status": "queued",
+    }
+
+
+def _launched_before(session: Session, key: str, digest: str) -> dict[str, Any] | None:
+    known = session.execute(
+        select(Experiment.id, Experiment.request_hash).where(Experiment.idempotency_key == key)
+    ).one_or_none()
+    if known is None:
+        return None
+    if known.request_hash != digest:
+        raise KeyTaken(key)
+    return launched(session, known.id)
+
+
+def launched(session: Session, experiment_id: str) -> dict[str, Any]:
+    """The answer to a launch, whatever has become of the runs meanwhile."""
+    name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
+    query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)
+    runs = [
+        {"id": row.id, "name": row.name, "variant": row.variant, "seed": row.seed, "status": "queued"}
+        for row in session.execute(query.order_by(Run.queued_at, Run.id))
+    ]
+    return {"id": experiment_id, "name": name, "runs": runs}

@@ -1,0 +1,146 @@
+"""Experiments as the HTTP interface shows and takes them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, field_validator
+
+from backend.runs.schemas import Body, Name, Tag
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+MOST_RUNS = 500
+
+
+class ExperimentRequest(Body):
+    """Variants x seeds to launch."""
+
+    name: Name
+    base: dict[str, Any] = Field(default={})
+    """Fields of RunConfig that all variants share."""
+    variants: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+    """Each a `name` and the fields of RunConfig in which it differs."""
+    seeds: list[Seed] = Field(default=[0], min_length=1, max_length=100)
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Higher ones start first."""
+    tags: list[Tag] = Field(default=[], max_length=50)
+    """Given to every run."""
+    notes: Annotated[str, Field(max_length=20_000)] = ""
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct_seeds(cls, seeds: list[int]) -> list[int]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("each seed may stand only once")
+        return seeds
+
+    @field_validator("variants")
+    @classmethod
+    def _named_variants(cls, variants: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = [variant.get("name") for variant in variants]
+        if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
+            raise ValueError("each variant needs a name of 1 to 200 characters")
+        if len(set(names)) < len(names):
+            raise ValueError("each name may stand only once")
+        return variants
+
+
+class LaunchedRun(BaseModel):
+    """A run as the answer to a launch shows it."""
+
+    id: str
+    name: str
+    variant: str
+    seed: int
+    status: str
+
+
+class LaunchedExperiment(BaseModel):
+    """What a launch has queued."""
+
+    id: str
+    name: str
+    runs: list[LaunchedRun]
+
+
+class ExperimentItem(BaseModel):
+    """An experiment in a list."""
+
+    id: str
+    name: str
+    created_at: str
+    variants: list[str]
+    seeds: list[int]
+    runs: int
+    statuses: dict[str, int]
+    """How many runs have each status; the trash is left out."""
+
+
+class ExperimentPage(BaseModel):
+    """One page of experiments."""
+
+    items: list[ExperimentItem]
+    next: str | None
+
+
+class ExperimentDetail(ExperimentItem):
+    """An experiment with the request that made it."""
+
+    request: dict[str, Any]
+
+
+class ValidateRequest(Body):
+    """A variant as a launch would write it."""
+
+    base: dict[str, Any] = Field(default={})
+    variant: dict[str, Any] = Field(default={})
+    seed: Seed = 0
+
+
+class Validated(BaseModel):
+    """A config that can be run."""
+
+    config: dict[str, Any]
+    formula: str
+    formula_mathml: str
+    estimates: dict[str, float | None]
+    """Numbers per run; the unit ends the name (`_seconds`, `_bytes`). null: nothing to estimate from."""
+    warnings: list[str]
+
+
+class SpreadItem(BaseModel):
+    """A metric over the seeds of a variant."""
+
+    n: int
+    mean: float | None
+    std: float | None
+    low: float | None
+    high: float | None
+    values: list[float | str | None]
+    """One value per run of the variant, in the order of `runs`."""
+    delta: dict[str, float | None] | None = None
+    """`mean`, `low`, `high` of the difference to the baseline, where one was named."""
+
+
+class MetricSummary(BaseModel):
+    """A metric at the end, at its best, and at the largest number of tokens that every run reached."""
+
+    last: SpreadItem
+    best: SpreadItem | None
+    equal_tokens: SpreadItem | None
+
+
+class VariantSummary(BaseModel):
+    """A row of the summary."""
+
+    variant: str
+    runs: list[LaunchedRun]
+    metrics: dict[str, MetricSummary]
+
+
+class ExperimentSummary(BaseModel):
+    """Variants x metrics over seeds."""
+
+    experiment: str
+    metrics: list[str]
+    tokens: float | None
+    """The number of tokens of `equal_tokens`."""
+    variants: list[VariantSummary]

@@ -1,0 +1,71 @@
+"""The HTTP service."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio.to_thread
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from backend import catalog, health, live, pages
+from backend.database import open_engine, open_sessions
+from backend.depends import Lab
+from backend.experiments import api as experiments
+from backend.guard import Guard
+from backend.live import Broadcaster
+from backend.metrics import api as metrics
+from backend.problem import answer_errors
+from backend.reconciler import Reconciler
+from backend.requests import RequestTimes
+from backend.rollouts import api as rollouts
+from backend.runs import api as runs
+from backend.settings import Settings
+from backend.workers import api as workers
+
+VERSION = "0.1.0"
+THREADS = 64
+"""Requests that are worked on at the same time; the database's pool holds as many connections."""
+
+
+class Service(FastAPI):
+    """FastAPI whose outermost layer is the guard: not even an error page is made before it has agreed."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The routes and what is wrapped around them."""
+        lab: Lab = self.state.lab
+        return Guard(RequestTimes(super().build_middleware_stack()), lab.settings)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The application; `python -m backend.cli serve` runs it."""
+    settings = settings or Settings()
+    engine = open_engine(settings.effective_database_url)
+    app = Service(
+        title="GRPO Lab",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        lifespan=_life,
+    )
+    app.state.lab = Lab(settings, engine, open_sessions(engine))
+    app.state.broadcaster = Broadcaster(app.state.lab.sessions)
+    answer_errors(app)
+    for part in (catalog, experiments, runs, metrics, rollouts, workers, live, health):
+        app.include_router(part.router)
+    pages.serve_pages(app)
+    return app
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    lab: Lab = app.state.lab
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    reconciler = Reconciler(lab.settings, lab.sessions)
+    reconciler.start()
+    try:
+        yield
+    finally:
+        app.state.broadcaster.close()
+        await anyio.to_thread.run_sync(reconciler.stop)
+        lab.engine.dispose()

@@ -1,0 +1,253 @@
+"""Routes of curves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+from sqlalchemy.orm import Session
+from starlette.responses import Response
+
+from backend.answers import Json
+from backend.depends import ReadSession
+from backend.errors import FieldError, InvalidRequest
+from backend.experiments.statistics import t_975
+from backend.metrics.csv import metrics_csv
+from backend.metrics.reading import read_curves
+from backend.metrics.series import Curve, Floats, average, ema, thin, thin_non_finite, window
+from backend.metrics.values import spell
+from backend.paging import split_list
+from backend.problem import ERRORS
+from backend.runs.store import configs_of, must_exist, names_of
+
+router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
+
+MOST_SERIES = 200
+MOST_POINTS = 200_000
+T_975 = np.array([np.nan, *(t_975(freedom) for freedom in range(1, MOST_SERIES + 1))])
+
+SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
+
+
+class NonFinite(BaseModel):
+    """A value that is no finite number, for a marker at the panel's edge."""
+
+    step: int
+    x: float
+    value: str
+
+
+class SeriesItem(BaseModel):
+    """One curve: of a run, or the mean of a group of runs."""
+
+    run: str | None = None
+    group: str | None = None
+    runs: list[str] | None = None
+    """The runs of a group."""
+    name: str
+    metric: str
+    x: list[float]
+    steps: list[int]
+    values: list[float]
+    """Finite values only."""
+    non_finite: list[NonFinite]
+    raw_points: int
+    """How many points there are in the window, before thinning."""
+    n: list[int] | None = None
+    """Of a group: how many runs stand behind each point."""
+    low: list[float | None] | None = None
+    high: list[float | None] | None = None
+
+
+class Missing(BaseModel):
+    """What was asked for and is not there."""
+
+    run: str
+    metric: str
+    reason: str
+
+
+class SeriesAnswer(BaseModel):
+    """Curves, ready to be drawn."""
+
+    series: list[SeriesItem]
+    missing: list[Missing]
+    cursor: str | None
+    """Give it as `after` to get what has been added since."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How curves are asked for."""
+
+    x: str
+    x_min: float | None
+    x_max: float | None
+    max_points: int
+    smoothing: float
+    after: int | None
+
+    def shown(self, curve: Curve) -> Curve:
+        """Smoothed over the whole raw curve first, then cut to the window."""
+        smooth = Curve(curve.steps, curve.x, ema(curve.values, self.smoothing))
+        cut = window(smooth, self.x_min, self.x_max)
+        return cut if self.after is None else cut.at(cut.steps > self.after)
+
+
+@router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
+def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    session: ReadSession,
+    runs: Annotated[str, Query(max_length=20_000, description="Ids, separated by commas.")],
+    metrics: Annotated[str, Query(max_length=20_000, description="Names, separated by commas.")],
+    x: Literal["step", "wall", "tokens"] = "step",
+    x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+    x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
+    max_points: Annotated[int, Query(ge=10, le=MOST_POINTS, description="Points per curve.")] = 500,
+    smoothing: Annotated[float, Query(ge=0, le=0.999, allow_inf_nan=False)] = 0.0,
+    group_by: Annotated[
+        str, Query(max_length=200, description="`variant`, `experiment` or `config.<field>`.")
+    ] = "",
+    band: SpreadKind = "",
+    after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps behind this one.")] = None,
+) -> Json:
+    """Curves of metrics of runs, thinned without losing a spike, the first or the last point."""
+    run_ids, names = split_list(runs), split_list(metrics)
+    _check_budget(run_ids, names, max_points, group_by=group_by)
+    known = names_of(session, run_ids)
+    present = [run for run in run_ids if run in known]
+    curves = read_curves(session, present, names, x)
+    view = View(x, x_min, x_max, max_points, smoothing, after)
+    if group_by:
+        groups = _groups(session, present, known, group_by)
+        items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
+    else:
+        items = [
+            _single(run, known[run].name, name, curves[run, name], view)
+            for name in names
+            for run in present
+            if (run, name) in curves
+        ]
+    missing = [_missing(run, name, known) for run in run_ids for name in names if (run, name) not in curves]
+    return Json({"series": items, "missing": missing, "cursor": _cursor(curves, known)})
+
+
+@router.get("/runs/{run_id}/metrics.csv", response_class=Response)
+def csv_of_run(run_id: str, session: ReadSession, attempts: Literal["newest", "all"] = "newest") -> Response:
+    """Every metric of a run as CSV: a row per step; with `attempts=all` also the rows that are hidden."""
+    must_exist(session, run_id)
+    content = metrics_csv(session, run_id, all_attempts=attempts == "all")
+    name = f"attachment; filename=metrics-{run_id}.csv"
+    return Response(content, media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name})
+
+
+def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, *, group_by: str) -> None:
+    errors = []
+    if not runs or not metrics:
+        errors.append(FieldError("metrics" if runs else "runs", "at least one is expected"))
+    if (count := len(runs) * len(metrics)) > MOST_SERIES:
+        errors.append(FieldError("runs", f"{count} series were asked for; at most {MOST_SERIES} a call"))
+    elif count * max_points > MOST_POINTS:
+        reason = (
+            f"{count} series of {max_points} points were asked for; at most {MOST_POINTS:,} points a call"
+        )
+        errors.append(FieldError("max_points", reason))
+    if group_by and group_by not in ("variant", "experiment") and not group_by.startswith("config."):
+        reason = f"is {group_by!r}; variant, experiment or config.<field> are expected"
+        errors.append(FieldError("group_by", reason))
+    if errors:
+        raise InvalidRequest(errors)
+
+
+def _single(run: str, name: str, metric: str, curve: Curve, view: View) -> dict[str, Any]:
+    shown = view.shown(curve)
+    return {"run": run, "name": name, "metric": metric, **_drawn(shown, thin(shown, view.max_points), view)}
+
+
+def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:
+    points = curve.at(kept)
+    strange = curve.at(thin_non_finite(curve, view.max_points))
+    return {
+        "x": points.x,
+        "steps": points.steps,
+        "values": points.values,
+        "non_finite": [
+            {"step": int(step), "x": float(x), "value": spell(float(value))}
+            for step, x, value in zip(strange.steps, strange.x, strange.values, strict=True)
+        ],
+        "raw_points": len(curve),
+    }
+
+
+def _grouped(
+    curves: Mapping[tuple[str, str], Curve],
+    groups: Mapping[str, Sequence[str]],
+    metric: str,
+    band: SpreadKind,
+    view: View,
+) -> Iterator[dict[str, Any]]:
+    for group, members in groups.items():
+        having = [run for run in members if (run, metric) in curves]
+        if having:
+            shown = [view.shown(curves[run, metric]) for run in having]
+            yield {
+                "group": group,
+                "name": group,
+                "runs": having,
+                "metric": metric,
+                **_mean(shown, band, view),
+            }
+
+
+def _mean(shown: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
+    mean = average(shown, band, T_975)
+    kept = thin(mean.mean, view.max_points, *((mean.low, mean.high) if band else ()))
+    drawn = _drawn(mean.mean, kept, view) | {"n": mean.n[kept]}
+    drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
+    drawn["raw_points"] = sum(map(len, shown))
+    if band:
+        drawn |= {"low": _nulls(mean.low[kept]), "high": _nulls(mean.high[kept])}
+    return drawn
+
+
+def _nulls(values: Floats) -> list[float | None]:
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def _groups(
+    session: Session, runs: Sequence[str], known: Mapping[str, Any], group_by: str
+) -> dict[str, list[str]]:
+    configs = configs_of(session, runs) if group_by.startswith("config.") else {}
+    groups: dict[str, list[str]] = {}
+    for run in runs:
+        if configs:
+            name = _field(configs[run], group_by.removeprefix("config."))
+        else:
+            name = known[run].variant if group_by == "variant" else known[run].experiment_name or ""
+        groups.setdefault(name, []).append(run)
+    return groups
+
+
+def _field(config: Any, path: str) -> str:
+    """The value at a dotted path, as text; a union is named by its type."""
+    for key in path.split("."):
+        config = config.get(key) if isinstance(config, dict) else None
+    if isinstance(config, dict) and "type" in config:
+        return str(config["type"])
+    return str(config)
+
+
+def _missing(run: str, metric: str, known: Mapping[str, Any]) -> dict[str, str]:
+    return {"run": run, "metric": metric, "reason": "no points" if run in known else "no such run"}
+
+
+def _cursor(curves: Mapping[tuple[str, str], Curve], known: Mapping[str, Any]) -> str | None:
+    """The step up to which everything was shown: that of the slowest run that still grows."""
+    last: dict[str, int] = {}
+    for (run, _), curve in curves.items():
+        last[run] = max(last.get(run, -1), int(curve.steps[-1]))
+    growing = [step for run, step in last.items() if known[run].status in ("queued", "running", "paused")]
+    if growing:
+        return str(min(growing))
+    return str(max(last.values())) if last else None

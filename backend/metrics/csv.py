@@ -1,0 +1,46 @@
+"""Metrics as CSV: one row per step, one column per metric, numbers as numbers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from sqlalchemy.orm import Session
+
+from backend.metrics.reading import all_rows, attempt_limits
+from backend.metrics.values import SPELLINGS
+
+Row = tuple[int, int, str, int, float | None]
+"""step, attempt, metric, kind, value."""
+
+
+def metrics_csv(session: Session, run_id: str, *, all_attempts: bool) -> str:
+    """The newest attempt's value of each step, or with a column `attempt` the rows of all attempts."""
+    rows: list[Row] = [tuple(row) for row in all_rows(session, run_id)]
+    if not all_attempts:
+        rows = list(_valid(rows, dict(attempt_limits(session, [run_id]).get(run_id, ()))))
+    names = sorted({row[2] for row in rows})
+    head = ["step", *(["attempt"] if all_attempts else []), *map(_quoted, names)]
+    lines = [",".join(head), *(",".join(cells) for cells in _lines(rows, names, all_attempts=all_attempts))]
+    return "\n".join(lines) + "\n"
+
+
+def _valid(rows: Iterable[Row], limits: dict[int, int]) -> Iterator[Row]:
+    for row in rows:
+        if row[1] not in limits or row[0] <= limits[row[1]]:
+            yield row
+
+
+def _lines(rows: Sequence[Row], names: Sequence[str], *, all_attempts: bool) -> Iterator[list[str]]:
+    for key, group in groupby(rows, key=lambda row: row[: 2 if all_attempts else 1]):
+        values = {name: _spelled(kind, value) for _, _, name, kind, value in group}
+        yield [*map(str, key), *(values.get(name, "") for name in names)]
+
+
+def _spelled(kind: int, value: float | None) -> str:
+    return SPELLINGS[kind] or repr(value)
+
+
+def _quoted(text: str) -> str:
+    """A text cell: never a formula to a spreadsheet, quoted where CSV asks for it."""
+    if text.startswith(("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

@@ -1,0 +1,197 @@
+"""Curves for a screen, from raw points. Pure numpy; nothing here knows of SQL or HTTP.
+
+A curve is thinned in buckets of steps: each keeps its smallest and its largest value, and the curve its
+first and last point, so no spike is lost. The buckets lie on a grid of powers of two that starts at step
+0, so the points that a run shows depend on nothing but the run itself and hardly move while it grows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BLOCK = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of one metric in order of their steps."""
+
+    steps: Ints
+    """(N,) increasing."""
+    x: Floats
+    """(N,) position: step, seconds or tokens."""
+    values: Floats
+    """(N,) may hold NaN and infinities."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def at(self, index: NDArray[np.bool_] | Ints) -> "Curve":
+        """Only those points."""
+        return Curve(self.steps[index], self.x[index], self.values[index])
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The mean of several curves and how far they spread around it."""
+
+    mean: Curve
+    low: Floats
+    """(N,) NaN where there is no spread, e.g. with one curve left."""
+    high: Floats
+    n: Ints
+    """(N,) curves that have a finite value at this step."""
+
+
+def ema(values: Floats, smoothing: float) -> Floats:
+    """Exponential moving average, debiased: the k-th finite value counts with weight (1-s) s^(n-k) / (1-s^n).
+
+    NaN and infinities stay where they are and do not enter; a constant curve and smoothing 0 change nothing.
+    Source: TensorBoard, line_chart_v2/data_transformer.ts.
+    """
+    finite = np.isfinite(values)
+    known = values[finite]
+    if smoothing <= 0 or len(known) < 2 or np.all(known == known[0]):
+        return values
+    smooth = values.copy()
+    weight = 1.0 - smoothing ** np.arange(1, len(known) + 1)
+    smooth[finite] = _recursive_mean(known, smoothing) / weight
+    return smooth
+
+
+def _recursive_mean(values: Floats, s: float) -> Floats:
+    """y[k] = s y[k-1] + (1-s) values[k], y[-1] = 0; block by block, as one matrix product each."""
+    n = len(values)
+    padded = np.zeros(-(-n // BLOCK) * BLOCK)
+    padded[:n] = values
+    blocks = padded.reshape(-1, BLOCK)
+    lag = np.arange(BLOCK)[:, None] - np.arange(BLOCK)[None, :]
+    kernel = np.where(lag >= 0, (1.0 - s) * s ** np.maximum(lag, 0), 0.0)
+    within = blocks @ kernel.T
+    decay = s ** np.arange(1, BLOCK + 1)
+    carried = np.zeros(len(blocks))
+    for block in range(1, len(blocks)):
+        carried[block] = within[block - 1, -1] + decay[-1] * carried[block - 1]
+    return (within + carried[:, None] * decay).reshape(-1)[:n]
+
+
+def window(curve: Curve, x_min: float | None, x_max: float | None) -> Curve:
+    """The points with x_min <= x <= x_max."""
+    low = -np.inf if x_min is None else x_min
+    high = np.inf if x_max is None else x_max
+    return curve.at((curve.x >= low) & (curve.x <= high))
+
+
+def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
+    """Indices of at most `max_points` of the finite points that show the same picture.
+
+    Kept are the first and the last point and, of each bucket of steps, the smallest and the largest value of
+    the curve and of each array of `others` (the edges of its band).
+    """
+    finite = np.flatnonzero(np.isfinite(curve.values))
+    if len(finite) <= max_points:
+        return finite
+    extremes = 2 * (1 + len(others))
+    buckets = max(1, (max_points - 2) // extremes)
+    ids = _buckets(curve.steps[finite], buckets)
+    starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
+    kept = [finite[[0, -1]]]
+    for values in (curve.values, *others):
+        kept += [finite[place] for place in _extremes(values[finite], ids, starts)]
+    return np.unique(np.concatenate(kept))
+
+
+def _buckets(steps: Ints, buckets: int) -> Ints:
+    """Number of each step's bucket: all of one width, a power of two, counted from step 0."""
+    width = 1
+    while (int(steps[-1]) // width) - (int(steps[0]) // width) + 1 > buckets:
+        width *= 2
+    found: Ints = steps // width
+    return found
+
+
+def _extremes(values: Floats, ids: Ints, starts: Ints) -> tuple[Ints, Ints]:
+    """Places of the smallest and the largest value of each bucket; the earliest of equal ones."""
+    bucket = np.cumsum(np.diff(ids, prepend=ids[0]) != 0)
+    low = np.where(np.isfinite(values), values, np.inf)
+    high = np.where(np.isfinite(values), values, -np.inf)
+    return _first_where(low == np.minimum.reduceat(low, starts)[bucket], bucket), _first_where(
+        high == np.maximum.reduceat(high, starts)[bucket], bucket
+    )
+
+
+def _first_where(matches: NDArray[np.bool_], bucket: Ints) -> Ints:
+    places = np.flatnonzero(matches)
+    found: Ints = places[np.diff(bucket[places], prepend=-1) != 0]
+    return found
+
+
+def thin_non_finite(curve: Curve, max_points: int) -> Ints:
+    """Indices of at most `max_points` of the values that are not finite, first of all the first."""
+    places = np.flatnonzero(~np.isfinite(curve.values))
+    if len(places) <= max_points:
+        return places
+    ids = _buckets(curve.steps[places], max_points)
+    found: Ints = places[np.diff(ids, prepend=ids[0] - 1) != 0]
+    return found
+
+
+def valid_rows(steps: Ints, attempts: Ints, limits: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Which rows are not hidden by a later attempt: those up to the limit of their attempt.
+
+    `limits`: (attempt, last step that counts) for each attempt that was continued by another one.
+    """
+    is_valid = np.ones(len(steps), bool)
+    for attempt, last in limits:
+        is_valid &= (attempts != attempt) | (steps <= last)
+    return is_valid
+
+
+def average(curves: Sequence[Curve], spread: str, t_975: Floats) -> Band:
+    """Mean over curves at each step, of those that have a finite value there, with a band around it.
+
+    spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
+    95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
+    degrees of freedom (index 0 unused). One curve alone has no spread.
+    """
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    values = np.full((len(curves), len(steps)), np.nan)
+    x = np.full_like(values, np.nan)
+    for row, curve in enumerate(curves):
+        place = np.searchsorted(steps, curve.steps)
+        values[row, place] = np.where(np.isfinite(curve.values), curve.values, np.nan)
+        x[row, place] = curve.x
+    n = np.count_nonzero(~np.isnan(values), axis=0)
+    mean = _nan_mean(values, n)
+    low, high = _edges(values, mean, n, spread, t_975)
+    there = np.count_nonzero(~np.isnan(x), axis=0)
+    return Band(Curve(steps, _nan_mean(x, there), mean), low, high, n)
+
+
+def _nan_mean(values: Floats, n: Ints) -> Floats:
+    total = np.where(np.isnan(values), 0.0, values).sum(axis=0)
+    return np.where(n > 0, total / np.maximum(n, 1), np.nan)
+
+
+def _edges(values: Floats, mean: Floats, n: Ints, spread: str, t_975: Floats) -> tuple[Floats, Floats]:
+    if spread == "":
+        nothing = np.full_like(mean, np.nan)
+        return nothing, nothing
+    if spread == "minmax":
+        low = np.where(np.isnan(values), np.inf, values).min(axis=0)
+        high = np.where(np.isnan(values), -np.inf, values).max(axis=0)
+        return np.where(n > 1, low, np.nan), np.where(n > 1, high, np.nan)
+    squares = np.where(np.isnan(values), 0.0, values - mean) ** 2
+    std = np.sqrt(squares.sum(axis=0) / np.maximum(n - 1, 1))
+    factor = {
+        "std": np.ones(len(mean)),
+        "stderr": 1.0 / np.sqrt(np.maximum(n, 1)),
+        "ci95": t_975[np.clip(n - 1, 1, len(t_975) - 1)] / np.sqrt(np.maximum(n, 1)),
+    }[spread]
+    half = np.where(n > 1, std * factor, np.nan)
+    return mean - half, mean + half

@@ -1,0 +1,135 @@
+"""Every error answer of the service: RFC 9457 problem details, one shape for all of them."""
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from backend.errors import FieldError, GrpoLabError, InvalidRequest
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+SHOWN_CHARACTERS = 80
+
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["path", "message"],
+                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"description": "Any error", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
+}
+"""What every route declares about its errors."""
+
+
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    errors: Iterable[FieldError] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """An error answer."""
+    content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    if listed := [{"path": error.path, "message": error.message} for error in errors]:
+        content["errors"] = listed
+    return Response(orjson.dumps(_sayable(content)), status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _sayable(document: Any) -> Any:
+    """Without lone surrogates, which a client's text may contain and UTF-8 cannot."""
+    if isinstance(document, str):
+        return document.encode("utf-8", "replace").decode()
+    if isinstance(document, dict):
+        return {key: _sayable(value) for key, value in document.items()}
+    return [_sayable(value) for value in document] if isinstance(document, list) else document
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Give every error of this application the one shape."""
+    app.add_exception_handler(GrpoLabError, _known)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(OperationalError, _database_away)
+    app.add_exception_handler(InterfaceError, _database_away)
+    app.add_exception_handler(PoolTimeout, _database_away)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _known(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, GrpoLabError)  # noqa: S101 - registered for this class
+    errors = error.errors if isinstance(error, InvalidRequest) else ()
+    headers = {"Retry-After": "5"} if error.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return problem(error.status, error.title, error.detail, errors=errors, headers=headers)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
+    title = HTTPStatus(error.status_code).phrase
+    detail = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND and detail == title:
+        detail = f"there is nothing at {request.scope['path']}"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"{request.method} is not possible at {request.scope['path']}"
+    return problem(error.status_code, title, detail, headers=dict(error.headers or {}))
+
+
+def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
+    errors = [_field_error(item) for item in error.errors()]
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return problem(400, "Bad request", "the body is not valid JSON", errors=errors)
+    detail = "; ".join(f"{each.path}: {each.message}" for each in errors)
+    return problem(422, "Invalid request", detail, errors=errors)
+
+
+def _field_error(item: dict[str, Any]) -> FieldError:
+    """Pydantic's words with the value that was met, shortened: it may be long, NaN or no JSON at all."""
+    place, *parts = (str(part) for part in item["loc"])
+    path = ".".join(parts) or place
+    message = str(item["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if item["type"] == "missing":
+        return FieldError(path, "is required")
+    if item["type"] == "extra_forbidden":
+        return FieldError(path, "there is no such field")
+    if isinstance(item.get("input"), str | int | float | bool):
+        shown = repr(item["input"])
+        message += f", got {shown if len(shown) <= SHOWN_CHARACTERS else shown[:77] + '...'}"
+    return FieldError(path, message)
+
+
+def _database_away(_request: Request, error: Exception) -> Response:
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    logger.warning("the database did not answer: %s", reason)
+    detail = "the database does not answer at the moment; nothing was changed, try again"
+    return problem(503, "Unavailable", detail, headers={"Retry-After": "2"})
+
+
+def _unexpected(_request: Request, error: Exception) -> Response:
+    logger.error("unexpected error", exc_info=error)
+    return problem(500, "Internal error", "this should not have happened; the service's log says more")

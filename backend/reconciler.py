@@ -1,0 +1,93 @@
+"""Looks after the queue: calls workers for runs that wait, and takes back runs whose worker was lost.
+
+Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
+"""
+
+import logging
+import threading
+import uuid
+
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, db_now, insert_into, reading
+from backend.models import Run, Singleton
+from backend.queue import ring
+from backend.runs.lifecycle import claimable, take_back_lost
+from backend.settings import Settings
+from backend.workers.store import live_slots
+
+logger = logging.getLogger(__name__)
+
+NAME = "reconciler"
+LOOK_SECONDS = 1.0
+LEASE_SECONDS = 5.0
+
+
+class Reconciler:
+    """One thread that looks every second."""
+
+    def __init__(self, settings: Settings, sessions: Sessions) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._owner = uuid.uuid4().hex
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the look that is under way."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except SQLAlchemyError as error:
+                logger.warning("cannot look after the queue: %s", str(error).splitlines()[0])
+
+    def look(self) -> int:
+        """One round; returns how often the bell was rung."""
+        with reading(self._sessions) as session:
+            rings = _rings_wanted(session)
+            has_lost = _has_lost(session)
+        if not rings and not has_lost:
+            return 0
+        with self._sessions.begin() as session:
+            if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
+                return 0
+            if taken := take_back_lost(session):
+                logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
+        for _ in range(rings):
+            if not ring(self._settings):
+                break
+        return rings
+
+
+def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:
+    """Be, or stay, the one who does a job."""
+    free = update(Singleton).where(
+        Singleton.name == name, or_(Singleton.owner == owner, Singleton.until < db_now())
+    )
+    mine = free.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
+    if session.scalar(mine) is not None:
+        return True
+    row = insert_into(session, Singleton).values(name=name, owner=owner, until=db_now() + seconds)
+    return session.scalar(row.on_conflict_do_nothing().returning(Singleton.name)) is not None
+
+
+def _rings_wanted(session: Session) -> int:
+    """One ring for each run that waits and has a free place."""
+    waiting = session.scalar(select(func.count()).select_from(Run).where(claimable(), Run.wish == "")) or 0
+    idle = sum(1 for slot in live_slots(session) if slot.run_id is None)
+    return min(waiting, idle)
+
+
+def _has_lost(session: Session) -> bool:
+    lost = select(Run.id).where(Run.status == "running", Run.lease_until < db_now()).limit(1)
+    return session.scalar(lost) is not None

@@ -1,0 +1,70 @@
+"""Routes of rollouts."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+
+from backend.answers import Cursor, Json
+from backend.depends import ReadSession
+from backend.paging import page_of
+from backend.problem import ERRORS
+from backend.rollouts.reading import (
+    RolloutFilter,
+    completions_of,
+    group_place,
+    list_groups,
+    shown_group,
+    step_counts,
+    tokens_of,
+)
+from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
+from backend.runs.store import must_exist
+
+router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
+
+RunId = Annotated[str, Query(min_length=1, max_length=64, description="Id of the run.")]
+Number = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+@router.get("", response_model=GroupPage)
+def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    session: ReadSession,
+    run: RunId,
+    step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
+    kind: Literal["", "train", "eval"] = "",
+    prompt: Annotated[str, Query(max_length=1000, description="The prompt's id.")] = "",
+    min_reward: Number = None,
+    max_reward: Number = None,
+    flag: Annotated[str, Query(max_length=64)] = "",
+    correct: bool | None = None,  # noqa: FBT001 - a parameter of the address
+    q: Annotated[str, Query(max_length=1000, description="Part of a completion's text.")] = "",
+    sort: Annotated[str, Query(max_length=20)] = "step",
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    cursor: Cursor = "",
+) -> Json:
+    """Groups in which at least one completion fits; each with all of its completions."""
+    must_exist(session, run)
+    wanted = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
+    groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
+    completions = completions_of(session, [group.id for group in groups[:limit]])
+    return Json(
+        page_of(
+            groups,
+            limit,
+            lambda group: shown_group(group, completions.get(group.id, [])),
+            lambda group: group_place(group, sort),
+        )
+    )
+
+
+@router.get("/steps", response_model=StepPage)
+def steps(session: ReadSession, run: RunId) -> Json:
+    """At which steps rollouts were kept, for a slider with the reward behind it."""
+    must_exist(session, run)
+    return Json({"items": step_counts(session, run), "next": None})
+
+
+@router.get("/{completion_id}/tokens", response_model=TokensAnswer)
+def tokens(completion_id: str, session: ReadSession) -> Json:
+    """A completion token by token: strings and values such as log-probability and entropy."""
+    return Json(tokens_of(session, completion_id))

@@ -1,0 +1,189 @@
+"""Rollouts out of SQL: of each step the newest attempt's groups, with their completions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Text, and_, cast, exists, func, not_, select, tuple_
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.elements import ColumnElement
+
+from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.metrics.reading import attempt_limits
+from backend.metrics.values import spell
+from backend.models import Rollout, RolloutGroup, RolloutTokens
+from backend.paging import read_cursor
+from backend.rollouts.packing import unpack_text, unpack_tokens
+
+NO_REWARD = -1e308
+"""Sorts groups without a reward below all others."""
+
+_REWARD = func.coalesce(RolloutGroup.reward_mean, NO_REWARD)
+_PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
+_PLACE_KINDS = (int, str, int, str)
+
+ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "step": (_PLACE, _PLACE_KINDS),
+    "reward": ((_REWARD, *_PLACE), ((int, float), *_PLACE_KINDS)),
+}
+"""For each word after the optional `-`: the columns that are sorted by, and the types of a cursor."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFilter:
+    """Which groups are listed: those with at least one completion that fits."""
+
+    run: str
+    step: int | None = None
+    kind: str = ""
+    prompt: str = ""
+    min_reward: float | None = None
+    max_reward: float | None = None
+    flag: str = ""
+    correct: bool | None = None
+    q: str = ""
+    """Part of the text, in any case of letters."""
+
+
+def list_groups(
+    session: Session, wanted: RolloutFilter, *, sort: str, limit: int, cursor: str
+) -> Sequence[RolloutGroup]:
+    """One page of groups and one more."""
+    columns, kinds = _order(sort)
+    is_descending = sort.startswith("-")
+    query = select(RolloutGroup).where(*_conditions(session, wanted))
+    if place := read_cursor(cursor, *kinds):
+        here = tuple_(*columns)
+        query = query.where(here < tuple(place) if is_descending else here > tuple(place))
+    ways = [column.desc() if is_descending else column.asc() for column in columns]
+    return session.scalars(query.order_by(*ways).limit(limit + 1)).all()
+
+
+def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
+    """Where a group stands in a list, for the cursor."""
+    place = (group.step, group.kind, group.prompt_index, group.id)
+    if sort.removeprefix("-") == "step":
+        return place
+    return (NO_REWARD if group.reward_mean is None else group.reward_mean, *place)
+
+
+def _order(sort: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    if sort.removeprefix("-") not in ORDERS:
+        reason = f"is {sort!r}; step, -step, reward or -reward are expected"
+        raise InvalidRequest([FieldError("sort", reason)])
+    return ORDERS[sort.removeprefix("-")]
+
+
+def _conditions(session: Session, wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+    found = valid_groups(session, wanted.run)
+    if wanted.step is not None:
+        found.append(RolloutGroup.step == wanted.step)
+    if wanted.kind:
+        found.append(RolloutGroup.kind == wanted.kind)
+    if wanted.prompt:
+        found.append(RolloutGroup.prompt_id == wanted.prompt)
+    if of_completion := _completion_conditions(wanted):
+        found.append(exists().where(Rollout.group_id == RolloutGroup.id, *of_completion))
+    return found
+
+
+def _completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.min_reward is not None:
+        found.append(Rollout.reward >= wanted.min_reward)
+    if wanted.max_reward is not None:
+        found.append(Rollout.reward <= wanted.max_reward)
+    if wanted.flag:
+        found.append(cast(Rollout.flags, Text).contains(json.dumps(wanted.flag), autoescape=True))
+    if wanted.correct is not None:
+        found.append(Rollout.correct.is_(wanted.correct))
+    if wanted.q:
+        found.append(Rollout.clean_text.icontains(wanted.q, autoescape=True))
+    return found
+
+
+def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
+    """SQL conditions: groups of this run that no later attempt hides."""
+    limits = attempt_limits(session, [run_id]).get(run_id, [])
+    hidden = [and_(RolloutGroup.attempt == attempt, RolloutGroup.step > last) for attempt, last in limits]
+    return [RolloutGroup.run_id == run_id, *(not_(condition) for condition in hidden)]
+
+
+def completions_of(session: Session, group_ids: Sequence[str]) -> dict[str, list[Rollout]]:
+    """The completions of some groups, in order."""
+    query = (
+        select(Rollout).where(Rollout.group_id.in_(group_ids)).order_by(Rollout.group_id, Rollout.position)
+    )
+    found: dict[str, list[Rollout]] = {}
+    for rollout in session.scalars(query):
+        found.setdefault(rollout.group_id, []).append(rollout)
+    return found
+
+
+def shown_group(group: RolloutGroup, completions: Sequence[Rollout]) -> dict[str, Any]:
+    """A group as the HTTP interface shows it: schemas.GroupItem."""
+    return {
+        "id": group.id,
+        "run": group.run_id,
+        "step": group.step,
+        "attempt": group.attempt,
+        "kind": group.kind,
+        "prompt_index": group.prompt_index,
+        "prompt_id": group.prompt_id,
+        "problem": group.problem,
+        "domain": group.domain,
+        "prompt": unpack_text(group.prompt),
+        "answer": unpack_text(group.answer),
+        "reward_mean": group.reward_mean,
+        "reward_std": group.reward_std,
+        "completions": [_shown_completion(rollout) for rollout in completions],
+    }
+
+
+def _shown_completion(rollout: Rollout) -> dict[str, Any]:
+    return {
+        "id": rollout.id,
+        "text": unpack_text(rollout.text),
+        "reward": rollout.non_finite.get("reward", rollout.reward),
+        "rewards": rollout.rewards,
+        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "tokens": rollout.tokens,
+        "finish_reason": rollout.finish_reason,
+        "correct": rollout.correct,
+        "flags": rollout.flags,
+    }
+
+
+def step_counts(session: Session, run_id: str) -> list[dict[str, Any]]:
+    """For each step and kind how many groups are kept and their mean reward."""
+    columns = (RolloutGroup.step, RolloutGroup.kind)
+    query = (
+        select(
+            *columns, func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean")
+        )
+        .where(*valid_groups(session, run_id))
+        .group_by(*columns)
+        .order_by(*columns)
+    )
+    return [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001 - a Row's public dict
+
+
+def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:
+    """The tokens of one completion with their values: schemas.TokensAnswer."""
+    rollout = session.get(Rollout, rollout_id)
+    if rollout is None:
+        raise NotFound(f"there is no completion {rollout_id!r}")
+    packed = session.get(RolloutTokens, rollout.group_id)
+    if packed is None:
+        raise NotFound(f"the tokens of completion {rollout_id!r} were not recorded (recording.tokens)")
+    tokens = unpack_tokens(packed.data)[rollout.position]
+    arrays: Mapping[str, Any] = tokens.arrays
+    return {
+        "id": rollout.id,
+        "tokens": list(tokens.strings),
+        "token_ids": tokens.ids.tolist(),
+        "arrays": {name: [spell(value) for value in values.tolist()] for name, values in arrays.items()},
+        "advantage": rollout.non_finite.get("advantage", rollout.advantage),
+        "mask": [1] * len(tokens.strings),
+    }

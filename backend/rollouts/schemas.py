@@ -1,0 +1,76 @@
+"""Rollouts as the HTTP interface shows them."""
+
+from pydantic import BaseModel
+
+Spelled = float | str | None
+"""A number, the name of one that is not finite, or null where there is none."""
+
+
+class CompletionItem(BaseModel):
+    """One completion with what it got."""
+
+    id: str
+    text: str
+    reward: Spelled
+    rewards: dict[str, Spelled]
+    """Each reward term, before its weight."""
+    advantage: Spelled
+    tokens: int
+    finish_reason: str
+    correct: bool | None
+    flags: list[str]
+
+
+class GroupItem(BaseModel):
+    """The completions of one prompt at one step."""
+
+    id: str
+    run: str
+    step: int
+    attempt: int
+    kind: str
+    prompt_index: int
+    prompt_id: str
+    problem: str
+    domain: str
+    prompt: str
+    answer: str
+    reward_mean: float | None
+    reward_std: float | None
+    completions: list[CompletionItem]
+
+
+class GroupPage(BaseModel):
+    """One page of groups."""
+
+    items: list[GroupItem]
+    next: str | None
+
+
+class StepItem(BaseModel):
+    """What is kept of a step."""
+
+    step: int
+    kind: str
+    groups: int
+    reward_mean: float | None
+
+
+class StepPage(BaseModel):
+    """All steps of a run that have rollouts."""
+
+    items: list[StepItem]
+    next: str | None
+
+
+class TokensAnswer(BaseModel):
+    """A completion token by token."""
+
+    id: str
+    tokens: list[str]
+    token_ids: list[int]
+    arrays: dict[str, list[float | str]]
+    """Values of equal length by name: logprob, entropy, sampler_logprob, ratio, clipped, ..."""
+    advantage: Spelled
+    mask: list[int]
+    """1 where a token is part of the loss's sums."""

@@ -1,0 +1,239 @@
+"""Routes of runs."""
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, BackgroundTasks, Query
+from sqlalchemy import insert
+from sqlalchemy.orm import Session
+from starlette.responses import FileResponse
+
+from backend.answers import Cursor, Json, Limit, Page
+from backend.config.merge import merge
+from backend.depends import ReadSession, SettingsOf, WriteSession
+from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.experiments.checks import runnable
+from backend.experiments.launch import run_row
+from backend.experiments.naming import new_run_names
+from backend.models import Checkpoint, Event, LogChunk, Run
+from backend.paging import iso, page_of, read_cursor, split_list
+from backend.problem import ERRORS
+from backend.queue import ring
+from backend.runs import lifecycle
+from backend.runs.checkpoints import checkpoints_of
+from backend.runs.events import add_event, events_of
+from backend.runs.list import RunFilter, list_runs, place_of, read_order
+from backend.runs.schemas import CloneRequest, RunChanges, RunItem, RunPage
+from backend.runs.store import (
+    attempts_of,
+    change_run,
+    find_run,
+    log_chunks,
+    must_exist,
+    restore_run,
+    shown_run,
+    trash_run,
+)
+from backend.settings import Settings
+
+router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+
+Text = Annotated[str, Query(max_length=200)]
+Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
+
+
+@router.get("", response_model=RunPage, response_model_exclude_unset=True)
+def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    session: ReadSession,
+    status: Annotated[str, Query(max_length=200, description="Statuses, separated by commas.")] = "",
+    experiment: Text = "",
+    variant: Text = "",
+    tag: Text = "",
+    q: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
+    sort: Annotated[str, Query(max_length=150, description="Field, or `summary.<metric>`.")] = "-created_at",
+    include: Include = "",
+    limit: Limit = 50,
+    cursor: Cursor = "",
+    *,
+    archived: bool = False,
+    deleted: bool = False,
+) -> Json:
+    """Runs, newest first unless sorted otherwise. A missing value sorts last."""
+    statuses = split_list(status)
+    if unknown := [name for name in statuses if name not in lifecycle.STATUSES]:
+        reason = f"is {unknown[0]!r}; any of {', '.join(lifecycle.STATUSES)} are expected"
+        raise InvalidRequest([FieldError("status", reason)])
+    wanted = RunFilter(statuses, experiment, variant, tag, q, archived, deleted)
+    with_config = "config" in include
+    rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
+    if "attempts" not in include:
+        return Json(page_of(rows, limit, shown_run, place_of))
+    attempts = attempts_of(session, [row.id for row in rows[:limit]])
+    return Json(page_of(rows, limit, lambda row: shown_run(row, attempts=attempts.get(row.id, [])), place_of))
+
+
+@router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
+def show(run_id: str, session: ReadSession) -> Json:
+    """One run with its config and its attempts."""
+    return Json(find_run(session, run_id))
+
+
+@router.patch("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
+def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
+    """Name, tags, notes, priority, archived."""
+    given = body.model_dump(exclude_unset=True)
+    if empty := [name for name, value in given.items() if value is None]:
+        raise InvalidRequest([FieldError(name, "must not be null") for name in empty])
+    change_run(session, run_id, given)
+    return Json(find_run(session, run_id))
+
+
+@router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
+def trash(run_id: str, session: WriteSession) -> Json:
+    """Into the trash: a running run is asked to stop, a waiting one does not start."""
+    trash_run(session, run_id)
+    return Json(find_run(session, run_id))
+
+
+@router.post("/{run_id}/restore", response_model=RunItem, response_model_exclude_unset=True)
+def restore(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
+    """Out of the trash."""
+    restore_run(session, run_id)
+    later.add_task(ring, settings)
+    return Json(find_run(session, run_id), background=later)
+
+
+@router.post("/{run_id}/stop", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def stop(run_id: str, session: WriteSession) -> Json:
+    """End a run: a waiting one at once, a running one after its step, with a checkpoint."""
+    lifecycle.request_wish(session, run_id, "stop")
+    return Json(find_run(session, run_id), 202)
+
+
+@router.post("/{run_id}/pause", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def pause(run_id: str, session: WriteSession) -> Json:
+    """Let a run rest until it is resumed; a running one saves a checkpoint first."""
+    lifecycle.request_wish(session, run_id, "pause")
+    return Json(find_run(session, run_id), 202)
+
+
+@router.post("/{run_id}/resume", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def resume(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
+    """Continue a paused or stopped run from its newest checkpoint; withdraws a wish that is still pending."""
+    lifecycle.resume_run(session, run_id)
+    later.add_task(ring, settings)
+    return Json(find_run(session, run_id), 202, background=later)
+
+
+@router.post("/{run_id}/retry", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def retry(run_id: str, session: WriteSession, settings: SettingsOf, later: BackgroundTasks) -> Json:
+    """Try a failed or stopped run again, from its newest checkpoint."""
+    lifecycle.retry_run(session, run_id)
+    later.add_task(ring, settings)
+    return Json(find_run(session, run_id), 202, background=later)
+
+
+@router.post("/{run_id}/clone", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def clone(
+    run_id: str,
+    session: WriteSession,
+    settings: SettingsOf,
+    later: BackgroundTasks,
+    body: CloneRequest | None = None,
+) -> Json:
+    """Queue a new run with the same config, and whatever is changed in it."""
+    new_id = _clone(session, settings, run_id, body or CloneRequest())
+    later.add_task(ring, settings)
+    return Json(find_run(session, new_id), 202, background=later)
+
+
+def _clone(session: Session, settings: Settings, run_id: str, request: CloneRequest) -> str:
+    old = lifecycle.locked_run(session, run_id)
+    seed = old.seed if request.seed is None else request.seed
+    config = runnable(settings, merge(old.config, request.changes), None, seed)
+    row = run_row(request.name or new_run_names(session, 1)[0], old.variant, config)
+    session.execute(insert(Run).values(**row, experiment_id=old.experiment_id, tags=old.tags))
+    add_event(
+        session, "lifecycle", f"queued as a clone of {old.name}", run_id=row["id"], data={"to": "queued"}
+    )
+    return str(row["id"])
+
+
+@router.get("/{run_id}/checkpoints", response_model=Page)
+def checkpoints(run_id: str, session: ReadSession) -> Json:
+    """The run's checkpoints, newest first; each is a directory that `from_pretrained` opens."""
+    must_exist(session, run_id)
+    return Json({"items": [_shown_checkpoint(row) for row in checkpoints_of(session, run_id)], "next": None})
+
+
+def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
+    files = row.manifest.get("files", [])
+    return {
+        "id": row.id,
+        "name": row.path,
+        "step": row.step,
+        "attempt": row.attempt,
+        "bytes": row.bytes_total,
+        "sha256": row.sha256,
+        "accuracy": row.manifest.get("accuracy"),
+        "created_at": iso(row.created_at),
+        "files": [{"name": f"{row.path}/{name}"} for name in files],
+    }
+
+
+@router.get("/{run_id}/files/{name:path}", response_class=FileResponse)
+def download(run_id: str, name: str, session: ReadSession, settings: SettingsOf) -> FileResponse:
+    """A file of a checkpoint, under the name that `/checkpoints` lists."""
+    must_exist(session, run_id)
+    rows = checkpoints_of(session, run_id)
+    if name not in {f"{row.path}/{file}" for row in rows for file in row.manifest.get("files", [])}:
+        raise NotFound(f"run {run_id!r} has no file {name!r}")
+    root = settings.artifacts_of(run_id).resolve()
+    path = (root / name).resolve()
+    if not path.is_relative_to(root) or not path.is_file():
+        raise NotFound(f"the file {name!r} is no longer there")
+    return FileResponse(path, media_type="application/octet-stream", filename=PurePosixPath(name).name)
+
+
+@router.get("/{run_id}/events", response_model=Page)
+def events(run_id: str, session: ReadSession, limit: Limit = 100, cursor: Cursor = "") -> Json:
+    """What happened to the run, in order."""
+    must_exist(session, run_id)
+    place = read_cursor(cursor, int)
+    rows = events_of(session, run_id, after=place[0] if place else 0, limit=limit + 1)
+    return Json(page_of(rows, limit, shown_event, lambda event: (event.id,)))
+
+
+def shown_event(event: Event) -> dict[str, Any]:
+    """An event as the HTTP interface shows it."""
+    return {
+        "id": str(event.id),
+        "run": event.run_id,
+        "attempt": event.attempt,
+        "at": iso(event.at),
+        "kind": event.kind,
+        "level": event.level,
+        "step": event.step,
+        "message": event.message,
+        "data": event.data,
+    }
+
+
+@router.get("/{run_id}/logs", response_model=Page)
+def logs(
+    run_id: str,
+    session: ReadSession,
+    attempt: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
+    order: Literal["asc", "desc"] = "asc",
+    limit: Limit = 50,
+    cursor: Cursor = "",
+) -> Json:
+    """The trainer's output in pieces, from the first or from the last one."""
+    must_exist(session, run_id)
+    place = read_cursor(cursor, int, int)
+    rows = log_chunks(session, run_id, attempt=attempt, after=place, limit=limit, backwards=order == "desc")
+    return Json(page_of(rows, limit, _shown_chunk, lambda chunk: (chunk.attempt, chunk.number)))
+
+
+def _shown_chunk(chunk: LogChunk) -> dict[str, Any]:
+    return {"attempt": chunk.attempt, "number": chunk.number, "at": iso(chunk.at), "text": chunk.text}

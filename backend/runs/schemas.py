@@ -1,0 +1,116 @@
+"""Runs as the HTTP interface shows and takes them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from backend.text import clean_text, unstorable
+
+Tag = Annotated[str, Field(min_length=1, max_length=64)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+SpelledNumber = float | str
+"""A number, or "NaN", "Infinity", "-Infinity"."""
+
+
+class Body(BaseModel):
+    """A request body: unknown fields, NaN, infinities and text that no database holds are refused."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, document: Any) -> Any:
+        if found := unstorable(document):
+            raise ValueError(f"{clean_text(found[0])} {found[1]}")
+        return document
+
+
+class Best(BaseModel):
+    """The best value of a metric that has a direction."""
+
+    value: float
+    step: int
+
+
+class Summary(BaseModel):
+    """The last and the best value of each metric."""
+
+    step: int = 0
+    last: dict[str, SpelledNumber] = {}
+    best: dict[str, Best] = {}
+
+
+class AttemptItem(BaseModel):
+    """One claim of a run by one worker."""
+
+    number: int
+    from_step: int | None
+    """Step of the checkpoint it continued from; -1: from nothing; null: it had not begun."""
+    worker: str
+    host: str
+    pid: int | None
+    device: str
+    versions: dict[str, Any]
+    started_at: str
+    ended_at: str | None
+    outcome: str
+
+
+class RunItem(BaseModel):
+    """A run in a list."""
+
+    id: str
+    name: str
+    experiment: str | None
+    experiment_name: str | None
+    variant: str
+    seed: int
+    status: str
+    reason: str
+    wish: str
+    priority: int
+    archived: bool
+    deleted: bool
+    steps: int
+    last_step: int
+    summary: Summary
+    tags: list[str]
+    notes: str
+    parent_run: str | None
+    fork_step: int | None
+    created_at: str
+    queued_at: str
+    started_at: str | None
+    finished_at: str | None
+    config: dict[str, Any] | None = None
+    """Only where it was asked for."""
+    attempts: list[AttemptItem] | None = None
+    """Only where they were asked for."""
+
+
+class RunPage(BaseModel):
+    """One page of runs."""
+
+    items: list[RunItem]
+    next: str | None
+
+
+class RunChanges(Body):
+    """What of a run may be changed."""
+
+    name: Name | None = None
+    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    notes: Annotated[str, Field(max_length=20_000)] | None = None
+    priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
+    """Higher ones start first."""
+    archived: bool | None = None
+
+
+class CloneRequest(Body):
+    """A new run like an old one."""
+
+    changes: dict[str, Any] = {}
+    """Fields of RunConfig laid over the old run's config."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    name: Name | None = None
