@@ -1,0 +1,159 @@
+"""Learning evidence: the two recipes through the service itself, three seeds each, as tables.
+
+    python -m benchmarks.learning          starts a service of its own, takes about 15 minutes on 2 cores
+    python -m benchmarks.learning --seeds 0
+
+Writes results.json beside this file; `make docs` brings the tables into README.
+"""
+
+import argparse
+import csv
+import json
+import os
+import platform
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from backend.config.recipes import RECIPES
+
+RESULTS = Path(__file__).parent / "results.json"
+NAMES = ("demo_healthy", "demo_collapse")
+ENDED = ("finished", "stopped", "failed")
+
+
+class Service:
+    """A service of its own in a temporary directory."""
+
+    def __init__(self, state: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        token = secrets.token_urlsafe()
+        own = {"STATE_DIR": state, "PORT": str(port), "GRPOLAB_TOKEN": token, "WORKER_SLOTS": "1"}
+        argv = [sys.executable, "-m", "backend.cli", "up"]
+        self.process = subprocess.Popen(argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL)
+        self.http = httpx2.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60
+        )
+
+    def wait(self, seconds: float = 120) -> None:
+        """Until it is ready to train."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if self.http.get("/readyz").is_success:
+                    return
+            except httpx2.TransportError:
+                pass
+            time.sleep(0.5)
+        raise SystemExit(f"the service was not ready after {seconds:g} s")
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+
+def main() -> None:
+    """Train, wait, tabulate."""
+    parser = argparse.ArgumentParser(description="Run the recipes and write down what they learned.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    seeds = parser.parse_args().seeds
+    with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
+        service = Service(state)
+        try:
+            service.wait()
+            runs = launch_and_wait(service, seeds)
+            rows = [measured(service, run) for run in runs]
+        finally:
+            service.stop()
+    RESULTS.write_text(json.dumps({"machine": machine(), "runs": rows}, indent=1) + "\n")
+    print(tables(rows))
+
+
+def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
+    """The ended runs of one experiment: every recipe with every seed, one at a time."""
+    variants = [
+        {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in NAMES
+    ]
+    body = {"name": "learning evidence", "base": {}, "variants": variants, "seeds": seeds}
+    launched = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()["runs"]
+    while True:
+        runs = [service.http.get(f"/api/v1/runs/{run['id']}").json() for run in launched]
+        done = [run for run in runs if run["status"] in ENDED]
+        print(f"\r{len(done)} of {len(runs)} runs", end="", flush=True, file=sys.stderr)
+        if len(done) == len(runs):
+            print(file=sys.stderr)
+            return runs
+        time.sleep(2)
+
+
+def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
+    """What a run learned, read from its metrics as anybody may download them."""
+    text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
+    steps = list(csv.DictReader(text.splitlines()))
+    evaluated = [(int(row["step"]), float(row["eval/accuracy"])) for row in steps if row["eval/accuracy"]]
+    trained = [row for row in steps if row["reward/mean"]]
+    accuracies = dict(evaluated)
+    return {
+        "recipe": run["variant"],
+        "seed": run["seed"],
+        "status": run["status"],
+        "steps": int(trained[-1]["step"]),
+        "seconds": round(float(trained[-1]["time/wall_seconds"]), 1),
+        "accuracy": accuracies,
+        "first_accuracy": evaluated[0][1],
+        "best_accuracy": max(value for _, value in evaluated),
+        "last_accuracy": evaluated[-1][1],
+        "step_at_60_percent": next((step for step, value in evaluated if value >= 0.6), None),
+        "first_reward": float(trained[0]["reward/mean"]),
+        "last_reward": float(trained[-1]["reward/mean"]),
+        "last_length": float(trained[-1]["length/mean"]),
+        "last_truncated_frac": float(trained[-1]["length/truncated_frac"]),
+        "last_entropy": float(trained[-1]["policy/entropy"]),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured with."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+    }
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    """Two Markdown tables: the healthy recipe and the collapsing one."""
+    healthy = [row for row in rows if row["recipe"] == "demo_healthy"]
+    collapsed = [row for row in rows if row["recipe"] == "demo_collapse"]
+    lines = ["| demo_healthy | start | best | end | step at 60 % | time |", "|---|---|---|---|---|---|"]
+    lines += [
+        f"| seed {row['seed']} | {row['first_accuracy']:.1%} | {row['best_accuracy']:.1%} "
+        f"| {row['last_accuracy']:.1%} | {row['step_at_60_percent'] or '–'} | {row['seconds']:.0f} s |"
+        for row in healthy
+    ]
+    lines += ["", "| demo_collapse | accuracy start → end | reward start → end | length | cut off |"]
+    lines += ["|---|---|---|---|---|"]
+    lines += [
+        f"| seed {row['seed']} | {row['first_accuracy']:.1%} → {row['last_accuracy']:.1%} "
+        f"| {row['first_reward']:.2f} → {row['last_reward']:.2f} | {row['last_length']:.1f} tokens "
+        f"| {row['last_truncated_frac']:.0%} |"
+        for row in collapsed
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A training step against TRL's, on the same policy, prompts, batch and machine, in alternating rounds.
+
+    python -m benchmarks.step
+
+TRL lives in an environment of its own, `.venv-trl`, which is made on the first run.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.step.workload import GROUP_SIZE, MAX_NEW_TOKENS, PROMPTS_PER_STEP, WARM_UP_STEPS
+from worker.problems.sums import Sums
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = ROOT / ".venv-trl"
+HERE = Path(__file__).parent
+
+
+def python_of_trl() -> Path:
+    """The interpreter that can import TRL."""
+    python = ENVIRONMENT / "bin" / "python"
+    if not python.exists():
+        print("installing TRL into .venv-trl (once)", flush=True)
+        venv.create(ENVIRONMENT, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-r", HERE / "requirements.txt"], check=True)
+    return python
+
+
+def run(python: Path | str, script: str, job: dict[str, Any]) -> dict[str, Any]:
+    """One side's figures, from a process of its own."""
+    variables = {
+        "OMP_NUM_THREADS": str(job["threads"]),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    output = subprocess.run(
+        [python, HERE / script],
+        input=json.dumps(job),
+        env=os.environ | variables | {"PYTHONPATH": str(ROOT)},
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="seconds per training step, GRPO Lab against TRL")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    problem = Sums(seed=0)
+    asked = [problem.sample(index, "train") for index in range(PROMPTS_PER_STEP * arguments.steps)]
+    prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
+    job = {"steps": arguments.steps, "threads": arguments.threads, "seed": 0, "prompts": prompts}
+    sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
+    for number in range(arguments.rounds):
+        sides["TRL"].append(run(python_of_trl(), "trl_side.py", job))
+        sides["GRPO Lab"].append(run(sys.executable, "our_side.py", job))
+        times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
+        print(f"round {number + 1}: {times}", flush=True)
+    show(sides, arguments)
+
+
+def show(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> None:
+    """The table for README."""
+    print(
+        f"\n{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, tiny policy, "
+        f"{arguments.threads} threads, {platform.machine()}, Python {platform.python_version()}; "
+        f"median step of {arguments.steps - WARM_UP_STEPS} per round, {arguments.rounds} alternating rounds\n"
+    )
+    print("| trainer | versions | median step | fastest step | of TRL's |\n|---|---|---|---|---|")
+    baseline = median(figures["median_seconds"] for figures in sides["TRL"])
+    for name, rounds in sides.items():
+        typical = median(figures["median_seconds"] for figures in rounds)
+        fastest = min(figures["fastest_seconds"] for figures in rounds)
+        versions = ", ".join(f"{package} {version}" for package, version in rounds[0]["versions"].items())
+        print(f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

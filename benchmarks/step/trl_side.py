@@ -1,0 +1,87 @@
+"""TRL's GRPOTrainer on the workload; runs in an environment of its own, with the prompts on standard input."""
+
+import json
+import logging
+import sys
+import tempfile
+import time
+from typing import Any
+
+import torch
+import transformers
+import trl
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from workload import (
+    GROUP_SIZE,
+    LEARNING_RATE,
+    MAX_NEW_TOKENS,
+    POLICY,
+    PROMPTS_PER_STEP,
+    correctness,
+    report,
+)
+
+
+class Stopwatch(TrainerCallback):
+    """Seconds from the beginning of each step to its end."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, *_args: Any, **_kwargs: Any) -> None:
+        self.started = time.perf_counter()
+
+    def on_step_end(self, *_args: Any, **_kwargs: Any) -> None:
+        self.seconds.append(time.perf_counter() - self.started)
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    torch.set_num_threads(job["threads"])
+    logging.disable(logging.WARNING)
+    accuracy: list[float] = []
+
+    def reward(completions: list[str], answer: list[str], **_kwargs: Any) -> list[float]:
+        scores = [correctness(text, right) for text, right in zip(completions, answer, strict=True)]
+        accuracy.append(sum(scores) / len(scores))
+        return scores
+
+    stopwatch = Stopwatch()
+    with tempfile.TemporaryDirectory() as directory:
+        trainer = trl.GRPOTrainer(
+            model=AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32),
+            processing_class=AutoTokenizer.from_pretrained(POLICY),
+            reward_funcs=reward,
+            train_dataset=Dataset.from_list(job["prompts"]),
+            callbacks=[stopwatch],
+            args=trl.GRPOConfig(
+                output_dir=directory,
+                use_cpu=True,
+                bf16=False,
+                seed=job["seed"],
+                max_steps=job["steps"],
+                per_device_train_batch_size=PROMPTS_PER_STEP * GROUP_SIZE,
+                num_generations=GROUP_SIZE,
+                max_completion_length=MAX_NEW_TOKENS,
+                temperature=1.0,
+                loss_type="grpo",
+                beta=0.0,
+                learning_rate=LEARNING_RATE,
+                lr_scheduler_type="constant",
+                gradient_checkpointing=False,
+                shuffle_dataset=False,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                logging_steps=1_000_000,
+                dataloader_pin_memory=False,
+            ),
+        )
+        trainer.train()
+    versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
+    report(stopwatch.seconds, accuracy, versions)
+
+
+if __name__ == "__main__":
+    main()
