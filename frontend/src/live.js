@@ -7,6 +7,8 @@
 import { signal, useEffect, useRef } from './dom.js';
 
 const TYPES = ['run', 'points', 'event', 'worker'];
+/** The service says that too much was missed to be told. */
+const RESET = 'reset';
 const LONGEST_WAIT = 15_000;
 
 /** @type {import('../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number}>} */
@@ -47,6 +49,7 @@ function open() {
   source = new EventSource(`/api/v1/stream${lastId ? `?last_event_id=${encodeURIComponent(lastId)}` : ''}`);
   source.onopen = opened;
   source.onerror = failed;
+  source.addEventListener(RESET, () => tell('resync', null));
   for (const type of TYPES) {
     source.addEventListener(type, (message) => {
       lastId = message.lastEventId || lastId;

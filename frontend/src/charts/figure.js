@@ -156,10 +156,13 @@ function healthyShape({ healthy, logY, theme }) {
     line: { width: 0 }, fillcolor: theme.healthy }];
 }
 
-/** @param {View} view @param {{size: number, unit: string}} unit */
-export function layoutOf(view, unit) {
+/** A run that has just begun gets room for its first ten steps, and an axis without fractions of a step. */
+const firstSteps = ({ xKind, logX }, largest) => (xKind === 'step' && !logX && largest < 10 ? [0, 10] : null);
+
+/** @param {View} view @param {{size: number, unit: string}} unit @param {number} largest x */
+export function layoutOf(view, unit, largest) {
   const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
-  const range = view.zoom?.map((value) => edge(value / unit.size));
+  const range = view.zoom?.map((value) => edge(value / unit.size)) ?? firstSteps(view, largest);
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
     autosize: true, margin: { l: 46, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
@@ -178,7 +181,7 @@ export function layoutOf(view, unit) {
 export function figureOf(lines, view) {
   const largest = Math.max(0, ...lines.map(({ series }) => series.x.at(-1) ?? 0), view.zoom?.[1] ?? 0);
   const unit = xUnit(view.xKind, largest);
-  const layout = layoutOf(view, unit);
+  const layout = layoutOf(view, unit, largest);
   if (!lines.length) for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
   return { data: tracesOf(lines, view, unit), layout, unit };
 }

@@ -2,25 +2,44 @@
 import { html } from '../dom.js';
 import { SUMMARY_FIELDS, presentFields, summaryRows } from '../lib/compare.js';
 import { formatField, groupDifferences } from '../lib/config.js';
-import { formatValue, plural } from '../lib/format.js';
+import { formatShort, formatValue, plural } from '../lib/format.js';
+import { useGet } from '../resource.js';
 import { Select, Swatch } from './marks.js';
 
-/** @param {{groups: import('../lib/compare.js').Group[], view: any, change: Function, looks: Map<string, any>}} props */
-export function SummaryTable({ groups, view, change, looks }) {
+/** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
+function useEqualTokens(experiment, baseline) {
+  const { data } = useGet(experiment ? `/experiments/${experiment}/summary` : null, { metrics: 'eval/accuracy', baseline }, { live: ['run'], every: 5000 });
+  const cells = new Map((data?.variants ?? []).map(({ variant, metrics }) => [variant, metrics['eval/accuracy']?.equal_tokens]));
+  return data?.tokens ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name)) } : null;
+}
+
+const halfOf = ({ low, high }) => (low === null || high === null ? null : (high - low) / 2);
+
+function fromService(cell) {
+  if (!cell) return { n: 0, mean: null, half: null, notFinite: 0, versus: null };
+  const { n, mean, delta } = cell;
+  return { n, mean, half: halfOf(cell), notFinite: 0, versus: delta && { delta: delta.mean, half: halfOf(delta) } };
+}
+
+/** @param {{groups: import('../lib/compare.js').Group[], view: any, change: Function, looks: Map<string, any>, experiment: string | null}} props */
+export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
   const baseline = names.includes(view.baseline) ? view.baseline : names[0];
   const rows = summaryRows(groups, baseline);
   const fields = presentFields(rows);
+  const equal = useEqualTokens(experiment, baseline);
   if (!fields.length) return null;
   return html`<section class="section"><div class="section-head"><h2>Summary</h2>
       <span class="faint">mean ± half width of the 95 % interval over seeds (Student's t); last value of each run</span><span class="spacer"></span>
       ${names.length > 1 && html`<${Select} label="baseline" value=${baseline} options=${names} onChange=${(name) => change({ baseline: name })} />`}</div>
     <div class="card table-scroll"><table class="table">
-      <thead><tr><th>variant</th><th class="number">n</th>${fields.map((i) => html`<th class="number" key=${i}>${SUMMARY_FIELDS[i].title}</th>`)}</tr></thead>
+      <thead><tr><th>variant</th><th class="number">n</th>${fields.map((i) => html`<th class="number" key=${i}>${SUMMARY_FIELDS[i].title}</th>`)}
+        ${equal && html`<th class="number">accuracy at ${formatShort(equal.tokens)} tokens</th>`}</tr></thead>
       <tbody>${rows.map((row) => html`<tr key=${row.name}>
         <td><span class="variant-name"><${Swatch} look=${looks.get(row.name)} />${row.name}${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}</span></td>
         <td class="number">${row.runs}${row.unfinished > 0 && html`<span class="faint" title="Runs that have not finished take part with their last value"> (${row.unfinished} unfinished)</span>`}</td>
-        ${fields.map((i) => html`<td class="number" key=${i}><${Cell} cell=${row.cells[i]} runs=${row.runs} /></td>`)}</tr>`)}</tbody>
+        ${fields.map((i) => html`<td class="number" key=${i}><${Cell} cell=${row.cells[i]} runs=${row.runs} /></td>`)}
+        ${equal && html`<td class="number"><${Cell} cell=${equal.cellOf(row.name)} runs=${row.runs} /></td>`}</tr>`)}</tbody>
     </table></div></section>`;
 }
 
@@ -28,7 +47,7 @@ function Cell({ cell: { n, mean, half, notFinite, versus }, runs }) {
   if (!n) return html`<span class="faint">${notFinite ? `${notFinite} not finite` : '–'}</span>`;
   return html`<span class="estimate">${formatValue(mean)}<span class="faint half">${half === null ? 'n 1' : `± ${formatValue(half)}`}</span></span>
     <${Versus} versus=${versus} />
-    ${(n < runs || notFinite > 0) && html`<div class="delta faint">n ${n}${notFinite ? `, ${notFinite} not finite` : ''}</div>`}`;
+    ${((n > 1 && n < runs) || notFinite > 0) && html`<div class="delta faint">n ${n}${notFinite ? `, ${notFinite} not finite` : ''}</div>`}`;
 }
 
 /** The difference to the baseline. Bold only where its interval leaves zero out. */

@@ -18,7 +18,7 @@ import { Icon } from './icons.js';
 /** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
 export const openRollouts = (run, step) => { if (run) navigate(address('/rollouts', { run, step })); };
 
-const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({ x, smoothing, groupBy, band: groupBy ? band : '', zoom, points: tall ? 1000 : 500 });
+const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({ x, smoothing, groupBy, band: groupBy && band !== 'none' ? band : '', zoom, points: tall ? 1000 : 500 });
 
 /** Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
 function useLines(metric, runs, view, near, tall, looks, names) {
@@ -67,7 +67,7 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
   }, [main.loaded, Boolean(main.error), look, shade, JSON.stringify(view), about, ...useIdentity(all.map(({ series }) => series))]);
 
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
-    <header class="panel-head"><h3 title=${about?.meaning ?? metric}>${metric}${about?.unit && html` <span>${about.unit}</span>`}</h3>
+    <header class="panel-head"><h3 title=${about?.meaning ?? metric}>${metric}${unitOf(about) && html` <span>${unitOf(about)}</span>`}</h3>
       <span class="spacer"></span>
       <span class="panel-tools">
         <button class="button-icon" title="Save as picture" aria-label="Save as picture" onClick=${() => savePicture(element.current, metric.replaceAll('/', '-'))}><${Icon} name="download" /></button>
@@ -81,6 +81,9 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
     <${Badge} main=${main} view=${view} asked=${runs.length} />
   </section>`;
 }
+
+/** Units that say nothing beside the name are left out. */
+const unitOf = (about) => (['1', 'reward', ''].includes(about?.unit ?? '') ? null : about.unit);
 
 /** A counter that changes when any of the items is another object than before. */
 function useIdentity(items) {

@@ -1,5 +1,5 @@
 /** The state of the launch form: what is sent, what it is called, and the command that sends the same. */
-import { changesBetween, getAt, knobDifferences, laidOver, belowBase, belowVariant, setAt, spell } from './overlay.js';
+import { changesBetween, getAt, knobDifferences, laidOver, belowBase, belowVariant, merge, setAt, spell } from './overlay.js';
 import { isRecord } from './schema_form.js';
 
 /** @typedef {import('./overlay.js').Fields} Fields */
@@ -74,10 +74,12 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
 
 /** A variant that makes `base` into the config of a recipe. @param {import('./overlay.js').Catalog} catalog @param {Fields} base @param {{name: string, config: Fields}} recipe @returns {Variant} */
 export function variantOfRecipe(catalog, base, { name, config }) {
-  const start = { ...(config.preset ? { preset: config.preset } : {}), ...(config.policy ? { policy: config.policy } : {}) };
-  const below = belowVariant(catalog, base, start);
-  const { seed: _, name: __, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
-  return { name, ...start, ...changesBetween(below, fields) };
+  const policy = config.policy?.name;
+  const ownPolicy = policy && policy !== belowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
+  const start = { ...(config.preset ? { preset: config.preset } : {}), ...ownPolicy };
+  const { seed: _, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
+  const below = laidOver(catalog, belowVariant(catalog, base, start), start);
+  return { name, ...merge(start, changesBetween(below, fields)) };
 }
 
 /**

@@ -14,5 +14,8 @@ export const etaText = (run) => {
   return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
 };
 
+/** How busy a worker's machine is, 0-1, where it tells. @param {{cpu_percent?: number}} stats */
+export const processorShare = (stats) => (typeof stats?.cpu_percent === 'number' ? stats.cpu_percent / 100 : null);
+
 /** Share of a worker's memory in use, where it tells. @param {{memory_used?: number, memory_total?: number}} stats */
 export const memoryShare = (stats) => (stats?.memory_total ? stats.memory_used / stats.memory_total : null);

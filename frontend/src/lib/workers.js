@@ -1,14 +1,11 @@
 /** Worker slots in words. A slot is one device that trains one run at a time. */
 import { plural } from './format.js';
 
-/** Seconds without a sign of life after which a slot counts as gone. */
-const GONE_AFTER = 60;
-
-/** @param {{seen_at: string, status?: string}} slot */
-export const isAlive = (slot, now = Date.now()) => slot.status !== 'lost' && now - new Date(slot.seen_at).getTime() < GONE_AFTER * 1000;
+/** The service calls a slot lost that has given no sign of life lately. @param {{status?: string}} slot */
+export const isAlive = (slot) => slot.status !== 'lost';
 
 /** Id of the run on a slot. @param {any} slot @returns {string | null} */
-export const runOn = (slot) => slot.run ?? slot.run_id ?? null;
+export const runOn = (slot) => slot.run ?? null;
 
 const isGpu = ({ device = '' }) => !/^cpu/i.test(device);
 
@@ -23,10 +20,10 @@ export function deviceText(slots) {
  * @param {{items: any[], error: Error | null, loaded: boolean}} state
  * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
  */
-export function summary({ items, error, loaded }, now = Date.now()) {
+export function summary({ items, error, loaded }) {
   if (!loaded) return { tone: 'unknown', text: 'workers …' };
   if (error) return { tone: 'none', text: 'service unreachable' };
-  const alive = items.filter((slot) => isAlive(slot, now));
+  const alive = items.filter(isAlive);
   if (!alive.length) return { tone: 'none', text: 'no worker' };
   const busy = alive.filter(runOn).length;
   return busy

@@ -77,7 +77,7 @@ function Comparison({ runs, view, change }) {
     ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${ids} view=${curves} change=${change} looks=${visible} names=${names}
         sections=${view.metrics.some((name) => name !== 'key')} enlarged=${view.panel} onPoint=${onPoint} />`
       : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
-    <${SummaryTable} groups=${groups} view=${view} change=${change} looks=${groupLooks(groups.map(({ name }) => name))} />
+    <${SummaryTable} groups=${groups} view=${view} change=${change} experiment=${view.runs ? null : view.experiment} looks=${groupLooks(groups.map(({ name }) => name))} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
 }
@@ -111,5 +111,5 @@ function ChooseExperiment() {
   if (!data.items.length) return html`<${Empty} title="Nothing to compare yet" action=${html`<a class="button button-primary" href="/launch">Launch an experiment</a>`}>An experiment is a few variants with a few seeds each; here their curves lie over each other.<//>`;
   return html`<div class="page"><header class="page-head"><h1>Compare</h1><span class="quiet">Choose an experiment, or select runs in <a href="/runs">Runs</a>.</span></header>
     <div class="card">${data.items.map((item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}><b>${item.name}</b>
-      <span class="faint">${Array.isArray(item.runs) ? plural(item.runs.length, 'run') : ''}</span><span class="spacer"></span><span class="faint"><${Ago} time=${item.created_at} /></span></a>`)}</div></div>`;
+      <span class="faint">${plural(item.runs, 'run')} · ${item.variants.join(', ')}</span><span class="spacer"></span>${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}<span class="faint"><${Ago} time=${item.created_at} /></span></a>`)}</div></div>`;
 }

@@ -5,7 +5,7 @@ import { useGet } from '../resource.js';
 import { sayError, workers } from '../state.js';
 import { stopRuns } from '../actions.js';
 import { useTitle } from '../title.js';
-import { etaText, memoryShare } from '../lib/queue.js';
+import { etaText, memoryShare, processorShare } from '../lib/queue.js';
 import { isAlive, runOn } from '../lib/workers.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
 import { Confirm } from '../components/overlay.js';
@@ -14,11 +14,12 @@ import { Progress, Status } from '../components/marks.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/states.js';
 
 const EVENTS = ['run', 'worker'];
+const MOST_WAITING = 200;
 
 export function View() {
   useTitle('Queue');
   const running = useGet('/runs', { status: 'running,paused', limit: 200, sort: 'created_at' }, { live: EVENTS });
-  const queue = useGet('/queue', undefined, { live: EVENTS });
+  const queue = useGet('/queue', { limit: MOST_WAITING }, { live: EVENTS });
   const [stopping, setStopping] = useState(null);
   const act = async (run, action) => {
     try {
@@ -34,7 +35,7 @@ export function View() {
       <section class="section"><div class="section-head"><h2>Training</h2><span class="faint">${running.data && plural(running.data.items.length, 'run')}</span></div>
         <div class="card table-scroll"><${Loaded} resource=${running} skeleton=${html`<${Skeleton} rows=${2} height=${40} />`} isEmpty=${(data) => !data.items.length}
           empty=${html`<p class="queue-none">No run is training.</p>`}>${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}<//></div></section>
-      <section class="section"><div class="section-head"><h2>Waiting</h2><span class="faint">${queue.data && plural(queue.data.items.length, 'run')}</span></div>
+      <section class="section"><div class="section-head"><h2>Waiting</h2><span class="faint">${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}</span></div>
         <div class="card table-scroll"><${Loaded} resource=${queue} skeleton=${html`<${Skeleton} rows=${4} height=${40} />`} isEmpty=${(data) => !data.items.length}
           empty=${html`<p class="queue-none">The queue is empty: a new run starts as soon as a worker is free.</p>`}>${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}<//></div></section>`}
     <${Workers} />
@@ -72,8 +73,8 @@ function Training({ runs, act, stop }) {
 
 function Waiting({ items, act, stop }) {
   return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th></th></tr></thead>
-    <tbody>${items.map((run, i) => html`<tr key=${run.id}><td class="number faint">${i + 1}</td>${nameCell(run)}
-      <td>${run.why ?? run.reason ?? '–'}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
+    <tbody>${items.map((run) => html`<tr key=${run.id}><td class="number faint">${run.position}</td>${nameCell(run)}
+      <td>${run.why}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
       <td class="queue-actions">${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}</td></tr>`)}</tbody></table>`;
 }
 
@@ -82,7 +83,7 @@ function Workers() {
   return html`<section class="section"><div class="section-head"><h2>Workers</h2><span class="faint">one line per device</span></div>
     <div class="card table-scroll">${!loaded ? html`<${Skeleton} rows=${2} />` : error && !items.length ? html`<p class="queue-none">${error.message}</p>`
       : !items.length ? html`<p class="queue-none">No worker has reported. <code>make up</code> starts one beside the service; on another machine, start the worker with the same database and broker addresses.</p>`
-        : html`<table class="table"><thead><tr><th>device</th><th>host</th><th class="number">process</th><th>state</th><th>memory</th><th class="number">use</th><th>last sign of life</th></tr></thead>
+        : html`<table class="table"><thead><tr><th>device</th><th>host</th><th class="number">process</th><th>state</th><th>memory</th><th class="number">processor</th><th>last sign of life</th></tr></thead>
           <tbody>${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}</tbody></table>`}</div></section>`;
 }
 
@@ -94,5 +95,5 @@ function Slot({ slot }) {
     <td>${slot.host}</td><td class="number">${slot.pid}</td>
     <td><span class="slot-state"><span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}</span></td>
     <td>${share === null ? '–' : html`${formatBytes(slot.stats.memory_used)} <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>`}</td>
-    <td class="number">${formatPercent(slot.stats?.utilisation)}</td><td class="quiet"><${Ago} time=${slot.seen_at} /></td></tr>`;
+    <td class="number">${formatPercent(processorShare(slot.stats))}</td><td class="quiet"><${Ago} time=${slot.seen_at} /></td></tr>`;
 }
