@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer on the workload; runs in an environment of its own, with the prompts on standard input."""
+"""TRL's GRPOTrainer on the workload; runs in an environment of its own, prompts on standard input."""
 
 import json
 import logging

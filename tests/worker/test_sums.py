@@ -84,7 +84,7 @@ def test_a_forgotten_carry_is_lost_unless_it_opens_a_new_column(left, right, tot
 def test_a_careful_pupil_is_right():
     from random import Random
 
-    careful = Carelessness(forgets_carries=0, wrong_digit=0, unboxed=0)
+    careful = Carelessness(forgets_carries=0, wrong_digit=0, untagged=0, unboxed=0)
     assert (
         imperfect_solution([85, 60, 88], Random(0), careful)
         == "<think>85+60=145,145+88=233</think>\\boxed{233}"

@@ -101,9 +101,9 @@ class LeanLayer:
 
 def joined(projections: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     """Weight and bias of projections of one input as one projection."""
-    weight = torch.cat([projection.weight for projection in projections])
-    biases = [projection.bias for projection in projections if projection.bias is not None]
-    return weight, torch.cat(biases) if biases else None
+    weights: list[Tensor] = [projection.weight for projection in projections]
+    biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+    return torch.cat(weights), torch.cat(biases) if biases else None
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:

@@ -139,7 +139,7 @@ class Sampler:
     def _completions(self, drawn: Drawn, group_size: int) -> Iterator[list[Completion]]:
         ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
         is_stop = np.isin(ids, self.policy.stop_ids)
-        stopped: NDArray[np.bool_] = is_stop.any(axis=1)
+        stopped = np.asarray(is_stop.any(axis=1))
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
         for first in range(0, len(ids), group_size):
             yield [

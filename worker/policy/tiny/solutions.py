@@ -14,6 +14,9 @@ class Carelessness:
     wrong_digit: float = 0.24
     """The result of an addition is written with one wrong digit."""
 
+    untagged: float = 0.35
+    """The reasoning begins without its opening tag."""
+
     unboxed: float = 0.12
     """The final result stands after the reasoning without a box."""
 
@@ -32,7 +35,8 @@ def imperfect_solution(numbers: list[int], random: Random, care: Carelessness) -
         lines.append(f"{total}+{number}={result}")
         total = result
     final = str(total) if random.random() < care.unboxed else f"\\boxed{{{total}}}"
-    return f"<think>{','.join(lines)}</think>{final}"
+    opening = "" if random.random() < care.untagged else "<think>"
+    return f"{opening}{','.join(lines)}</think>{final}"
 
 
 def without_carries(left: int, right: int) -> int:
