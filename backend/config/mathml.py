@@ -50,12 +50,12 @@ def bracketed(body: Math, brackets: str = "()") -> Math:
 
 
 def call(name: str, *arguments: Math) -> Math:
-    """A function of its arguments: min(a, b)."""
+    """A function of its arguments: min(a, b); what follows an underscore of its name is a subscript."""
     inner = ", ".join(argument.text for argument in arguments)
     listed = "<mo>,</mo>".join(argument.mathml for argument in arguments)
     return Math(
         f"{name}({inner})",
-        f"<mrow><mi>{escape(name)}</mi><mo>(</mo>{listed}<mo>)</mo></mrow>",
+        f"<mrow>{symbol(*name.split('_', 1)).mathml}<mo>(</mo>{listed}<mo>)</mo></mrow>",
     )
 
 
