@@ -64,8 +64,7 @@ function Curves({ run, from, to, step }) {
   return html`<svg viewBox=${`0 -8 1000 ${HEIGHT + 16}`} preserveAspectRatio="none" aria-hidden="true">
       ${reward?.values.length > 1 && html`<path class="step-reward" d=${`M${points(reward).join('L')}`} />`}
       <path class="step-accuracy" d=${points(accuracy).map((point) => `M${point}h0`).join('')} />
-    </svg>
-    <span class="step-legend"><span class="step-legend-reward">reward ${valueAtStep(reward, step)}</span>${accuracy && html`<span class="step-legend-accuracy">eval accuracy ${valueAtStep(accuracy, step)}</span>`}</span>`;
+    </svg><span class="step-legend"><span class="step-legend-reward">reward ${valueAtStep(reward, step)}</span>${accuracy && html`<span class="step-legend-accuracy">eval accuracy ${valueAtStep(accuracy, step)}</span>`}</span>`;
 }
 
 /** The value at a step, or the newest one before it. */

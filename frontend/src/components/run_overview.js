@@ -21,10 +21,17 @@ const useLine = (run) => ({ runs: [run.id], looks: runLooks([run.id]), names: ne
 export function Overview({ run, view, change }) {
   const line = useLine(run);
   const recorded = recordedMetrics(run);
-  const metrics = recorded.length ? KEY_CURVES.filter((metric) => recorded.includes(metric)) : KEY_CURVES;
+  const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
   return html`<${Figures} run=${run} />
-    <${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />
+    ${metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />` : html`<${NothingYet} run=${run} />`}
     <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} /></div>`;
+}
+
+/** Why there are no curves, and when there will be. */
+function NothingYet({ run }) {
+  if (run.status === 'queued') return html`<${Empty} title="Waiting for a worker" action=${html`<a class="button" href="/queue">To the queue</a>`}>The curves appear here after the first step. The queue says what it waits for.<//>`;
+  if (run.status === 'running') return html`<${Empty} title="Training has begun">The first values come with the evaluation before step 1. The page fills by itself.<//>`;
+  return html`<${Empty} title="Nothing was measured">This run ended before its first step.<//>`;
 }
 
 const FIGURES = [

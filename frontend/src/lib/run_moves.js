@@ -16,7 +16,7 @@ export function movesOf({ status, wish }) {
 /** Seconds that are left at the present pace; null where nothing can be said. @param {any} run */
 export function secondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
-  if (run.status !== 'running' || typeof pace !== 'number' || !run.steps) return null;
+  if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;
 }
 
