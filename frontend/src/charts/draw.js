@@ -5,10 +5,10 @@
 import { formatValue } from '../lib/format.js';
 
 /**
- * @typedef {{data: object[], layout: object, unit: {size: number}}} Figure
+ * @typedef {{data: object[], layout: object, unit: {size: number}, healthy: (number|null)[] | null}} Figure
  * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number, number] | null) => void,
  *   onNear?: (near: boolean) => void}} Handlers
- * @typedef {{element: HTMLElement, line: HTMLElement, handlers: Handlers, figure: Figure | null, near: boolean, drawn: boolean}} Mounted
+ * @typedef {{element: HTMLElement, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null, near: boolean, drawn: boolean}} Mounted
  */
 
 const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: '',
@@ -60,7 +60,8 @@ const sizes = new ResizeObserver((entries) => {
 export function mountPanel(element, handlers) {
   const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
   line.append(Object.assign(document.createElement('i'), { className: 'crosshair-dot' }), document.createElement('span'));
-  const panel = { element, line, handlers, figure: null, near: false, drawn: false };
+  const shade = Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true });
+  const panel = { element, line, shade, handlers, figure: null, near: false, drawn: false };
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
@@ -108,9 +109,12 @@ function nearest(candidates) {
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
   await Plotly.react(element, figure.data, { ...figure.layout, width: element.clientWidth, height: element.clientHeight }, CONFIG);
+  placeShade(panel);
   if (panel.drawn) return;
   panel.drawn = true;
+  element.prepend(panel.shade);
   element.append(panel.line);
+  element.on('plotly_afterplot', () => placeShade(panel));
   element.on('plotly_hover', ({ points }) => points?.length && hovered(panel, points[0]));
   element.on('plotly_unhover', leave);
   element.on('plotly_click', ({ points }) => points?.length && clicked(panel, points[0]));
@@ -202,6 +206,16 @@ function placeLine({ element, line }, x, y, isSource) {
   label.hidden = isSource;
   label.textContent = y === null ? 'not finite' : formatValue(y);
   label.className = left > xaxis._length * 0.7 ? 'is-left' : '';
+}
+
+/** The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would. */
+function placeShade({ element, shade, figure: { healthy } }) {
+  shade.hidden = !healthy;
+  if (!healthy) return;
+  const { xaxis, yaxis } = element._fullLayout;
+  const pixel = (value, open) => (typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open);
+  const [bottom, top] = [pixel(healthy[0], yaxis._length), pixel(healthy[1], 0)];
+  Object.assign(shade.style, { left: `${xaxis._offset}px`, width: `${xaxis._length}px`, top: `${yaxis._offset + top}px`, height: `${Math.max(0, bottom - top)}px` });
 }
 
 /** Dims all lines but those of one key. */

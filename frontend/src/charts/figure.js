@@ -149,15 +149,11 @@ const axis = ({ theme }, log) => ({
   ...(log ? { dtick: undefined, nticks: 5 } : {}),
 });
 
-function healthyShape({ healthy, logY, theme }) {
-  if (!healthy || logY || (healthy[0] === null && healthy[1] === null)) return [];
-  const edge = (value, fallback) => (typeof value === 'number' ? value : fallback);
-  return [{ type: 'rect', layer: 'below', xref: 'paper', x0: 0, x1: 1, yref: 'y', y0: edge(healthy[0], -1e9), y1: edge(healthy[1], 1e9),
-    line: { width: 0 }, fillcolor: theme.healthy }];
-}
+/** The band in which a healthy run stays; an open side reaches to the panel's edge. @param {View} view */
+const bandToShade = ({ healthy, logY }) => (healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null);
 
 /** A run that has just begun gets room for its first ten steps, and an axis without fractions of a step. */
-const firstSteps = ({ xKind, logX }, largest) => (xKind === 'step' && !logX && largest < 10 ? [0, 10] : null);
+const firstSteps = ({ xKind, logX }, largest) => (xKind === 'step' && !logX && largest < 10 ? [-0.4, 10] : null);
 
 /** @param {View} view @param {{size: number, unit: string}} unit @param {number} largest x */
 export function layoutOf(view, unit, largest) {
@@ -165,7 +161,7 @@ export function layoutOf(view, unit, largest) {
   const range = view.zoom?.map((value) => edge(value / unit.size)) ?? firstSteps(view, largest);
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
-    autosize: true, margin: { l: 46, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
+    autosize: true, margin: { l: 52, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: { family: view.theme.font, size: 11, color: view.theme.label },
     hoverlabel: { bgcolor: view.theme.raised, bordercolor: view.theme.axis, align: 'left', font: { family: view.theme.font, size: 12, color: view.theme.ink } },
     uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),
@@ -173,15 +169,14 @@ export function layoutOf(view, unit, largest) {
       tickformat: view.xKind === 'wall' ? '' : '~s', uirevision: JSON.stringify(view.zoom) },
     yaxis: { ...axis(view, view.logY), nticks: 5 },
     yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
-    shapes: healthyShape(view),
   };
 }
 
-/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}}} */
+/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}, healthy: (number|null)[] | null}} */
 export function figureOf(lines, view) {
   const largest = Math.max(0, ...lines.map(({ series }) => series.x.at(-1) ?? 0), view.zoom?.[1] ?? 0);
   const unit = xUnit(view.xKind, largest);
   const layout = layoutOf(view, unit, largest);
   if (!lines.length) for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
-  return { data: tracesOf(lines, view, unit), layout, unit };
+  return { data: tracesOf(lines, view, unit), layout, unit, healthy: lines.length ? bandToShade(view) : null };
 }

@@ -11,7 +11,6 @@ export function chartTheme() {
     return getComputedStyle(probe).color;
   };
   const theme = Object.fromEntries(Object.entries(TOKENS).map(([name, token]) => [name, colour(token)]));
-  theme.healthy = colour('--good').replace('rgb(', 'rgba(').replace(')', ', 0.07)');
   theme.font = getComputedStyle(document.body).fontFamily;
   probe.remove();
   return theme;
