@@ -24,6 +24,7 @@ from starlette.responses import StreamingResponse
 
 from backend.answers import Json
 from backend.database import Sessions, reading
+from backend.errors import Unavailable
 from backend.models import Event, Run, Worker
 from backend.problem import ERRORS
 from backend.runs.api import shown_event
@@ -37,6 +38,7 @@ router = APIRouter(prefix="/api/v1", tags=["live"], responses=ERRORS)
 POLL_SECONDS = 0.25
 KEEPALIVE_SECONDS = 15.0
 STREAM_SECONDS = 3600.0
+MOST_LISTENERS = 200
 MOST_WAITING = 1000
 MOST_MISSED = 5000
 
@@ -101,14 +103,17 @@ def changes_since(session: Session, place: Place) -> Changes:
 
 
 def messages_of(changes: Changes, steps: dict[str, int], place: str) -> list[Message]:
-    """The messages about some changes; `steps` remembers the last step that was told of each run."""
-    found = [Message("event", shown_event(event), place) for event in changes.events]
+    """The messages about some changes; `steps` remembers the last step that was told of each run.
+
+    Only the last one carries the place: a page that is cut off before has not come so far.
+    """
+    found = [Message("event", shown_event(event)) for event in changes.events]
     for row in changes.runs:
-        found.append(Message("run", shown_run(row), place))
+        found.append(Message("run", shown_run(row)))
         if steps.get(row.id) != row.last_step:
             steps[row.id] = row.last_step
-            found.append(Message("points", {"run": row.id, "step": row.last_step}, place))
-    return found
+            found.append(Message("points", {"run": row.id, "step": row.last_step}))
+    return [*found[:-1], found[-1]._replace(place=place)] if found else []
 
 
 class Broadcaster:
@@ -242,6 +247,8 @@ async def stream(
 ) -> StreamingResponse:
     """Changes as they happen; resumes behind `Last-Event-ID` (or the parameter `last_event_id`)."""
     broadcaster: Broadcaster = request.app.state.broadcaster
+    if broadcaster.listeners >= MOST_LISTENERS:
+        raise Unavailable(f"{MOST_LISTENERS} pages follow already: close some")
     return StreamingResponse(
         broadcaster.listen(header or last_event_id),
         media_type="text/event-stream",

@@ -112,7 +112,7 @@ class Run(Base):
 
     last_step: Mapped[int] = mapped_column(default=0)
     progress_at: Mapped[float | None]
-    summary: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
     """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}: fills the runs table alone."""
 
     tags: Mapped[list[Any]] = mapped_column(default=list)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from backend.models import Checkpoint
+from backend.models import Checkpoint, Run
 
 
 def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
@@ -23,6 +23,8 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
     known = select(Checkpoint.id).where(Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"])
     if session.scalar(known) is None:
         session.add(Checkpoint(**row))
+        # The run has come further: failures before this no longer count.
+        session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
 
 
 def forget_old_checkpoints(session: Session, run_id: str, *, keep: int) -> set[str]:

@@ -1,0 +1,18 @@
+"""The contract suite runs on SQLite and on Postgres: see `database` and `session` in tests/conftest.py."""
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from backend.settings import Settings
+from tests.api_client import make_client
+from tests.conftest import Database
+
+
+@pytest.fixture
+def client(database: Database, settings: Settings) -> Iterator[TestClient]:
+    """A logged-in client of a service on `database`."""
+    client = make_client(settings, database.url)
+    yield client
+    client.app.state.lab.engine.dispose()

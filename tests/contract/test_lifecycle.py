@@ -1,0 +1,274 @@
+"""Moves of a run, on both databases."""
+
+import multiprocessing
+import threading
+
+import pytest
+from sqlalchemy import func, select, update
+
+from backend.database import db_now, open_engine, open_sessions
+from backend.errors import Fenced, MoveForbidden, RunNotFound
+from backend.models import NOT_BEGUN, Attempt, Event, Run
+from backend.runs import lifecycle
+from tests.factories import make_run
+
+
+def claim(session, **options):
+    return lifecycle.claim_run(session, "worker-0", "host", **options)
+
+
+def lose_lease(session, run_id):
+    session.execute(update(Run).where(Run.id == run_id).values(lease_until=db_now() - 1))
+
+
+def status_of(session, run_id):
+    return session.scalar(select(Run.status).where(Run.id == run_id))
+
+
+def moves_of(session, run_id):
+    events = session.scalars(select(Event).where(Event.run_id == run_id).order_by(Event.id))
+    return [(event.data["from"], event.data["to"]) for event in events if "from" in event.data]
+
+
+def test_a_claim_owns_the_run_and_counts_the_attempt(session):
+    run = make_run(session)
+    claimed = claim(session)
+    assert (claimed.run_id, claimed.attempt, claimed.config["steps"]) == (run.id, 1, 150)
+    assert status_of(session, run.id) == "running"
+    attempt = session.get_one(Attempt, (run.id, 1))
+    assert (attempt.worker_id, attempt.host, attempt.from_step) == ("worker-0", "host", NOT_BEGUN)
+
+
+def test_nothing_waits_after_the_last_claim(session):
+    make_run(session)
+    assert claim(session) is not None
+    assert claim(session) is None
+
+
+def test_the_higher_priority_starts_first_then_the_one_that_waits_longer(session):
+    late = make_run(session, name="late", queued_at=300.0)
+    early = make_run(session, name="early", queued_at=100.0)
+    urgent = make_run(session, name="urgent", queued_at=200.0, priority=1)
+    assert [claim(session).run_id for _ in range(3)] == [urgent.id, early.id, late.id]
+
+
+def test_a_run_that_waits_for_a_later_time_or_lies_in_the_trash_is_not_claimed(session):
+    make_run(session, run_after=4e9)
+    make_run(session, deleted_at=1.0)
+    assert claim(session) is None
+
+
+def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
+    run = make_run(session)
+    claim(session)
+    assert claim(session) is None
+    lose_lease(session, run.id)
+    assert claim(session).attempt == 2
+    first = session.get_one(Attempt, (run.id, 1), populate_existing=True)
+    assert first.ended_at is not None
+    assert first.outcome == "the worker was lost"
+    assert moves_of(session, run.id) == [("queued", "running"), ("running", "queued"), ("queued", "running")]
+
+
+def test_an_older_attempt_is_fenced_from_everything(session):
+    run = make_run(session)
+    claim(session)
+    lose_lease(session, run.id)
+    claim(session)
+    for write in (
+        lambda: lifecycle.fence(session, run.id, 1),
+        lambda: lifecycle.renew_lease(session, run.id, 1),
+        lambda: lifecycle.begin_attempt(session, run.id, 1, 0),
+        lambda: lifecycle.finish_run(session, run.id, 1, "finished"),
+        lambda: lifecycle.release_run(session, run.id, 1),
+        lambda: lifecycle.fail_attempt(session, run.id, 1, "boom"),
+    ):
+        with pytest.raises(Fenced):
+            write()
+    assert lifecycle.fence(session, run.id, 2) == ""
+
+
+def test_the_fence_stores_what_it_is_given_and_tells_the_wish(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.request_wish(session, run.id, "stop")
+    assert lifecycle.fence(session, run.id, 1, last_step=7) == "stop"
+    assert session.scalar(select(Run.last_step)) == 7
+
+
+def test_a_renewed_lease_ends_later_and_is_no_change_of_the_run(session):
+    run = make_run(session)
+    claim(session, lease_seconds=10)
+    before = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    lifecycle.renew_lease(session, run.id, 1, lease_seconds=100)
+    after = session.execute(select(Run.lease_until, Run.changed_at)).one()
+    assert after.lease_until - before.lease_until == pytest.approx(90, abs=5)
+    assert after.changed_at == before.changed_at
+
+
+@pytest.mark.parametrize("status", ["finished", "stopped", "failed"])
+def test_an_ended_run_keeps_its_status_and_says_when_and_why(session, status):
+    run = make_run(session)
+    claim(session)
+    lifecycle.finish_run(session, run.id, 1, status, "because")
+    row = session.execute(select(Run.status, Run.reason, Run.finished_at, Run.worker_id)).one()
+    assert row[:2] == (status, "because")
+    assert row.finished_at is not None
+    assert row.worker_id is None
+    assert claim(session) is None
+    with pytest.raises(Fenced):
+        lifecycle.finish_run(session, run.id, 1, "finished")
+
+
+def test_a_released_run_waits_again_unless_the_user_wanted_it_to_end(session):
+    free, stopped = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    claim(session)
+    claim(session)
+    lifecycle.request_wish(session, stopped.id, "stop")
+    assert lifecycle.release_run(session, free.id, 1, "the worker ends") == "queued"
+    assert lifecycle.release_run(session, stopped.id, 1, "the worker ends") == "stopped"
+    assert session.scalar(select(Run.wish).where(Run.id == stopped.id)) == ""
+
+
+def test_a_run_fails_at_the_third_failure_of_its_own(session):
+    run = make_run(session)
+    seen = []
+    for attempt in (1, 2, 3):
+        session.execute(update(Run).values(run_after=0.0))
+        assert claim(session).attempt == attempt
+        seen.append(lifecycle.fail_attempt(session, run.id, attempt, "out of memory"))
+    assert seen == ["queued", "queued", "failed"]
+    assert session.scalar(select(Run.reason)) == "out of memory"
+
+
+def test_a_failed_attempt_is_tried_again_after_a_pause(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.fail_attempt(session, run.id, 1, "boom")
+    assert claim(session) is None
+    assert session.scalar(select(Run.run_after - db_now())) == pytest.approx(1.0, abs=0.5)
+
+
+def test_lost_runs_are_taken_back_without_counting_against_them(session):
+    run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
+    claim(session)
+    claim(session)
+    lose_lease(session, run.id)
+    assert lifecycle.take_back_lost(session) == [run.id]
+    assert (status_of(session, run.id), status_of(session, ours.id)) == ("queued", "running")
+    assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
+
+
+def test_a_lost_run_that_should_stop_is_stopped_not_started_again(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.request_wish(session, run.id, "pause")
+    lose_lease(session, run.id)
+    assert claim(session) is None
+    lifecycle.take_back_lost(session)
+    assert status_of(session, run.id) == "paused"
+
+
+@pytest.mark.parametrize(
+    ("status", "wish", "expected"),
+    [("queued", "stop", "stopped"), ("queued", "pause", "paused"), ("paused", "stop", "stopped")],
+)
+def test_a_wish_takes_effect_at_once_where_nothing_runs(session, status, wish, expected):
+    run = make_run(session, status=status)
+    lifecycle.request_wish(session, run.id, wish)
+    assert status_of(session, run.id) == expected
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped"])
+def test_an_ended_run_cannot_be_stopped(session, status):
+    run = make_run(session, status=status)
+    with pytest.raises(
+        MoveForbidden, match=f"is {status}; stop needs a run that is queued, running or paused"
+    ):
+        lifecycle.request_wish(session, run.id, "stop")
+
+
+@pytest.mark.parametrize("status", ["paused", "stopped"])
+def test_a_resumed_run_waits_again(session, status):
+    run = make_run(session, status=status, own_failures=2, finished_at=5.0)
+    lifecycle.resume_run(session, run.id)
+    row = session.execute(select(Run.status, Run.own_failures, Run.finished_at)).one()
+    assert tuple(row) == ("queued", 0, None)
+
+
+def test_resuming_a_running_run_withdraws_the_wish(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.request_wish(session, run.id, "pause")
+    lifecycle.resume_run(session, run.id)
+    assert session.scalar(select(Run.wish)) == ""
+    with pytest.raises(MoveForbidden):
+        lifecycle.resume_run(session, run.id)
+
+
+def test_only_failed_and_stopped_runs_are_tried_again(session):
+    failed, running = make_run(session, status="failed"), make_run(session, status="running")
+    lifecycle.retry_run(session, failed.id)
+    assert status_of(session, failed.id) == "queued"
+    with pytest.raises(MoveForbidden):
+        lifecycle.retry_run(session, running.id)
+
+
+def test_an_unknown_run_is_said_to_be_unknown(session):
+    with pytest.raises(RunNotFound):
+        lifecycle.resume_run(session, "nobody")
+
+
+def test_every_status_of_the_table_of_moves_is_known():
+    assert set(lifecycle.MOVES) == set(lifecycle.STATUSES)
+    assert {after for moves in lifecycle.MOVES.values() for after in moves} == set(lifecycle.STATUSES)
+
+
+def race(url: str, number: int, taken: list) -> None:
+    engine = open_engine(url, pool_size=1)
+    sessions = open_sessions(engine)
+    while True:
+        with sessions.begin() as session:
+            found = lifecycle.claim_run(session, f"worker-{number}", "host")
+        if found is None:
+            break
+        taken.append((found.run_id, found.attempt))
+    engine.dispose()
+
+
+def race_in_process(url: str, number: int, pipe) -> None:
+    taken: list = []
+    race(url, number, taken)
+    pipe.send(taken)
+
+
+def test_threads_that_race_for_runs_get_each_run_once(database):
+    with database.sessions.begin() as session:
+        wanted = {make_run(session, name=f"run-{number}").id for number in range(24)}
+    taken: list = []
+    threads = [threading.Thread(target=race, args=(database.url, number, taken)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(run for run, _ in taken) == sorted(wanted)
+    assert {attempt for _, attempt in taken} == {1}
+
+
+def test_processes_that_race_for_runs_get_each_run_once(database):
+    with database.sessions.begin() as session:
+        wanted = {make_run(session, name=f"run-{number}").id for number in range(12)}
+    spawn = multiprocessing.get_context("spawn")
+    pipes = [spawn.Pipe(duplex=False) for _ in range(3)]
+    processes = [
+        spawn.Process(target=race_in_process, args=(database.url, number, sender))
+        for number, (_, sender) in enumerate(pipes)
+    ]
+    for process in processes:
+        process.start()
+    taken = [each for receiver, _ in pipes for each in receiver.recv()]
+    for process in processes:
+        process.join()
+    assert sorted(run for run, _ in taken) == sorted(wanted)
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Attempt)) == 12

@@ -1,0 +1,131 @@
+"""Runs, groups and metrics as tests want them: valid in every field, unlike only where a test says so."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from backend.config.merge import config_hash, resolve
+from backend.database import new_id
+from backend.metrics.store import write_points
+from backend.models import NOT_BEGUN, Attempt, Experiment, Run
+from backend.rollouts.store import pack_groups, write_groups
+
+
+def make_experiment(session: Session, **fields: Any) -> Experiment:
+    """An experiment of one variant and one seed."""
+    request = {"name": "sweep", "base": {}, "variants": [{"name": "grpo"}], "seeds": [0]}
+    experiment = Experiment(**{"name": "sweep", "request": request, "request_hash": "0" * 64} | fields)
+    session.add(experiment)
+    session.flush()
+    return experiment
+
+
+def make_run(session: Session, **fields: Any) -> Run:
+    """A queued run of the default config; `config` is what differs from it."""
+    seed = fields.get("seed", 0)
+    config = resolve(fields.pop("config", {}), None, seed)
+    given = {
+        "id": new_id(),
+        "name": "brave-otter",
+        "variant": "grpo",
+        "seed": seed,
+        "config": config.model_dump(mode="json"),
+        "config_hash": config_hash(config),
+        "steps": config.steps,
+        "status": "queued",
+    }
+    run = Run(**given | fields)
+    session.add(run)
+    session.flush()
+    return run
+
+
+def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NOT_BEGUN) -> Attempt:
+    """An attempt of a run that continued behind `from_step`."""
+    attempt = Attempt(run_id=run.id, number=number, worker_id="w", host="h", from_step=from_step)
+    session.add(attempt)
+    session.flush()
+    return attempt
+
+
+def write_metric(
+    session: Session, run: Run, name: str, values: Mapping[int, float], *, attempt: int = 1
+) -> None:
+    """Values of one metric by step."""
+    write_points(session, run.id, attempt, [(step, {name: value}) for step, value in values.items()])
+
+
+def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:
+    """A plausible training: accuracy rises, entropy falls, and at `spike_at` the loss jumps to 1000."""
+    chance = np.random.default_rng(seed)
+    found = {}
+    for step in range(1, steps + 1):
+        rise = 1 - math.exp(-3 * step / steps)
+        found[step] = {
+            "reward/mean": 0.2 + 0.6 * rise + chance.normal(0, 0.02),
+            "policy/entropy": 1.2 * (1 - 0.7 * rise) + chance.normal(0, 0.01),
+            "loss/total": 1000.0 if step == spike_at else chance.normal(0, 0.01),
+            "time/wall_seconds": 0.5 * step,
+            "tokens/total": 4096.0 * step,
+        }
+    return found
+
+
+@dataclass(frozen=True)
+class MadeCompletion:
+    """A completion as a trainer hands it over."""
+
+    text: str = "<think>1+1=2</think>\\boxed{2}"
+    reward: float | None = 1.0
+    rewards: Mapping[str, float | None] = field(default_factory=lambda: {"correctness": 1.0})
+    advantage: float | None = 0.5
+    finish_reason: str = "stop"
+    correct: bool | None = True
+    flags: tuple[str, ...] = ()
+
+    @property
+    def token_strings(self) -> list[str]:
+        return list(self.text)
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [ord(character) % 1000 for character in self.text]
+
+    @property
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        length = len(self.text)
+        return {"logprob": -np.arange(length, dtype=np.float32), "entropy": np.ones(length, np.float32)}
+
+
+@dataclass(frozen=True)
+class MadeGroup:
+    """A group as a trainer hands it over."""
+
+    prompt: str = "1+1=?"
+    answer: str = "2"
+    prompt_index: int = 0
+    kind: str = "train"
+    problem: str = "sums"
+    domain: str = "math"
+    completions: tuple[MadeCompletion, ...] = (
+        MadeCompletion(),
+        MadeCompletion(text="no idea", reward=0.0, advantage=-0.5, correct=False, flags=("wrong",)),
+    )
+
+    @property
+    def prompt_id(self) -> str:
+        return f"{self.problem}/{self.prompt}"
+
+
+def make_group(
+    session: Session, run: Run, *, step: int = 1, attempt: int = 1, tokens: bool = True, **fields: Any
+) -> str:
+    """A stored group of two completions; its id."""
+    packed = pack_groups(run.id, step, attempt, [MadeGroup(**fields)], with_tokens=tokens)
+    write_groups(session, packed)
+    return str(packed.groups[0]["id"])
