@@ -14,6 +14,7 @@ What a machine cannot provide is skipped with one loud line at the end; with CI=
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,7 @@ def require(find: Callable[[], Found]) -> Found:
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a time limit leaves no server behind
         shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
         shared.chmod(0o711)  # Postgres may run as nobody
         os.environ[SHARED] = str(shared)
