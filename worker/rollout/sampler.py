@@ -1,13 +1,15 @@
 """Sampling the completions of a step: all groups in one batch, with the log-probabilities really used."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from worker.policy.model import Policy
 from worker.rollout.decoders import Decoder, decoder_for
@@ -77,7 +79,7 @@ class Sampler:
     """
 
     def __init__(self, policy: Policy, *, rows_at_once: int = 0) -> None:
-        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: no bound."""
+        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU."""
         self.policy = policy
         self.rows_at_once = rows_at_once
 
@@ -93,18 +95,16 @@ class Sampler:
         uniforms = torch.rand(
             sampling.max_new_tokens, len(prompts) * group_size, generator=generator, dtype=torch.float64
         )
-        model = self.policy.model
-        was_training = model.training
-        model.eval()
-        decoder = decoder_for(model)
+        decoder = decoder_for(self.policy.model)
         groups: list[list[Completion]] = []
-        at_once = max(1, self.rows_at_once // group_size) if self.rows_at_once else max(1, len(prompts))
+        longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
+        rows = self.rows_at_once or rows_that_fit(self.policy.model, tokens=longest)
+        at_once = max(1, rows // group_size)
         for first in range(0, len(prompts), at_once):
             part = encoded[first : first + at_once]
             numbers = uniforms[:, first * group_size : (first + len(part)) * group_size]
             drawn = self._decode(decoder, part, group_size, sampling, numbers)
             groups.extend(self._completions(drawn, group_size))
-        model.train(was_training)
         return groups
 
     def _decode(
@@ -169,6 +169,20 @@ class Sampler:
             sampler_logprobs=logprobs,
             entropies=entropies,
         )
+
+
+def rows_that_fit(model: PreTrainedModel, *, tokens: int) -> int:
+    """How many rows of so many tokens have room for their keys, values and logits in a GPU's free memory."""
+    if model.device.type != "cuda":
+        return sys.maxsize
+    config: Any = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize * tokens
+    logits = config.vocab_size * 32  # float32 logits, log-probabilities, probabilities and float64 sums
+    free, _ = torch.cuda.mem_get_info(model.device)
+    unused = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return max(1, int(0.8 * (free + unused)) // (cache + logits))
 
 
 def left_padded(encoded: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
