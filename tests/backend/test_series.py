@@ -1,0 +1,133 @@
+"""Curves: smoothing, thinning, bands; held against slow and obvious versions."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.metrics.api import T_975
+from backend.metrics.series import Curve, average, ema, thin, thin_non_finite, valid_rows, window
+
+NAN, INF = math.nan, math.inf
+VALUES = st.lists(
+    st.one_of(st.floats(-1e6, 1e6), st.sampled_from([NAN, INF, -INF])), min_size=1, max_size=400
+)
+
+
+def curve(values, *, first=0):
+    steps = np.arange(first, first + len(values))
+    return Curve(steps, steps.astype(float), np.array(values, float))
+
+
+def slow_ema(values, smoothing):
+    last, count, found = 0.0, 0, []
+    for value in values:
+        if math.isfinite(value):
+            last = smoothing * last + (1 - smoothing) * value
+            count += 1
+            found.append(last / (1 - smoothing**count))
+        else:
+            found.append(value)
+    return found
+
+
+def test_a_smoothed_value_weighs_later_points_more():
+    assert ema(np.array([0.0, 1.0]), 0.5) == pytest.approx([0.0, 2 / 3])
+
+
+@given(VALUES, st.sampled_from([0.1, 0.6, 0.99, 0.999]))
+def test_smoothing_equals_the_loop_over_finite_values(values, smoothing):
+    assert ema(np.array(values), smoothing) == pytest.approx(
+        slow_ema(values, smoothing), nan_ok=True, rel=1e-7, abs=1e-6
+    )
+
+
+def test_smoothing_changes_no_constant_curve():
+    assert np.array_equal(ema(np.full(500, 0.1), 0.99), np.full(500, 0.1))
+
+
+def test_a_nan_does_not_spread_through_the_average():
+    smooth = ema(np.array([1.0, NAN, 3.0, INF]), 0.5)
+    assert math.isnan(smooth[1])
+    assert smooth[3] == INF
+    assert smooth[2] == pytest.approx((0.25 * 1 + 0.5 * 3) / 0.75)
+
+
+def test_a_short_curve_is_shown_as_it_is():
+    assert thin(curve([1, 2, 3]), 10).tolist() == [0, 1, 2]
+
+
+@given(VALUES, st.integers(10, 60))
+def test_thinning_keeps_first_last_and_both_extremes_within_the_budget(values, most):
+    points = curve(values)
+    kept = thin(points, most)
+    finite = np.flatnonzero(np.isfinite(points.values))
+    assert len(kept) <= most
+    assert set(kept) <= set(finite)
+    if len(finite):
+        assert {finite[0], finite[-1]} <= set(kept)
+        assert points.values[kept].max() == points.values[finite].max()
+        assert points.values[kept].min() == points.values[finite].min()
+
+
+@pytest.mark.parametrize("place", [1, 4_999, 9_998])
+def test_a_spike_of_one_step_survives(place):
+    values = np.zeros(10_000)
+    values[place] = 1000.0
+    assert place in thin(curve(values), 500)
+
+
+def test_points_once_shown_stay_while_the_curve_grows():
+    values = np.random.default_rng(0).normal(size=4000)
+    early, late = thin(curve(values[:3000]), 500), thin(curve(values[:3100]), 500)
+    old = [place for place in early if place < 2900]
+    assert set(old) <= set(late)
+
+
+def test_the_edges_of_a_band_keep_their_extremes_too():
+    low, high = np.zeros(5000), np.zeros(5000)
+    low[1234], high[4321] = -9.0, 9.0
+    kept = thin(curve(np.zeros(5000)), 200, low, high)
+    assert {1234, 4321} <= set(kept)
+    assert len(kept) <= 200
+
+
+def test_of_very_many_nan_the_first_is_shown():
+    values = np.zeros(1000)
+    values[300:] = NAN
+    places = thin_non_finite(curve(values), 50)
+    assert places[0] == 300
+    assert len(places) <= 50
+
+
+def test_the_window_has_both_of_its_ends():
+    assert window(curve([5, 6, 7, 8]), 1, 2).values.tolist() == [6, 7]
+
+
+def test_rows_behind_the_step_where_a_later_attempt_continued_are_hidden():
+    steps, attempts = np.array([1, 2, 3, 3, 4]), np.array([1, 1, 1, 2, 2])
+    assert valid_rows(steps, attempts, [(1, 2)]).tolist() == [True, True, False, True, True]
+
+
+def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
+    band = average([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
+    assert band.mean.values == pytest.approx([3.0, 2.0, 3.0])
+    assert band.n.tolist() == [3, 1, 1]
+    assert band.high == pytest.approx([3.0 + np.std([1, 3, 5], ddof=1), NAN, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("spread", "half"),
+    [("std", 2.0), ("stderr", 2 / math.sqrt(3)), ("ci95", 4.3027 * 2 / math.sqrt(3)), ("minmax", 2.0)],
+)
+def test_each_band_has_its_width(spread, half):
+    band = average([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
+    assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
+
+
+def test_runs_with_other_steps_do_not_change_the_mean_where_they_have_no_point():
+    alone = average([curve([1.0, 2.0])], "", T_975).mean.values
+    joined = average([curve([1.0, 2.0]), curve([9.0], first=7)], "", T_975).mean.values
+    assert joined[:2].tolist() == alone.tolist()

@@ -1,0 +1,112 @@
+"""Metric points in SQL and out again, on both databases."""
+
+import math
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.metrics.csv import metrics_csv
+from backend.metrics.reading import read_curves, read_points
+from backend.metrics.store import key_ids, write_points
+from backend.models import Metric, MetricKey
+from tests.factories import make_attempt, make_run, write_metric
+
+STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308}
+
+
+def test_every_float_comes_back_as_it_was(session):
+    run = make_run(session)
+    write_metric(session, run, "loss/total", STRANGE)
+    points = read_points(session, [run.id], ["loss/total"])[run.id, "loss/total"]
+    assert points.steps.tolist() == list(STRANGE)
+    assert points.values.tolist() == pytest.approx(list(STRANGE.values()), nan_ok=True, rel=0)
+
+
+def test_the_kind_says_which_value_is_none(session):
+    run = make_run(session)
+    write_metric(session, run, "loss/total", STRANGE)
+    rows = session.execute(select(Metric.kind, Metric.value).order_by(Metric.step)).all()
+    assert [tuple(row) for row in rows][:4] == [(0, 0.0), (1, None), (2, None), (3, None)]
+
+
+def test_writing_a_step_again_replaces_it(session):
+    run = make_run(session)
+    for value in (1.0, 2.0):
+        write_points(session, run.id, 1, [(1, {"a": value, "b": value}), (2, {"a": value})])
+    assert session.scalar(select(func.count()).select_from(Metric)) == 3
+    assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0, 2.0]
+
+
+def test_a_step_that_stands_twice_in_one_call_counts_as_its_last(session):
+    run = make_run(session)
+    write_points(session, run.id, 1, [(1, {"a": 1.0}), (1, {"a": 2.0})])
+    assert read_points(session, [run.id], ["a"])[run.id, "a"].values.tolist() == [2.0]
+
+
+def test_a_name_has_one_id_also_after_its_first_transaction_was_rolled_back(database):
+    with database.sessions() as session:
+        key_ids(session, ["reward/mean"])
+        session.rollback()
+    found = []
+    for _ in range(3):
+        with database.sessions.begin() as session:
+            found.append(key_ids(session, ["reward/mean"])["reward/mean"])
+            assert session.scalar(select(MetricKey.id).where(MetricKey.name == "reward/mean")) == found[-1]
+    assert len(set(found)) == 1
+
+
+def test_the_newest_attempt_counts_from_where_it_continued(session):
+    run = make_run(session)
+    make_attempt(session, run, 1, from_step=-1)
+    write_metric(session, run, "a", {1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0}, attempt=1)
+    make_attempt(session, run, 2)
+    assert read_points(session, [run.id], ["a"])[run.id, "a"].steps.tolist() == [1, 2, 3, 4]
+    make_attempt(session, run, 3, from_step=2)
+    write_metric(session, run, "a", {3: 3.0}, attempt=3)
+    points = read_points(session, [run.id], ["a"])[run.id, "a"]
+    assert dict(zip(points.steps.tolist(), points.values.tolist(), strict=True)) == {1: 1.0, 2: 1.0, 3: 3.0}
+
+
+def test_a_start_from_nothing_hides_even_the_first_evaluation(session):
+    run = make_run(session)
+    make_attempt(session, run, 1, from_step=-1)
+    write_metric(session, run, "a", {0: 1.0, 1: 1.0}, attempt=1)
+    make_attempt(session, run, 2, from_step=-1)
+    assert read_points(session, [run.id], ["a"]) == {}
+
+
+def test_curves_run_along_time_and_tokens(session):
+    run = make_run(session)
+    write_points(
+        session, run.id, 1, [(step, {"a": float(step), "tokens/total": 100.0 * step}) for step in (1, 2)]
+    )
+    write_metric(session, run, "a", {3: 3.0})
+    assert read_curves(session, [run.id], ["a"], "tokens")[run.id, "a"].x.tolist() == [100.0, 200.0]
+    assert read_curves(session, [run.id], ["a"], "wall") == {}
+    assert read_curves(session, [run.id], ["a"], "step")[run.id, "a"].x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
+    run = make_run(session)
+    write_points(
+        session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
+    )
+    assert metrics_csv(session, run.id, all_attempts=False) == (
+        "step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n"
+    )
+
+
+def test_the_csv_of_all_attempts_shows_hidden_rows_too(session):
+    run = make_run(session)
+    make_attempt(session, run, 1, from_step=-1)
+    make_attempt(session, run, 2, from_step=0)
+    write_metric(session, run, "a", {1: 1.0}, attempt=1)
+    write_metric(session, run, "a", {1: 2.0}, attempt=2)
+    assert metrics_csv(session, run.id, all_attempts=False) == "step,a\n1,2.0\n"
+    assert metrics_csv(session, run.id, all_attempts=True) == "step,attempt,a\n1,1,1.0\n1,2,2.0\n"
+
+
+def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):
+    run = make_run(session)
+    write_metric(session, run, "=1+1,2", {1: 1.0})
+    assert metrics_csv(session, run.id, all_attempts=False).startswith('step,"\'=1+1,2"\n')

@@ -1,0 +1,141 @@
+"""Rollouts in SQL and out again, on both databases."""
+
+import math
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.models import Rollout, RolloutGroup
+from backend.rollouts.packing import unpack_text
+from backend.rollouts.reading import tokens_of
+from backend.rollouts.store import pack_groups, write_groups
+from tests.factories import MadeCompletion, MadeGroup, make_attempt, make_group, make_run
+
+HOSTILE = "a\0b\ud800c\u202e</script>é"
+
+
+def rollouts(client, run, **params):
+    answer = client.get("/api/v1/rollouts", params={"run": run.id, **params})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.fixture
+def run(database):
+    with database.sessions.begin() as session:
+        return make_run(session)
+
+
+def store(database, run, *groups, step=1, attempt=1):
+    with database.sessions.begin() as session:
+        write_groups(session, pack_groups(run.id, step, attempt, groups))
+
+
+def test_the_exact_text_is_kept_and_a_clean_copy_serves_search(session):
+    run = make_run(session)
+    make_group(session, run, prompt=HOSTILE, completions=(MadeCompletion(text=HOSTILE),))
+    rollout = session.scalars(select(Rollout)).one()
+    assert unpack_text(rollout.text) == HOSTILE
+    assert rollout.clean_text == "ab?c\u202e</script>é"
+    assert unpack_text(session.scalars(select(RolloutGroup.prompt)).one()) == HOSTILE
+
+
+def test_tokens_make_up_the_text_and_have_their_values(session):
+    run = make_run(session)
+    make_group(session, run, completions=(MadeCompletion(text="x"), MadeCompletion(text=HOSTILE)))
+    rollout = session.scalars(select(Rollout).where(Rollout.position == 1)).one()
+    shown = tokens_of(session, rollout.id)
+    assert "".join(shown["tokens"]) == HOSTILE
+    assert shown["arrays"]["logprob"][:3] == [0.0, -1.0, -2.0]
+    assert len(shown["arrays"]["entropy"]) == len(shown["mask"]) == len(HOSTILE)
+
+
+def test_writing_a_step_again_changes_nothing(session):
+    run = make_run(session)
+    assert make_group(session, run) == make_group(session, run)
+    assert session.scalar(select(func.count()).select_from(Rollout)) == 2
+
+
+def test_rewards_that_are_not_finite_are_spelled(client, database, run):
+    completion = MadeCompletion(
+        reward=math.nan, advantage=-math.inf, rewards={"mine": math.inf, "none": None}
+    )
+    store(database, run, MadeGroup(completions=(completion, MadeCompletion(reward=1.0))))
+    group = rollouts(client, run)["items"][0]
+    shown = group["completions"][0]
+    assert (shown["reward"], shown["advantage"]) == ("NaN", "-Infinity")
+    assert shown["rewards"] == {"mine": "Infinity", "none": None}
+    assert (group["reward_mean"], group["reward_std"]) == (1.0, 0.0)
+
+
+def test_hostile_text_arrives_unchanged(client, database, run):
+    store(database, run, MadeGroup(completions=(MadeCompletion(text=HOSTILE),)))
+    item = rollouts(client, run)["items"][0]["completions"][0]
+    assert item["text"] == HOSTILE
+    tokens = client.get(f"/api/v1/rollouts/{item['id']}/tokens").json()
+    assert "".join(tokens["tokens"]) == HOSTILE
+
+
+def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run):
+    for step in (0, 1, 2):
+        kind = "eval" if step == 0 else "train"
+        store(database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step)
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = rollouts(client, run, limit=2, cursor=cursor)
+        seen += [(item["step"], item["prompt_index"]) for item in page["items"]]
+        cursor = page["next"]
+    assert seen == [(step, number) for step in (0, 1, 2) for number in range(3)]
+
+
+def test_groups_are_found_by_what_one_of_their_completions_is(client, database, run):
+    good = MadeGroup(prompt="1+1=?", prompt_index=0, completions=(MadeCompletion(text="Two. 100%"),))
+    bad = MadeGroup(
+        prompt="2+2=?",
+        prompt_index=1,
+        completions=(MadeCompletion(text="five", reward=0.0, correct=False, flags=("wrong", "truncated")),),
+    )
+    store(database, run, good, bad)
+
+    def found(**params):
+        return [item["prompt"] for item in rollouts(client, run, **params)["items"]]
+
+    assert found(min_reward=0.5) == ["1+1=?"]
+    assert found(max_reward=0.5) == ["2+2=?"]
+    assert found(flag="truncated") == ["2+2=?"]
+    assert found(flag="trunc") == []
+    assert found(correct="false") == ["2+2=?"]
+    assert found(q="two. 100%") == ["1+1=?"]
+    assert found(q="%") == ["1+1=?"]
+    assert found(prompt="sums/2+2=?") == ["2+2=?"]
+    assert found(sort="-reward") == ["1+1=?", "2+2=?"]
+    assert found(sort="reward", limit=1) == ["2+2=?"]
+
+
+def test_a_later_attempt_hides_the_groups_it_made_again(client, database, run):
+    with database.sessions.begin() as session:
+        make_attempt(session, run, 1, from_step=-1)
+        make_attempt(session, run, 2, from_step=1)
+        for step, attempt in ((1, 1), (2, 1), (2, 2)):
+            make_group(session, run, step=step, attempt=attempt)
+    shown = [(item["step"], item["attempt"]) for item in rollouts(client, run)["items"]]
+    assert shown == [(1, 1), (2, 2)]
+
+
+def test_the_steps_of_a_run_say_what_is_kept(client, database, run):
+    store(database, run, MadeGroup(), MadeGroup(prompt_index=1), step=3)
+    store(database, run, MadeGroup(kind="eval", completions=(MadeCompletion(reward=None),)), step=3)
+    answer = client.get("/api/v1/rollouts/steps", params={"run": run.id}).json()
+    assert answer["items"] == [
+        {"step": 3, "kind": "eval", "groups": 1, "reward_mean": None},
+        {"step": 3, "kind": "train", "groups": 2, "reward_mean": 0.5},
+    ]
+
+
+def test_tokens_that_were_not_recorded_are_said_to_be_missing(client, database, run):
+    with database.sessions.begin() as session:
+        make_group(session, run, tokens=False)
+        rollout_id = session.scalars(select(Rollout.id)).first()
+    answer = client.get(f"/api/v1/rollouts/{rollout_id}/tokens")
+    assert answer.status_code == 404
+    assert "recording.tokens" in answer.json()["detail"]
