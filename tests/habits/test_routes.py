@@ -1,0 +1,108 @@
+"""Every route, whatever is added: behind the gate, in the documentation, with the one shape of errors."""
+
+import json
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from backend.main import create_app
+from backend.settings import Settings
+from tests.api_client import make_client
+
+PROBLEM = "application/problem+json"
+PUBLIC = {"/healthz"}
+OPERATIONS = [
+    (method.upper(), path, operation)
+    for path, methods in create_app(Settings()).openapi()["paths"].items()
+    for method, operation in methods.items()
+]
+FIELDS = {"type", "title", "status", "detail"}
+
+
+def named(operation) -> str:
+    return f"{operation[0]} {operation[1]}"
+
+
+def filled_in(path: str) -> str:
+    return re.sub(r"\{\w+\}", "nothing", path)
+
+
+@pytest.fixture
+def stranger(sqlite_url, settings):
+    client = make_client(settings, sqlite_url, token="")
+    yield client
+    client.app.state.lab.engine.dispose()
+
+
+@pytest.fixture
+def operator(sqlite_url, settings):
+    client = make_client(settings, sqlite_url)
+    yield client
+    client.app.state.lab.engine.dispose()
+
+
+def assert_is_problem(response) -> None:
+    assert response.headers["content-type"] == PROBLEM
+    body = response.json()
+    assert set(body) - {"errors"} == FIELDS
+    assert body["status"] == response.status_code
+    assert body["detail"]
+    for error in body.get("errors", []):
+        assert set(error) == {"path", "message"}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=named)
+def test_a_route_says_what_it_does_and_how_it_fails(operation):
+    _, _, documentation = operation
+    assert documentation.get("summary")
+    failures = [answer for status, answer in documentation["responses"].items() if not status.startswith("2")]
+    assert any(PROBLEM in answer.get("content", {}) for answer in failures)
+
+
+def test_without_a_token_nothing_is_answered(stranger):
+    for method, path, _ in OPERATIONS:
+        if path not in PUBLIC:
+            response = stranger.request(method, filled_in(path))
+            assert response.status_code in {401, 403}, f"{method} {path}"
+            assert_is_problem(response)
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "TRACE", "PROPFIND"])
+def test_no_method_goes_around_the_gate(stranger, method):
+    for path in {path for _, path, _ in OPERATIONS} - PUBLIC:
+        assert stranger.request(method, filled_in(path)).status_code in {401, 403}
+
+
+def test_what_does_not_exist_is_a_problem_of_the_same_shape(operator):
+    for method, path, _ in OPERATIONS:
+        if "{" in path:
+            response = operator.request(method, filled_in(path), json={})
+            assert response.status_code in {404, 409, 422}, f"{method} {path}: {response.text}"
+            assert_is_problem(response)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api/v1/nothing", None),
+        ("DELETE", "/api/v1/presets", None),
+        ("GET", "/api/v1/runs?limit=0", None),
+        ("GET", "/api/v1/runs?cursor=made-up", None),
+        ("POST", "/api/v1/validate", []),
+        ("POST", "/api/v1/experiments", {"name": 3}),
+    ],
+)
+def test_a_bad_request_is_a_problem_of_the_same_shape(operator: TestClient, method, path, body):
+    response = operator.request(method, path, json=body)
+    assert 400 <= response.status_code < 500
+    assert_is_problem(response)
+
+
+def test_broken_json_is_a_problem_of_the_same_shape(operator):
+    for text in ("{", "[" * 5000, '{"name": NaN}', json.dumps({"name": "\ud800"})):
+        response = operator.post(
+            "/api/v1/experiments", content=text, headers={"Content-Type": "application/json"}
+        )
+        assert 400 <= response.status_code < 500
+        assert_is_problem(response)
