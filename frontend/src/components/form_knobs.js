@@ -84,5 +84,5 @@ export function Knobs(props) {
 /** All fields of the groups that are open. @param {KnobProps} props */
 export function KnobPanels(props) {
   const opened = props.groups.filter(({ title }) => props.open.includes(title));
-  return opened.length > 0 && html`<div class="knob-panels">${opened.map(({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}><h4>${title}</h4>${fields.map(shower(props))}</section>`)}</div>`;
+  return opened.length > 0 && html`<div class="knob-panels">${opened.map(({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}><h3>${title}</h3>${fields.map(shower(props))}</section>`)}</div>`;
 }

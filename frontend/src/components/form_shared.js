@@ -88,7 +88,7 @@ export function BudgetCard({ layer, full }) {
     <div class="form-grid"><${FormField} field=${field(layer, full, 'steps')} value=${full.steps} layer=${layer} />
       ${FIRST.map((path) => html`<${FormField} key=${path} field=${field(layer, full, path)} value=${getAt(full, path)} layer=${layer} label=${path} />`)}</div>
     <details class="more"><summary>Evaluation, checkpoints, recording, stop rules, memory</summary>
-      ${PARTS.map(([path, title]) => html`<section key=${path} class="budget-part"><h4>${title}</h4>
+      ${PARTS.map(([path, title]) => html`<section key=${path} class="budget-part"><h3>${title}</h3>
         <${Fields} node=${field(layer, full, path).node} value=${getAt(full, path)} path=${path} layer=${layer} without=${FIRST} /></section>`)}
       <${ListField} field=${field(layer, full, 'stop_rules')} value=${full.stop_rules} layer=${layer} label="stop_rules" />
     </details>

@@ -51,7 +51,7 @@ export function VariantCard({ variant, index, below, full, root, groups, seconda
     </header>
     <div class="variant-body">
       <div><${PresetAbout} preset=${preset} start=${start} below=${below} /><${Knobs} ...${knobs} /></div>
-      <${Objective} verdict=${verdict} />
+      <${Objective} name=${variant.name} verdict=${verdict} />
     </div>
     <${KnobPanels} ...${knobs} />
     ${ablation && html`<${Ablation} variant=${variant} full=${full} plain=${plain} onAdd=${onAdd} onClose=${() => setAblation(false)} />`}
@@ -81,8 +81,8 @@ function PresetAbout({ preset, start, below }) {
 }
 
 /** What is maximised; greyed while the fields do not fit together. */
-function Objective({ verdict: { valid, checking, errors } }) {
-  return html`<aside class=${checking || errors.length ? 'formula is-old' : 'formula'} aria-label="Objective">
+function Objective({ name, verdict: { valid, checking, errors } }) {
+  return html`<aside class=${checking || errors.length ? 'formula is-old' : 'formula'} aria-label=${`Objective of ${name}`}>
     ${valid ? html`<${Formula} valid=${valid} />` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}</aside>`;
 }
 

@@ -33,8 +33,8 @@ export function GroupView({ group, filter, order, by }) {
   const shown = sortedCards(cards.filter(({ completion }) => passes(filter, completion)), order);
   return html`<section class="group" aria-label="Group">
     <header class="card group-head">
-      <div class="group-question"><h3 class="faint">prompt</h3><${LongText} text=${group.prompt} label="Prompt" class="group-text" /></div>
-      <div class="group-answer"><h3 class="faint">answer</h3><${LongText} text=${group.answer || '–'} label="Expected answer" class="group-text" /></div>
+      <div class="group-question"><p class="faint group-label">prompt</p><${LongText} text=${group.prompt} label="Prompt" class="group-text" /></div>
+      <div class="group-answer"><p class="faint group-label">answer</p><${LongText} text=${group.answer || '–'} label="Expected answer" class="group-text" /></div>
       <dl class="group-facts">
         <div><dt>reward</dt><dd>${formatValue(facts.mean)}${facts.size > 1 && html` <span class="faint">± ${formatValue(facts.std)}</span>`}</dd></div>
         <div><dt>right</dt><dd>${facts.right} of ${facts.size}</dd></div>

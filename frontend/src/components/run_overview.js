@@ -22,7 +22,7 @@ export function Overview({ run, view, change }) {
   const line = useLine(run);
   const recorded = recordedMetrics(run);
   const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
-  return html`<${Figures} run=${run} />
+  return html`<h2 class="visually-hidden">Key figures and curves</h2><${Figures} run=${run} />
     ${metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />` : html`<${NothingYet} run=${run} />`}
     <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} /></div>`;
 }

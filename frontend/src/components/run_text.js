@@ -113,10 +113,12 @@ export function FilesTab({ run }) {
       ${({ items }) => html`<div class="table-scroll"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">accuracy</th><th class="number">size</th><th>written</th><th>files</th></tr></thead>
         <tbody>${items.map((item) => html`<tr key=${item.id}><td class="number">${item.step}</td><td class="number">${item.attempt}</td><td class="number">${formatValue(item.accuracy)}</td><td class="number">${formatBytes(item.bytes)}</td>
           <td><${Ago} time=${item.created_at} /></td><td class="run-files">${item.files.map((file) => html`<${FileLink} key=${file.name} run=${run.id} name=${file.name} checkpoint=${item.name} />`)}</td></tr>`)}</tbody></table></div>`}<//></section>
-    <section class="card run-part section"><h2>Metrics</h2><p><a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download>metrics.csv</a> <span class="quiet">one row per step, newest attempt; </span><a href=${fileAddress(`/runs/${run.id}/metrics.csv`, { attempts: 'all' })} download>with all attempts</a></p></section>`;
+    <section class="card run-part section"><h2>Metrics</h2><ul class="file-list">
+      <li><a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download="">metrics.csv</a><span class="quiet">one row per step, of the newest attempt</span></li>
+      <li><a href=${fileAddress(`/runs/${run.id}/metrics.csv`, { attempts: 'all' })} download="">metrics.csv, all attempts</a><span class="quiet">also rows that a later attempt wrote anew</span></li></ul></section>`;
 }
 
 /** A file by its name below the checkpoint. */
 function FileLink({ run, name, checkpoint }) {
-  return html`<a href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)} download>${name.replace(`${checkpoint}/`, '')}</a>`;
+  return html`<a href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)} download="">${name.replace(`${checkpoint}/`, '')}</a>`;
 }
