@@ -92,6 +92,32 @@ def test_evaluations_are_markers(figure):
     assert trace["marker"]["symbol"] == "square-open"
 
 
+def test_a_wide_band_does_not_hide_the_curves(figure):
+    two_seeds = series(group="g", low=[-900, 0, 1], high=[900, 2, 3])
+    assert figure(two_seeds)["layout"]["yaxis"]["autorangeoptions"] == {"clipmin": -1, "clipmax": 3}
+
+
+def test_evaluations_at_every_step_are_a_curve(figure):
+    steps = list(range(61))
+    often = series(metric="eval/accuracy", x=steps, steps=steps, values=steps)
+    [trace] = figure(often, metric="eval/accuracy")["data"]
+    assert trace["mode"] == "lines"
+
+
+def test_all_panels_of_a_run_have_one_x_range(figure):
+    sparse = series(metric="eval/accuracy", x=[0, 50, 100], steps=[0, 50, 100])
+    dense = series(x=[1, 2, 100], steps=[1, 2, 100])
+    ranges = [
+        figure(sparse, metric="eval/accuracy")["layout"]["xaxis"]["range"],
+        figure(dense)["layout"]["xaxis"]["range"],
+    ]
+    assert ranges == [[-2, 102], [-2, 102]]
+
+
+def test_a_run_that_has_just_begun_gets_room_for_ten_steps(figure):
+    assert figure(series())["layout"]["xaxis"]["range"] == pytest.approx([-0.2, 10.2])
+
+
 def test_a_name_is_text_and_never_markup(figure):
     name = '<a href="javascript:alert(1)">x</a> & %{y}'
     [trace] = figure(series(name=name))["data"]

@@ -205,6 +205,15 @@ def test_a_cell_of_a_csv_runs_no_formula(in_browser, cell, text):
     assert in_browser("lib/csv.js", "(c, cell) => c.csvCell(cell)", cell) == text
 
 
+def test_key_metrics_come_before_chosen_sections(in_browser):
+    available = ["loss/total", "optim/lr", "reward/mean", "time/step_seconds"]
+    sections = in_browser("lib/compare.js", "(c, a) => c.chosenSections(a, ['key', 'optim'])", available)
+    assert sections == [
+        {"section": "key metrics", "metrics": ["reward/mean", "loss/total"]},
+        {"section": "optim", "metrics": ["optim/lr"]},
+    ]
+
+
 def test_sections_come_in_the_order_of_the_question(in_browser):
     names = ["time/step_seconds", "zebra/x", "loss/total", "eval/accuracy", "reward/mean"]
     sections = in_browser("lib/metrics.js", "(m, names) => m.bySection(names).map(s => s.section)", names)

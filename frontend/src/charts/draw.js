@@ -5,7 +5,7 @@
 import { formatValue } from '../lib/format.js';
 
 /**
- * @typedef {{data: object[], layout: object, unit: {size: number}, healthy: (number|null)[] | null}} Figure
+ * @typedef {{data: object[], layout: object, unit: {size: number}, isZoomed: boolean, healthy: (number|null)[] | null}} Figure
  * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number, number] | null) => void,
  *   onNear?: (near: boolean) => void}} Handlers
  * @typedef {{element: HTMLElement, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null, near: boolean, drawn: boolean}} Mounted
@@ -136,8 +136,7 @@ let resetAt = -Infinity;
 function clicked(panel, point) {
   if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
   const { run, key } = point.data.meta;
-  const { xaxis, yaxis } = panel.element._fullLayout;
-  const isZoomed = !xaxis.autorange || !yaxis.autorange;
+  const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
   clearTimeout(clickTimer);
   clickTimer = setTimeout(() => panel.handlers.onPoint?.(run, point.customdata, key), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
 }

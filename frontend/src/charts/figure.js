@@ -82,6 +82,9 @@ export function bandOf({ x, low, high }, logY = false) {
   return outline;
 }
 
+/** An evaluation at every step is a curve, not a row of marks. */
+const MOST_MARKERS = 60;
+
 /** Thinner lines where there are many. @param {number} count */
 const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1.1);
 
@@ -95,7 +98,7 @@ function lineTrace({ series, name, look, role = 'main' }, view, unit, most = Inf
   const { x, y, steps } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
-  const sparse = isSparse(view.metric);
+  const sparse = isSparse(view.metric) && y.length <= MOST_MARKERS;
   return {
     type: 'scatter', x: scaled(x, unit), y, customdata: steps, mode: sparse || isolated ? 'lines+markers' : 'lines', opacity,
     line: { color: look.colour, width: sparse ? 1 : Math.min(width, most), dash: look.dash, simplify: true },
@@ -152,13 +155,42 @@ const axis = ({ theme }, log) => ({
 /** The band in which a healthy run stays; an open side reaches to the panel's edge. @param {View} view */
 const bandToShade = ({ healthy, logY }) => (healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null);
 
-/** A run that has just begun gets room for its first ten steps, and an axis without fractions of a step. */
-const firstSteps = ({ xKind, logX }, largest) => (xKind === 'step' && !logX && largest < 10 ? [-0.4, 10] : null);
+const FIRST_STEPS = 10;
 
-/** @param {View} view @param {{size: number, unit: string}} unit @param {number} largest x */
-export function layoutOf(view, unit, largest) {
+/** The same x range in all panels; a run that has just begun gets room for its first steps. A log axis finds its own. */
+function wholeRange({ xKind, logX }, { size }, [from, to]) {
+  if (logX || !(to > from || xKind === 'step')) return null;
+  const end = xKind === 'step' ? Math.max(to, FIRST_STEPS) : to;
+  const room = (end - from) * 0.02;
+  return [(from - room) / size, (end + room) / size];
+}
+
+/** Least and largest x of some lines. @param {Line[]} lines @returns {[number, number]} */
+function extentOf(lines) {
+  const ends = lines.flatMap(({ series: { x, non_finite: strange } }) => [x[0], x.at(-1), ...strange.map(({ x: at, step }) => at ?? step)]);
+  const known = ends.filter(Number.isFinite);
+  return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
+}
+
+/**
+ * How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
+ * @param {Line[]} lines @param {View} view
+ */
+function yLimits(lines, { logY }) {
+  if (logY || !lines.some(({ series: { low } }) => low?.length)) return {};
+  const values = lines.flatMap(({ series }) => series.values);
+  const [from, to] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
+  const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
+  return Number.isFinite(room) ? { autorangeoptions: { clipmin: from - room, clipmax: to + room } } : {};
+}
+
+/**
+ * @param {View} view @param {{size: number, unit: string}} unit @param {Line[]} lines
+ * @param {[number, number]} extent of x
+ */
+export function layoutOf(view, unit, lines, extent) {
   const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
-  const range = view.zoom?.map((value) => edge(value / unit.size)) ?? firstSteps(view, largest);
+  const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
     autosize: true, margin: { l: 52, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
@@ -167,16 +199,16 @@ export function layoutOf(view, unit, largest) {
     uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),
     xaxis: { ...axis(view, view.logX), ...xRange, nticks: 6, ticksuffix: unit.unit === 'step' || unit.unit === 'tokens' ? '' : ` ${unit.unit}`,
       tickformat: view.xKind === 'wall' ? '' : '~s', uirevision: JSON.stringify(view.zoom) },
-    yaxis: { ...axis(view, view.logY), nticks: 5 },
+    yaxis: { ...axis(view, view.logY), nticks: 5, ...yLimits(lines, view) },
     yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
   };
 }
 
-/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}, healthy: (number|null)[] | null}} */
+/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}, isZoomed: boolean, healthy: (number|null)[] | null}} */
 export function figureOf(lines, view) {
-  const largest = Math.max(0, ...lines.map(({ series }) => series.x.at(-1) ?? 0), view.zoom?.[1] ?? 0);
-  const unit = xUnit(view.xKind, largest);
-  const layout = layoutOf(view, unit, largest);
+  const extent = extentOf(lines);
+  const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
+  const layout = layoutOf(view, unit, lines, extent);
   if (!lines.length) for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
-  return { data: tracesOf(lines, view, unit), layout, unit, healthy: lines.length ? bandToShade(view) : null };
+  return { data: tracesOf(lines, view, unit), layout, unit, isZoomed: Boolean(view.zoom), healthy: lines.length ? bandToShade(view) : null };
 }

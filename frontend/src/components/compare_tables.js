@@ -10,15 +10,15 @@ import { Select, Swatch } from './marks.js';
 function useEqualTokens(experiment, baseline) {
   const { data } = useGet(experiment ? `/experiments/${experiment}/summary` : null, { metrics: 'eval/accuracy', baseline }, { live: ['run'], every: 5000 });
   const cells = new Map((data?.variants ?? []).map(({ variant, metrics }) => [variant, metrics['eval/accuracy']?.equal_tokens]));
-  return data?.tokens ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name)) } : null;
+  return data?.tokens ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name), name === baseline) } : null;
 }
 
 const halfOf = ({ low, high }) => (low === null || high === null ? null : (high - low) / 2);
 
-function fromService(cell) {
+function fromService(cell, isBaseline) {
   if (!cell) return { n: 0, mean: null, half: null, notFinite: 0, versus: null };
   const { n, mean, delta } = cell;
-  return { n, mean, half: halfOf(cell), notFinite: 0, versus: delta && { delta: delta.mean, half: halfOf(delta) } };
+  return { n, mean, half: halfOf(cell), notFinite: 0, versus: delta && !isBaseline && { delta: delta.mean, half: halfOf(delta) } };
 }
 
 /** @param {{groups: import('../lib/compare.js').Group[], view: any, change: Function, looks: Map<string, any>, experiment: string | null}} props */

@@ -1,6 +1,6 @@
 /** The curves beside the table of runs. */
 import { html } from '../dom.js';
-import { KEY_METRICS, matching } from '../lib/metrics.js';
+import { KEY_METRICS, bySection, matching } from '../lib/metrics.js';
 import { metricsOf } from '../lib/run_fields.js';
 import { formatCount } from '../lib/format.js';
 import { CurveControls } from './curve_controls.js';
@@ -37,7 +37,7 @@ export function RunsCharts({ view, change, runs, shown, looks, names, compare })
       <label class="search"><${Icon} name="search" /><span class="visually-hidden">Filter metrics</span><${TypedSearch} value=${view.metrics} onChange=${(words) => change({ metrics: words })} placeholder="Filter metrics" /></label>
     </div>
     ${view.metrics && !metrics.length ? html`<p class="runs-nothing faint">No recorded metric is named so.</p>`
-      : html`<${Panels} metrics=${metrics} runs=${shown} view=${curves} change=${change} looks=${looks} names=${names} sections=${Boolean(view.all || view.metrics)} enlarged=${view.panel} />`}
+      : html`<${Panels} metrics=${metrics} runs=${shown} view=${curves} change=${change} looks=${looks} names=${names} sections=${view.all || view.metrics ? bySection(metrics) : null} enlarged=${view.panel} />`}
   </section>`;
 }
 

@@ -1,7 +1,7 @@
 /** Runs as groups to be compared, and the table of their numbers. Pure. */
 import { difference, spread } from './stats.js';
 import { isNonFinite } from './format.js';
-import { KEY_METRICS, sectionOf } from './metrics.js';
+import { KEY_METRICS, bySection, sectionOf } from './metrics.js';
 
 /** @typedef {{name: string, runs: any[]}} Group */
 
@@ -50,12 +50,12 @@ export function summaryRows(groups, baseline) {
 export const presentFields = (rows) => SUMMARY_FIELDS.map((_, i) => i).filter((i) => rows.some(({ cells }) => cells[i].n > 0 || cells[i].notFinite > 0));
 
 /**
- * Metrics of a choice: `key`, names of sections, or names of metrics.
- * @param {string[]} available @param {string[]} chosen
+ * Sections of a choice: the key metrics on top, then whole sections or single metrics by name.
+ * @param {string[]} available @param {string[]} chosen `key`, names of sections, names of metrics
+ * @returns {{section: string, metrics: string[]}[]}
  */
-export function chosenMetrics(available, chosen) {
-  const keys = KEY_METRICS.filter((metric) => available.includes(metric));
-  const first = chosen.includes('key') ? keys : [];
-  const rest = available.filter((metric) => !first.includes(metric) && (chosen.includes(sectionOf(metric)) || chosen.includes(metric)));
-  return [...first, ...rest];
+export function chosenSections(available, chosen) {
+  const keys = chosen.includes('key') ? KEY_METRICS.filter((metric) => available.includes(metric)) : [];
+  const rest = available.filter((metric) => chosen.includes(sectionOf(metric)) || chosen.includes(metric));
+  return [...(keys.length ? [{ section: 'key metrics', metrics: keys }] : []), ...bySection(rest)];
 }

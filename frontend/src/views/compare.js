@@ -8,7 +8,7 @@ import { groupLooks, rememberRuns, runLooks, say } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { chosenMetrics, groupsOf } from '../lib/compare.js';
+import { chosenSections, groupsOf } from '../lib/compare.js';
 import { metricsOf, runTitle } from '../lib/run_fields.js';
 import { plural } from '../lib/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
@@ -54,7 +54,8 @@ function Comparison({ runs, view, change }) {
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|')]);
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
-  const metrics = chosenMetrics(available, view.metrics);
+  const sections = chosenSections(available, view.metrics);
+  const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
   const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, groupBy: isGrouped ? 'variant' : '', band: view.band, seeds: isGrouped && view.seeds };
   useKeys({
     v: { label: 'by variant / by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
@@ -75,7 +76,7 @@ function Comparison({ runs, view, change }) {
     <${CompareControls} view=${view} change=${change} available=${available} />
     <${Legend} looks=${looks} names=${names} groups=${groups} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
     ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${ids} view=${curves} change=${change} looks=${visible} names=${names}
-        sections=${view.metrics.some((name) => name !== 'key')} enlarged=${view.panel} onPoint=${onPoint} />`
+        sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null} enlarged=${view.panel} onPoint=${onPoint} />`
       : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
     <${SummaryTable} groups=${groups} view=${view} change=${change} experiment=${view.runs ? null : view.experiment} looks=${groupLooks(groups.map(({ name }) => name))} />
     <${ConfigDifferences} groups=${groups} />
