@@ -17,13 +17,9 @@ const field = (layer, full, path) => fieldAt(layer.root, path, full);
 export function PolicyCard({ layer, full, policies }) {
   const { name } = full.policy;
   const offers = policies.filter((policy) => policy.name);
-  const isOffered = offers.some((policy) => policy.name === name);
-  const [other, setOther] = useState(!isOffered);
-  const offer = other ? policies.find((policy) => !policy.name) : policies.find((policy) => policy.name === name);
-  const choose = (event) => {
-    setOther(!event.target.value);
-    if (event.target.value) layer.onChange('policy.name', event.target.value);
-  };
+  const other = !offers.some((policy) => policy.name === name);
+  const offer = policies.find((policy) => policy.name === (other ? '' : name));
+  const choose = (event) => layer.onChange('policy.name', event.target.value);
   return html`<section class="card launch-card" aria-labelledby="launch-policy"><h2 id="launch-policy"><span class="launch-number">1</span> Policy</h2>
     <span class="select"><select aria-label="Policy" onChange=${choose} value=${other ? '' : name}>
       ${offers.map((policy) => html`<option value=${policy.name} selected=${!other && policy.name === name}>${policy.title}</option>`)}

@@ -78,7 +78,7 @@ export function defaultOf(root, node) {
   if (kind === 'constant') return known.const;
   if (kind === 'union') return newMember(root, known, memberNames(root, known)[0]);
   if (kind === 'section') return newSection(root, known);
-  return { list: [], tuple: [], record: {}, boolean: false, choice: known.enum?.[0] }[kind] ?? '';
+  return { list: [], tuple: [], record: {}, boolean: false }[kind] ?? '';
 }
 
 const newSection = (root, node) => Object.fromEntries(Object.entries(node.properties).map(([key, inner]) => [key, defaultOf(root, inner)]));
