@@ -33,9 +33,6 @@ class Settings(BaseSettings):
     broker_url: str = ""
     """Celery broker URL; empty: our own (Valkey on a unix socket, else files)."""
 
-    artifact_url: str = ""
-    """fsspec URL for checkpoints; empty: the state directory."""
-
     models_dir: Path = Path("models")
     """Directory whose subdirectories are offered as local policies."""
 

@@ -65,7 +65,6 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
     own = {
         "STATE_DIR": str(settings.state),
         "DATABASE_URL": settings.effective_database_url,
-        "ARTIFACT_URL": settings.artifact_url,
         "MODELS_DIR": str(settings.models_dir.absolute()),
         "DATASETS_DIR": str(settings.datasets_dir.absolute()),
         "HF_ONLINE": str(settings.hf_online),
