@@ -50,10 +50,10 @@ def find_slots(settings: Settings) -> list[Slot]:
 
 
 def usable_cpus() -> int:
-    """CPUs this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """CPUs this process may run on; OMP_NUM_THREADS, the usual way to ask for fewer, is obeyed."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cpus, int(asked)) if asked.isdecimal() and int(asked) else cpus
 
 
 def cpu_name() -> str:

@@ -59,7 +59,7 @@ def main() -> None:
 def _listen_to_signals(stopping: threading.Event, assigned: threading.Event) -> None:
     def on_sigterm(_number: int, _frame: object) -> None:
         if not assigned.is_set():
-            os._exit(0)
+            os._exit(EXIT_ORPHANED)
         stopping.set()
 
     signal.signal(signal.SIGTERM, on_sigterm)

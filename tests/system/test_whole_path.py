@@ -35,7 +35,7 @@ def check_finished_run(client, run_id):
     """Everything the pages need of a finished run is there."""
     run = client.wait_for_status(run_id, "finished")
     assert run["last_step"] == 3
-    series = client.get(f"/series?runs={run_id}&metrics=reward/mean&metrics=eval/accuracy")["series"]
+    series = client.get(f"/series?runs={run_id}&metrics=reward/mean,eval/accuracy")["series"]
     steps = {one["metric"]: one["steps"] for one in series}
     assert steps == {"reward/mean": [1, 2, 3], "eval/accuracy": [0, 3]}
     groups = client.get(f"/rollouts?run={run_id}&step=3")["items"]
@@ -46,7 +46,7 @@ def check_finished_run(client, run_id):
     tokens = client.get(f"/rollouts/{completion['id']}/tokens")
     assert len(tokens["tokens"]) == completion["tokens"] == len(tokens["arrays"]["entropy"])
     moves = [event["message"] for event in client.get(f"/runs/{run_id}/events")["items"]]
-    assert moves[0].startswith("queued -> running")
+    assert [move for move in moves if move.startswith("queued -> running")]
     assert moves[-1].startswith("running -> finished")
     status, csv = client.call("GET", f"/api/v1/runs/{run_id}/metrics.csv")
     assert status == 200
@@ -65,7 +65,7 @@ def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machi
 
 
 def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
-    run_id = lab.client.launch(steps=40)
+    run_id = lab.client.launch(steps=12)
     wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2)
     lab.process.send_signal(signal.SIGTERM)
     assert lab.process.wait(60) == 0
@@ -77,7 +77,7 @@ def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
     first, second = run["attempts"]
     assert first["ended_at"] is not None
     assert (first["number"], second["number"]) == (1, 2)
-    assert run["last_step"] == 40
+    assert run["last_step"] == 12
 
 
 def test_the_demo_is_launched_once(state_dir):
