@@ -57,7 +57,7 @@ def test_the_card_of_the_built_in_policy_says_how_it_was_made():
     card = json.loads((TINY / "card.json").read_text())
     assert card["parameters"] == 800_768
     assert card["recipe"]["seed"] == 20250101
-    assert 0.12 <= card["held_out"]["sampled_at_temperature_1"]["accuracy"] <= 0.22
+    assert 0.15 <= card["held_out"]["greedy"]["accuracy"] <= 0.20
     assert set(card["versions"]) >= {"torch", "transformers"}
 
 

@@ -31,7 +31,7 @@ class Sums:
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; the same sum may come again under another index."""
-        stream = f"eval/{index}" if split == "eval" else f"train/{self.seed}/{index}"
+        stream = f"test/{index}" if split == "eval" else f"train/{self.seed}/{index}"
         attempt = 0
         while is_held_out(numbers := self._draw(f"{stream}/{attempt}")) != (split == "eval"):
             attempt += 1
