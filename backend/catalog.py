@@ -3,12 +3,14 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
 
 from backend.answers import Json, Page
 from backend.config.formula import formula
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
+from backend.config.policies import LANGUAGE_MODEL
 from backend.config.presets import PRESETS
 from backend.config.previews import previews, unseen
 from backend.config.problems import problem_catalog
@@ -141,8 +143,8 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
 
 @router.get("/policies", response_model=Page)
 def policies(settings: SettingsOf) -> Json:
-    """Models that can be trained here; the form also takes names of the hub where HF_ONLINE is on."""
-    return _all(offer.model_dump(mode="json") for offer in policy_offers(settings))
+    """Models that can be trained here; the one without a name stands for any other, e.g. of the hub."""
+    return _all(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
 
 
 @router.post("/validate", response_model=Validated)
@@ -164,9 +166,15 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
 
 def _as_request(body: dict[str, Any]) -> ValidateRequest:
     """The body is a plain RunConfig unless it has a `base` or a `variant`."""
-    if body.keys() & {"base", "variant"}:
-        return ValidateRequest.model_validate(body)
-    return ValidateRequest(base=body, seed=body.get("seed", 0))
+    is_plain = not body.keys() & {"base", "variant"}
+    try:
+        return ValidateRequest.model_validate(
+            {"base": body, "seed": body.get("seed", 0)} if is_plain else body
+        )
+    except ValidationError as error:
+        raise RequestValidationError(
+            [{**item, "loc": ("body", *item["loc"])} for item in error.errors()]
+        ) from None
 
 
 def _all(items: Any) -> Json:

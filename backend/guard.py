@@ -12,6 +12,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,6 +24,7 @@ PUBLIC_PATHS = ("/healthz", "/login")
 PUBLIC_PREFIXES = ("/static/", "/vendor/")
 SAFE_METHODS = ("GET", "HEAD")
 BODY_BYTES = 1_000_000
+TOO_LARGE = f"at most {BODY_BYTES:,} bytes are accepted"
 LOGINS_PER_MINUTE = 10
 COOKIE_SECONDS = 30 * 86400
 
@@ -218,7 +220,7 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
 def _body_refusal(headers: Headers) -> Response | None:
     length = headers.get("content-length", "0")
     if not length.isdigit() or int(length) > BODY_BYTES:
-        return problem(413, "Too large", f"at most {BODY_BYTES:,} bytes are accepted")
+        return problem(413, "Too large", TOO_LARGE)
     has_body = int(length) > 0 or "transfer-encoding" in headers
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if has_body and kind != "application/json":
@@ -235,7 +237,7 @@ def _limited(receive: Receive, headers: Headers) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > BODY_BYTES:
-            return {"type": "http.disconnect"}
+            raise HTTPException(413, TOO_LARGE)
         return message
 
     return counted if "transfer-encoding" in headers else receive

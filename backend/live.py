@@ -62,7 +62,7 @@ class Place(NamedTuple):
 def read_place(text: str) -> Place | None:
     """What `Place.write` wrote; None for anything else."""
     event, dot, changed = text.partition(".")
-    if not (dot and event.isdecimal() and changed.isdecimal() and len(text) <= 40):
+    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 40):
         return None
     return Place(int(event), int(changed) / 1e6)
 

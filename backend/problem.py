@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
+from backend.secrecy import SECRET
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def _field_error(item: dict[str, Any]) -> FieldError:
         return FieldError(path, "is required")
     if item["type"] == "extra_forbidden":
         return FieldError(path, "there is no such field")
-    if isinstance(item.get("input"), str | int | float | bool):
+    if isinstance(item.get("input"), str | int | float | bool) and not SECRET.search(str(item["input"])):
         shown = repr(item["input"])
         message += f", got {shown if len(shown) <= SHOWN_CHARACTERS else shown[:77] + '...'}"
     return FieldError(path, message)

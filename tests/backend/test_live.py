@@ -1,0 +1,141 @@
+"""The stream of changes, read without a browser."""
+
+import asyncio
+import json
+
+import pytest
+from sqlalchemy import update
+
+from backend.database import open_engine, open_sessions
+from backend.live import MOST_WAITING, Broadcaster, Message, Place, read_place
+from backend.models import Run, Worker
+from backend.runs import lifecycle
+from tests.factories import make_run
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+def parse(chunk):
+    fields = dict(
+        line.split(": ", 1) for line in chunk.decode().splitlines() if not line.startswith(":") and line
+    )
+    return fields.get("event"), json.loads(fields.get("data", "null")), fields.get("id", "")
+
+
+async def read(broadcaster, last_id, count, *, then=lambda: None):
+    """The first `count` messages of a stream; `then` runs once the stream is open."""
+    found = []
+    stream = broadcaster.listen(last_id)
+    try:
+        async with asyncio.timeout(20):
+            while len(found) < count:
+                kind, data, place = parse(await anext(stream))
+                if kind is None:
+                    continue
+                if kind == "hello":
+                    await asyncio.sleep(0.6)  # the first look, which only remembers
+                    then()
+                found.append((kind, data, place))
+    finally:
+        await stream.aclose()
+    return found
+
+
+def listen(sessions, last_id, count, **options):
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        try:
+            return await read(broadcaster, last_id, count, **options)
+        finally:
+            broadcaster.close()
+
+    return asyncio.run(go())
+
+
+def test_a_claim_and_a_step_are_told_within_moments(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+
+    def work():
+        with sessions.begin() as session:
+            lifecycle.claim_run(session, "w", "h")
+            lifecycle.fence(session, run.id, 1, last_step=3)
+
+    hello, event, told, points = listen(sessions, "", 4, then=work)
+    assert hello[0] == "hello"
+    assert (event[0], event[1]["data"]["to"]) == ("event", "running")
+    assert (told[0], told[1]["status"], told[1]["summary"]) == (
+        "run",
+        "running",
+        {"step": 0, "last": {}, "best": {}},
+    )
+    assert (points[0], points[1]) == ("points", {"run": run.id, "step": 3})
+    assert [message[2] for message in (event, told)] == ["", ""]
+    assert read_place(points[2]).event == int(event[1]["id"])
+
+
+def test_a_stream_resumes_where_it_was_cut_off(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.request_wish(session, run.id, "pause")
+    place = listen(sessions, "", 1)[0][2]
+    with sessions.begin() as session:
+        lifecycle.resume_run(session, run.id)
+    event, told = listen(sessions, place, 2)
+    assert (event[0], event[1]["data"]["to"]) == ("event", "queued")
+    assert (told[0], told[1]["id"]) == ("run", run.id)
+
+
+def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
+    monkeypatch.setattr("backend.live.MOST_MISSED", 3)
+    with sessions.begin() as session:
+        for _ in range(5):
+            make_run(session)
+    assert listen(sessions, "0.0", 1)[0][0] == "reset"
+
+
+def test_a_renewed_lease_is_no_news(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h")
+
+    def work():
+        with sessions.begin() as session:
+            lifecycle.renew_lease(session, run.id, 1)
+            session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
+
+    assert [message[0] for message in listen(sessions, "", 2, then=work)] == ["hello", "worker"]
+
+
+def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        slow = asyncio.Queue(MOST_WAITING)
+        broadcaster._listeners.add(slow)
+        for _ in range(MOST_WAITING + 1):
+            broadcaster._tell(Message("run", {}))
+        return broadcaster.listeners, slow.qsize(), slow.get_nowait()
+
+    assert asyncio.run(go()) == (0, 1, None)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
+def test_a_strange_id_begins_a_new_stream(text):
+    assert read_place(text) is None
+
+
+def test_a_place_is_written_and_read():
+    assert read_place(Place(7, 12.5).write()) == Place(7, 12.5)
+
+
+def test_every_change_of_a_run_is_seen_by_its_time(sessions):
+    with sessions.begin() as session:
+        run = make_run(session, changed_at=1.0)
+        session.execute(update(Run).where(Run.id == run.id).values(notes="x"))
+        session.refresh(run)
+        assert run.changed_at > 1e9

@@ -1,0 +1,69 @@
+"""What looks after the queue."""
+
+import pytest
+from sqlalchemy import select, update
+
+from backend import reconciler
+from backend.database import db_now, open_engine, open_sessions
+from backend.models import Run, Worker
+from backend.reconciler import Reconciler, take_lease
+from backend.runs import lifecycle
+from tests.factories import make_run
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    """How often the bell was rung."""
+    heard: list[object] = []
+    monkeypatch.setattr(reconciler, "ring", lambda settings: not heard.append(settings))
+    return heard
+
+
+def add_slot(session, number, run_id=None):
+    session.add(Worker(id=f"w-{number}", host="h", pid=1, slot=number, device="cpu", run_id=run_id, stats={}))
+
+
+def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions, settings, rings):
+    with sessions.begin() as session:
+        for number in range(3):
+            make_run(session)
+            add_slot(session, number, run_id="other" if number == 2 else None)
+    assert Reconciler(settings, sessions).look() == 2
+    assert len(rings) == 2
+
+
+def test_nothing_rings_when_nothing_waits_or_nobody_would_hear(sessions, settings, rings):
+    with sessions.begin() as session:
+        add_slot(session, 0)
+        make_run(session, status="finished")
+    assert Reconciler(settings, sessions).look() == 0
+    with sessions.begin() as session:
+        make_run(session)
+        session.execute(update(Worker).values(seen_at=db_now() - 3600))
+    assert Reconciler(settings, sessions).look() == 0
+    assert rings == []
+
+
+def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, rings):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h")
+        session.execute(update(Run).values(lease_until=db_now() - 1))
+    Reconciler(settings, sessions).look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
+
+
+def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
+    with sessions.begin() as session:
+        assert take_lease(session, "job", "a", seconds=100)
+        assert take_lease(session, "job", "a", seconds=-1)
+        assert take_lease(session, "job", "b", seconds=100)
+        assert not take_lease(session, "job", "a", seconds=100)

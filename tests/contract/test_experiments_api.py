@@ -1,0 +1,202 @@
+"""Launching and judging experiments over HTTP, on both databases."""
+
+import threading
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.experiments.schemas import ExperimentDetail, ExperimentSummary, LaunchedExperiment
+from backend.models import Experiment, Run
+from tests.factories import make_experiment, make_run, write_metric
+
+BODY = {
+    "name": "clip-higher",
+    "base": {"steps": 20},
+    "variants": [{"name": "GRPO", "preset": "grpo"}, {"name": "DAPO", "preset": "dapo"}],
+    "seeds": [0, 1],
+}
+
+
+def launch(client, body, key=""):
+    return client.post("/api/v1/experiments", json=body, headers={"Idempotency-Key": key} if key else {})
+
+
+def count(database, table):
+    with database.sessions() as session:
+        return session.scalar(select(func.count()).select_from(table))
+
+
+def test_variants_times_seeds_are_queued_the_first_seed_first(client, database):
+    answer = launch(client, BODY)
+    assert answer.status_code == 201
+    LaunchedExperiment.model_validate(answer.json())
+    runs = answer.json()["runs"]
+    assert [(run["variant"], run["seed"], run["status"]) for run in runs] == [
+        ("GRPO", 0, "queued"),
+        ("DAPO", 0, "queued"),
+        ("GRPO", 1, "queued"),
+        ("DAPO", 1, "queued"),
+    ]
+    assert len({run["name"] for run in runs}) == 4
+    with database.sessions() as session:
+        config = session.get_one(Run, runs[3]["id"]).config
+    assert (config["steps"], config["seed"], config["preset"]) == (20, 1, "dapo")
+
+
+def test_seeds_of_a_variant_share_the_hash_of_their_config(client, database):
+    launch(client, BODY)
+    query = select(Run.variant, func.count(Run.config_hash.distinct())).group_by(Run.variant)
+    with database.sessions() as session:
+        hashes = dict(session.execute(query).tuples().all())
+    assert hashes == {"GRPO": 1, "DAPO": 1}
+
+
+def test_the_same_key_and_body_give_the_same_answer_another_body_is_refused(client, database):
+    first, again = launch(client, BODY, "k1"), launch(client, BODY, "k1")
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    other = launch(client, BODY | {"name": "other"}, "k1")
+    assert other.status_code == 409
+    assert "Idempotency-Key" in other.json()["detail"]
+    assert count(database, Run) == 4
+
+
+def test_the_same_key_sent_at_the_same_time_launches_once(client, database):
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(launch(client, BODY, "k2"))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.text for answer in answers}) == 1
+    assert count(database, Experiment) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "words"),
+    [
+        ({"variants": [{"name": "a"}, {"name": "b", "preset": "no"}]}, "variants.1.preset", '"no"'),
+        ({"base": {"steps": -3}}, "variants.0.steps", "-3"),
+        ({"base": {"polcy": {}}}, "variants.0.polcy", "no such field"),
+        ({"base": {"problems": [{"name": "chess"}]}}, "variants.0.problems.0", "chess"),
+        ({"base": {"policy": {"name": "owner/model"}}}, "variants.0.policy.name", "HF_ONLINE"),
+        (
+            {"base": {"policy": {"revision": "hf_" + "a" * 40}}},
+            "variants.0.policy.revision",
+            "looks like a secret",
+        ),
+        ({"variants": []}, "variants", "at least 1"),
+        ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants", "only once"),
+        ({"variants": [{"preset": "grpo"}]}, "variants", "needs a name"),
+        ({"seeds": [1, 1]}, "seeds", "only once"),
+        ({"seeds": [-1]}, "seeds.0", "-1"),
+        ({"seeds": []}, "seeds", "at least 1"),
+        ({"seeds": list(range(100)), "variants": [{"name": str(n)} for n in range(6)]}, "seeds", "600 runs"),
+        ({"name": ""}, "name", "at least 1"),
+        ({"extra": 1}, "extra", "no such field"),
+    ],
+)
+def test_what_cannot_run_is_refused_at_its_field_and_nothing_is_half_made(
+    client, database, changes, path, words
+):
+    answer = launch(client, BODY | changes)
+    assert answer.status_code == 422, answer.text
+    errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+    assert words in errors[path]
+    assert (count(database, Experiment), count(database, Run)) == (0, 0)
+
+
+def test_a_secret_is_never_repeated_in_the_answer(client):
+    secret = "hf_" + "S" * 40
+    assert secret not in launch(client, BODY | {"base": {"policy": {"name": secret}}}).text
+    assert secret not in launch(client, BODY | {"notes": 5, "base": secret}).text
+
+
+def test_an_experiment_is_listed_with_what_its_runs_do(client, database):
+    made = launch(client, BODY).json()
+    client.post(f"/api/v1/runs/{made['runs'][0]['id']}/stop")
+    client.delete(f"/api/v1/runs/{made['runs'][1]['id']}")
+    item = client.get("/api/v1/experiments").json()["items"][0]
+    assert item["variants"] == ["GRPO", "DAPO"]
+    assert (item["runs"], item["statuses"]) == (3, {"queued": 2, "stopped": 1})
+    detail = client.get(f"/api/v1/experiments/{made['id']}").json()
+    ExperimentDetail.model_validate(detail)
+    assert detail["request"]["base"] == {"steps": 20}
+    assert client.get("/api/v1/experiments/nobody").status_code == 404
+
+
+def test_experiments_come_page_by_page(client, database):
+    with database.sessions.begin() as session:
+        for number in range(5):
+            make_experiment(session, name=f"e{number}", created_at=float(number // 2))
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = client.get("/api/v1/experiments", params={"limit": 2, "cursor": cursor}).json()
+        seen += [item["name"] for item in page["items"]]
+        cursor = page["next"]
+    assert sorted(seen) == [f"e{number}" for number in range(5)]
+
+
+def test_the_summary_has_mean_spread_and_interval_per_variant(client, database):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(session)
+        for variant, accuracies in (("grpo", (0.5, 0.6, 0.7)), ("dapo", (0.9, "NaN"))):
+            for seed, accuracy in enumerate(accuracies):
+                last = {"eval/accuracy": accuracy}
+                best = {"eval/accuracy": {"value": 0.8, "step": 3}}
+                summary = {"step": 9, "last": last, "best": best}
+                make_run(session, experiment_id=experiment.id, variant=variant, seed=seed, summary=summary)
+    path = f"/api/v1/experiments/{experiment.id}/summary"
+    answer = client.get(path, params={"metrics": "eval/accuracy", "baseline": "grpo"}).json()
+    ExperimentSummary.model_validate(answer)
+    grpo, dapo = (row["metrics"]["eval/accuracy"] for row in answer["variants"])
+    assert (grpo["last"]["n"], grpo["last"]["mean"]) == (3, pytest.approx(0.6))
+    assert grpo["last"]["low"] == pytest.approx(0.6 - 4.3027 * 0.1 / 3**0.5)
+    assert grpo["best"]["mean"] == pytest.approx(0.8)
+    assert (dapo["last"]["n"], dapo["last"]["values"], dapo["last"]["low"]) == (1, [0.9, "NaN"], None)
+    assert dapo["last"]["delta"] == {"mean": pytest.approx(0.3), "low": None, "high": None}
+
+
+def test_runs_are_compared_at_the_tokens_that_all_have_reached(client, database):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(session)
+        for seed, tokens in ((0, 100.0), (1, 50.0)):
+            run = make_run(session, experiment_id=experiment.id, seed=seed)
+            write_metric(session, run, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
+            write_metric(session, run, "reward/mean", {step: float(step) for step in (1, 2, 3, 4)})
+    answer = client.get(
+        f"/api/v1/experiments/{experiment.id}/summary", params={"metrics": "reward/mean"}
+    ).json()
+    assert answer["tokens"] == 200.0
+    assert answer["variants"][0]["metrics"]["reward/mean"]["equal_tokens"]["values"] == [2.0, 4.0]
+
+
+def test_validation_gives_config_formula_estimates_and_warnings(client, database):
+    with database.sessions.begin() as session:
+        summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
+        make_run(session, last_step=5, summary=summary)
+    body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": "dr_grpo"}, "seed": 4}
+    answer = client.post("/api/v1/validate", json=body).json()
+    assert (answer["config"]["steps"], answer["config"]["seed"]) == (10, 4)
+    assert answer["formula"]
+    assert answer["estimates"]["seconds"] == pytest.approx(5.0)
+    assert client.post("/api/v1/validate", json={"steps": 7, "seed": 2}).json()["config"]["seed"] == 2
+
+
+@pytest.mark.parametrize(
+    "body", [[], "x", {"base": []}, {"base": {}, "other": 1}, {"seed": "a"}, {"steps": "many"}]
+)
+def test_validation_refuses_in_the_one_shape(client, body):
+    answer = client.post("/api/v1/validate", json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["errors"]
+
+
+def test_a_preview_shows_prompts_with_answers(client):
+    body = {"problems": [{"name": "sums", "operands": 2}], "seed": 1}
+    items = client.post("/api/v1/problems/preview", json=body).json()["items"]
+    assert len(items) == 3
+    for item in items:
+        assert sum(map(int, item["prompt"].removesuffix("=?").split("+"))) == int(item["answer"])

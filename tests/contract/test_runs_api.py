@@ -1,0 +1,262 @@
+"""Runs over HTTP, on both databases."""
+
+import json
+
+import pytest
+from sqlalchemy import select
+
+from backend.models import Checkpoint, Event, Run
+from backend.runs.events import add_event
+from backend.runs.schemas import RunItem, RunPage
+from backend.runs.store import append_log
+from tests.factories import make_attempt, make_experiment, make_run
+
+
+@pytest.fixture
+def made(database):
+    """Makes a run in a transaction of its own."""
+
+    def make(**fields):
+        with database.sessions.begin() as session:
+            return make_run(session, **fields)
+
+    return make
+
+
+def get(client, path, **params):
+    answer = client.get(f"/api/v1{path}", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def names(client, **params):
+    return [item["name"] for item in get(client, "/runs", **params)["items"]]
+
+
+def summary(**last):
+    return {"step": 1, "last": {"reward/mean": last["reward"]} if last else {}, "best": {}}
+
+
+def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(client, database):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(session, name="sweep")
+        run = make_run(
+            session, experiment_id=experiment.id, tags=["a"], notes="n", summary=summary(reward=0.5)
+        )
+        make_attempt(session, run, 1, from_step=-1)
+    page = get(client, "/runs")
+    RunPage.model_validate(page)
+    item = page["items"][0]
+    assert (item["experiment"], item["experiment_name"]) == (experiment.id, "sweep")
+    assert (item["tags"], item["notes"], item["summary"]["last"]) == (["a"], "n", {"reward/mean": 0.5})
+    assert "config" not in item
+    assert "attempts" not in item
+    full = get(client, "/runs", include="config,attempts")["items"][0]
+    assert full["config"]["steps"] == 150
+    assert full["attempts"][0]["from_step"] == -1
+    assert get(client, f"/runs/{run.id}") == full
+    assert RunItem.model_validate(full).created_at.endswith("Z")
+
+
+def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, made):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(session)
+        make_run(session, name="calm-lynx", status="running", experiment_id=experiment.id, tags=["good one"])
+    made(name="odd_heron", status="failed", variant="dapo", tags=["good"])
+    made(name="oddXheron", archived_at=1.0)
+    made(name="gone", deleted_at=1.0)
+    assert names(client, status="running,queued") == ["calm-lynx"]
+    assert names(client, q="D_H") == ["odd_heron"]
+    assert names(client, tag="good") == ["odd_heron"]
+    assert names(client, variant="dapo") == ["odd_heron"]
+    assert names(client, experiment=experiment.id) == ["calm-lynx"]
+    assert names(client, archived="true") == ["oddXheron"]
+    assert names(client, deleted="true") == ["gone"]
+
+
+def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
+    for name, last in [("a", {"reward": 0.2}), ("b", {}), ("c", {"reward": 0.9}), ("d", {"reward": "NaN"})]:
+        made(name=name, summary=summary(**last))
+    assert names(client, sort="summary.reward/mean")[:2] == ["a", "c"]
+    assert names(client, sort="-summary.reward/mean")[:2] == ["c", "a"]
+
+
+@pytest.mark.parametrize(
+    "sort", ["created_at", "-created_at", "name", "-last_step", "summary.reward/mean", "-summary.reward/mean"]
+)
+def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
+    for number in range(7):
+        last = {"reward": number / 10} if number % 3 else {}
+        made(
+            name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), summary=summary(**last)
+        )
+    before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
+    seen, cursor = [], ""
+    while cursor is not None:
+        page = get(client, "/runs", sort=sort, limit=2, cursor=cursor)
+        seen += [item["id"] for item in page["items"]]
+        cursor = page["next"]
+        made(name="zz", created_at=0.0 if sort.startswith("-") else 1e9)
+        assert len(seen) < 40
+    assert [run for run in seen if run in before] == before
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("params", "path", "words"),
+    [
+        ({"sort": "config"}, "sort", "created_at"),
+        ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
+        ({"status": "crashed"}, "status", "'crashed'"),
+        ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
+        ({"limit": "1000"}, "limit", "200"),
+        ({"limit": "many"}, "limit", "'many'"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path, words):
+    answer = client.get("/api/v1/runs", params=params)
+    assert answer.status_code == 422
+    error = answer.json()["errors"][0]
+    assert error["path"] == path
+    assert words in error["message"]
+
+
+def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
+    run = made()
+    changes = {"name": "new name", "tags": ["x"], "notes": "because", "priority": 5, "archived": True}
+    answer = client.patch(f"/api/v1/runs/{run.id}", json=changes)
+    assert answer.status_code == 200
+    assert changes.items() <= answer.json().items()
+    assert client.patch(f"/api/v1/runs/{run.id}", json={"archived": False}).json()["archived"] is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"status": "finished"}, "status"),
+        ({"name": ""}, "name"),
+        ({"name": None}, "name"),
+        ({"priority": 10**9}, "priority"),
+        ({"tags": ["x"] * 51}, "tags"),
+        ({"notes": "a\0b"}, "body"),
+        ({"name": "\ud800"}, "body"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, path):
+    run = made()
+    content = json.dumps(changes)  # escaped: half a surrogate pair cannot be sent otherwise
+    headers = {"Content-Type": "application/json"}
+    answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["path"] == path
+
+
+def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, made):
+    run = made()
+    post = lambda verb: client.post(f"/api/v1/runs/{run.id}/{verb}")  # noqa: E731
+    assert (post("pause").json()["status"], post("pause").status_code) == ("paused", 409)
+    assert post("resume").json()["status"] == "queued"
+    assert (post("stop").status_code, post("stop").status_code) == (202, 409)
+    assert post("retry").json()["status"] == "queued"
+    problem = post("resume").json()
+    assert problem["title"] == "Conflict"
+    assert problem["detail"] == f"run {run.id!r} is queued; resume needs a run that is paused or stopped"
+
+
+def test_a_running_run_is_asked_and_goes_on_until_its_step_ends(client, made):
+    run = made(status="running", lease_until=4e9)
+    answer = client.post(f"/api/v1/runs/{run.id}/stop").json()
+    assert (answer["status"], answer["wish"]) == ("running", "stop")
+
+
+def test_the_trash_holds_a_run_until_it_is_restored(client, made):
+    run = made()
+    assert client.delete(f"/api/v1/runs/{run.id}").json()["deleted"] is True
+    assert names(client) == []
+    assert client.post(f"/api/v1/runs/{run.id}/restore").json()["deleted"] is False
+    assert names(client) == [run.name]
+
+
+def test_a_clone_waits_with_the_same_config_and_its_changes(client, made):
+    run = made(seed=3, config={"steps": 20})
+    body = {"changes": {"sampling": {"group_size": 4}}}
+    clone = client.post(f"/api/v1/runs/{run.id}/clone", json=body).json()
+    assert clone["id"] != run.id
+    assert clone["status"] == "queued"
+    assert (clone["config"]["steps"], clone["config"]["seed"]) == (20, 3)
+    assert clone["config"]["sampling"]["group_size"] == 4
+    refused = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"steps": -1}})
+    assert refused.json()["errors"][0]["path"] == "steps"
+
+
+def test_events_and_output_come_in_order_page_by_page(client, database, made):
+    run = made()
+    with database.sessions.begin() as session:
+        for number in range(5):
+            add_event(session, "alert", f"event {number}", run_id=run.id, level="error", data={"n": number})
+            append_log(session, run.id, 1, number, f"line {number}\n")
+        append_log(session, run.id, 1, 0, "again\n")
+    page = get(client, f"/runs/{run.id}/events", limit=3)
+    rest = get(client, f"/runs/{run.id}/events", cursor=page["next"])
+    messages = [event["message"] for event in page["items"] + rest["items"]]
+    assert messages == [f"event {number}" for number in range(5)]
+    assert rest["next"] is None
+    first = get(client, f"/runs/{run.id}/logs", limit=2)
+    assert [chunk["text"] for chunk in first["items"]] == ["line 0\n", "line 1\n"]
+    assert get(client, f"/runs/{run.id}/logs", cursor=first["next"])["items"][0]["number"] == 2
+    newest = get(client, f"/runs/{run.id}/logs", order="desc", limit=1)
+    assert newest["items"][0]["number"] == 4
+    assert (
+        get(client, f"/runs/{run.id}/logs", order="desc", limit=1, cursor=newest["next"])["items"][0][
+            "number"
+        ]
+        == 3
+    )
+
+
+def test_a_checkpoints_files_are_downloaded_by_their_listed_names_alone(client, database, made, settings):
+    run = made()
+    folder = settings.artifacts_of(run.id) / "s000010-a1"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "secret.txt").write_text("not listed")
+    (folder / "link").symlink_to("/etc/hostname")
+    with database.sessions.begin() as session:
+        row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2}
+        manifest = {"files": ["config.json", "link", "../../../token"], "accuracy": 0.5}
+        session.add(Checkpoint(run_id=run.id, step=10, attempt=1, manifest=manifest, **row))
+    item = get(client, f"/runs/{run.id}/checkpoints")["items"][0]
+    assert (item["step"], item["accuracy"]) == (10, 0.5)
+    answer = client.get(f"/api/v1/runs/{run.id}/files/{item['files'][0]['name']}")
+    assert answer.content == b"{}"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    for name in ("secret.txt", "link", "../token", "..%2ftoken", "../../../token", "/etc/hostname"):
+        assert client.get(f"/api/v1/runs/{run.id}/files/s000010-a1/{name}").status_code == 404
+    assert client.get(f"/api/v1/runs/{run.id}/files//etc/hostname").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["", "/events", "/logs", "/checkpoints", "/metrics.csv", "/files/a/b"])
+def test_what_belongs_to_no_run_is_not_found(client, path):
+    answer = client.get(f"/api/v1/runs/nobody{path}")
+    assert answer.status_code == 404
+    assert answer.json()["detail"] == "there is no run 'nobody'"
+
+
+def test_the_queue_says_in_which_order_and_why_runs_wait(client, made):
+    made(name="second", queued_at=20.0)
+    made(name="first", queued_at=30.0, priority=1)
+    made(name="later", queued_at=10.0, priority=-1, run_after=4e9, own_failures=1)
+    page = get(client, "/queue", limit=2)
+    items = page["items"] + get(client, "/queue", cursor=page["next"])["items"]
+    assert [(item["position"], item["name"]) for item in items] == [(1, "first"), (2, "second"), (3, "later")]
+    assert items[0]["why"] == "no worker is running"
+    assert items[2]["why"].endswith("1 failed so far")
+
+
+def test_a_nan_in_a_summary_stays_a_word(client, database, made):
+    run = made()
+    with database.sessions.begin() as session:
+        session.get_one(Run, run.id).summary = {"step": 1, "last": {"loss/total": "NaN"}, "best": {}}
+        add_event(session, "alert", "a\0\ud800", run_id=run.id)
+        assert session.scalar(select(Event.message)) == "a?"
+    assert get(client, f"/runs/{run.id}")["summary"]["last"] == {"loss/total": "NaN"}

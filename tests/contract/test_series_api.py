@@ -1,0 +1,148 @@
+"""Curves over HTTP, on both databases."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend.metrics.api import SeriesAnswer
+from backend.metrics.store import write_points
+from tests.factories import make_run, seeded_metrics, write_metric
+
+
+def series(client, runs, metrics, **params):
+    ids = ",".join(run.id for run in runs)
+    answer = client.get("/api/v1/series", params={"runs": ids, "metrics": metrics, **params})
+    assert answer.status_code == 200, answer.text
+    SeriesAnswer.model_validate(answer.json())
+    return answer.json()
+
+
+@pytest.fixture
+def trained(database):
+    """Two runs of 3,000 steps, the second with a spike."""
+    with database.sessions.begin() as session:
+        runs = [make_run(session, name=f"run-{seed}", variant="v", seed=seed) for seed in (0, 1)]
+        for seed, run in enumerate(runs):
+            metrics = seeded_metrics(3000, seed=seed, spike_at=1777 if seed else None)
+            write_points(session, run.id, 1, metrics.items())
+    return runs
+
+
+def test_a_long_curve_is_thinned_and_keeps_first_last_and_spike(client, trained):
+    item = series(client, trained[1:], "loss/total")["series"][0]
+    assert len(item["values"]) <= 500
+    assert (item["steps"][0], item["steps"][-1], item["raw_points"]) == (1, 3000, 3000)
+    assert item["values"][item["steps"].index(1777)] == 1000.0
+
+
+def test_a_curve_is_the_same_whatever_other_runs_are_shown(client, trained):
+    alone = series(client, trained[:1], "reward/mean")["series"][0]
+    together = series(client, trained, "reward/mean")["series"][0]
+    assert alone == together
+
+
+def test_what_is_not_finite_is_told_apart_and_zero_is_a_value(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "a", {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 2.0})
+    item = series(client, [run], "a")["series"][0]
+    assert (item["steps"], item["values"]) == ([1, 5], [0.0, 2.0])
+    assert item["non_finite"] == [
+        {"step": 2, "x": 2.0, "value": "NaN"},
+        {"step": 3, "x": 3.0, "value": "Infinity"},
+        {"step": 4, "x": 4.0, "value": "-Infinity"},
+    ]
+
+
+def test_smoothing_is_computed_before_thinning_and_cutting(client, trained):
+    whole = series(client, trained[:1], "reward/mean", smoothing=0.9, max_points=5000)["series"][0]
+    part = series(client, trained[:1], "reward/mean", smoothing=0.9, x_min=2000, x_max=2010)["series"][0]
+    place = whole["steps"].index(2000)
+    assert part["steps"] == list(range(2000, 2011))
+    assert part["values"] == whole["values"][place : place + 11]
+
+
+@pytest.mark.parametrize(("x", "per_step"), [("step", 1.0), ("wall", 0.5), ("tokens", 4096.0)])
+def test_a_curve_runs_along_steps_time_or_tokens(client, trained, x, per_step):
+    item = series(client, trained[:1], "reward/mean", x=x, x_max=10 * per_step)["series"][0]
+    assert item["x"] == [per_step * step for step in range(1, 11)]
+
+
+def test_seeds_of_a_variant_become_one_curve_with_a_band(client, trained):
+    answer = series(client, trained, "reward/mean", group_by="variant", band="std", max_points=100_000)
+    (group,) = answer["series"]
+    singles = series(client, trained, "reward/mean", max_points=100_000)["series"]
+    values = np.array([single["values"] for single in singles])
+    assert (group["group"], group["n"][:2]) == ("v", [2, 2])
+    assert group["values"] == pytest.approx(values.mean(axis=0))
+    assert group["high"] == pytest.approx(values.mean(axis=0) + values.std(axis=0, ddof=1))
+    thinned = series(client, trained, "loss/total", group_by="variant", band="minmax")["series"][0]
+    assert 1777 in thinned["steps"]
+    assert len(thinned["steps"]) <= 500
+
+
+def test_one_seed_has_a_mean_and_no_band(client, trained):
+    group = series(client, trained[:1], "reward/mean", group_by="variant", band="ci95", x_max=3)["series"][0]
+    assert (group["low"], group["high"], group["n"]) == ([None] * 3, [None] * 3, [1] * 3)
+
+
+def test_runs_are_grouped_by_any_field_of_their_config(client, database):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, config={"sampling": {"group_size": size}}) for size in (4, 8, 8)]
+        for run in runs:
+            write_metric(session, run, "a", {1: 1.0})
+    answer = series(client, runs, "a", group_by="config.sampling.group_size")
+    assert {item["group"]: item["n"] for item in answer["series"]} == {"4": [1], "8": [2]}
+
+
+def test_only_what_is_new_comes_after_the_cursor(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session, status="running")
+        write_metric(session, run, "a", {1: 1.0, 2: 2.0})
+    cursor = series(client, [run], "a")["cursor"]
+    assert series(client, [run], "a", after=cursor)["series"][0]["values"] == []
+    with database.sessions.begin() as session:
+        write_metric(session, run, "a", {3: 3.0})
+    assert series(client, [run], "a", after=cursor)["series"][0]["steps"] == [3]
+
+
+def test_what_is_missing_is_said_and_nothing_fails(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+    answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "a"}).json()
+    assert answer["series"] == []
+    assert answer["missing"] == [
+        {"run": run.id, "metric": "a", "reason": "no points"},
+        {"run": "ghost", "metric": "a", "reason": "no such run"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "path"),
+    [
+        ({"metrics": ""}, "metrics"),
+        ({"runs": ","}, "runs"),
+        ({"runs": ",".join(map(str, range(201)))}, "runs"),
+        ({"max_points": "150000", "runs": "a,b"}, "max_points"),
+        ({"smoothing": "1"}, "smoothing"),
+        ({"smoothing": "nan"}, "smoothing"),
+        ({"x": "time"}, "x"),
+        ({"x_min": "inf"}, "x_min"),
+        ({"band": "sd"}, "band"),
+        ({"group_by": "seed"}, "group_by"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
+    answer = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == path
+
+
+def test_the_csv_is_a_download_with_every_step(client, trained):
+    answer = client.get(f"/api/v1/runs/{trained[0].id}/metrics.csv")
+    lines = answer.text.splitlines()
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert lines[0] == "step,loss/total,policy/entropy,reward/mean,time/wall_seconds,tokens/total"
+    assert len(lines) == 3001
+    assert answer.text.endswith("\n")

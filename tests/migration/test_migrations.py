@@ -1,0 +1,112 @@
+"""The schema grows by migrations alone, on both databases."""
+
+import threading
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, make_url, text
+from sqlalchemy.exc import OperationalError
+
+from backend import migrate
+from backend.database import open_engine, open_sessions
+from backend.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
+from backend.models import Base
+from tests.factories import make_run
+
+SCRIPTS = ScriptDirectory(str(MIGRATIONS))
+REVISIONS = [script.revision for script in SCRIPTS.walk_revisions()][::-1]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_url(request, tmp_path):
+    """A database without a schema."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'new.db'}"
+        return
+    server = make_url(request.getfixturevalue("postgres"))
+    admin = create_engine(server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text("CREATE DATABASE migrated"))
+    yield server.set(database="migrated").render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.execute(text("DROP DATABASE migrated WITH (FORCE)"))
+    admin.dispose()
+
+
+def tables(url):
+    engine = open_engine(url, pool_size=1)
+    found = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return found - {"alembic_version", "sqlite_sequence"}
+
+
+def test_there_is_one_newest_revision():
+    assert SCRIPTS.get_heads() == [newest_schema()]
+
+
+def test_the_migrations_make_exactly_what_the_models_say(empty_url):
+    assert upgrade(empty_url) == ("", newest_schema())
+    engine = open_engine(empty_url, pool_size=1)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    engine.dispose()
+
+
+def test_each_step_goes_up_down_and_up_again(empty_url):
+    for number, revision in enumerate(REVISIONS):
+        upgrade(empty_url, revision=revision)
+        downgrade(empty_url, REVISIONS[number - 1] if number else "base")
+        upgrade(empty_url, revision=revision)
+    assert tables(empty_url) == set(Base.metadata.tables)
+    downgrade(empty_url, "base")
+    assert tables(empty_url) == set()
+
+
+def test_a_second_upgrade_changes_nothing_and_keeps_the_rows(empty_url):
+    upgrade(empty_url)
+    engine = open_engine(empty_url, pool_size=1)
+    with open_sessions(engine).begin() as session:
+        make_run(session)
+    assert upgrade(empty_url) == (newest_schema(), newest_schema())
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM run")) == 1
+    engine.dispose()
+
+
+def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
+    done = []
+    threads = [threading.Thread(target=lambda: done.append(upgrade(empty_url))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(before for before, _ in done) == ["", newest_schema(), newest_schema()]
+
+
+def test_a_newer_database_is_refused_with_what_to_do(empty_url):
+    upgrade(empty_url)
+    engine = open_engine(empty_url, pool_size=1)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(NewerDatabase, match="schema 9999, which this version does not know"):
+        upgrade(empty_url)
+
+
+def test_an_upgrade_that_fails_in_the_middle_leaves_no_table_behind(empty_url, monkeypatch):
+    real = migrate.command.upgrade
+
+    def interrupted(config, revision):
+        real(config, revision)
+        raise OperationalError("COMMIT", {}, Exception("killed"))
+
+    monkeypatch.setattr(migrate.command, "upgrade", interrupted)
+    with pytest.raises(OperationalError):
+        upgrade(empty_url)
+    assert tables(empty_url) == set()
+    monkeypatch.undo()
+    upgrade(empty_url)
+    assert tables(empty_url) == set(Base.metadata.tables)
