@@ -92,6 +92,11 @@ def test_evaluations_are_markers(figure):
     assert trace["marker"]["symbol"] == "square-open"
 
 
+def test_a_mean_tells_its_seeds_and_its_band(figure):
+    _, mean = figure(series(group="g", n=[3, 3, 1], low=[0, 0.5, None], high=[1, 1.5, None]))["data"]
+    assert mean["text"] == ["n 3, 0 to 1", "n 3, 0.500 to 1.500", "n 1"]
+
+
 def test_a_wide_band_does_not_hide_the_curves(figure):
     two_seeds = series(group="g", low=[-900, 0, 1], high=[900, 2, 3])
     assert figure(two_seeds)["layout"]["yaxis"]["autorangeoptions"] == {"clipmin": -1, "clipmax": 3}

@@ -3,6 +3,7 @@
  * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
  */
 import { withOpacity } from '../lib/colours.js';
+import { formatValue } from '../lib/format.js';
 import { isSparse } from '../lib/metrics.js';
 
 /**
@@ -105,8 +106,16 @@ function lineTrace({ series, name, look, role = 'main' }, view, unit, most = Inf
     marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
     meta: { key: keyOf(series), run: series.run ?? null, role }, name: plain(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
-    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit)}<extra></extra>`,
+    text: spreadTexts(series, steps),
+    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit)}${series.n ? '<br>%{text}' : ''}<extra></extra>`,
   };
+}
+
+/** For each point of a mean: how many runs stand behind it and how far its band reaches. */
+function spreadTexts({ n, low, high, steps: known }, steps) {
+  if (!n) return undefined;
+  const texts = new Map(known.map((step, i) => [step, `n ${n[i]}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`]));
+  return steps.map((step) => texts.get(step) ?? '');
 }
 
 const hoverPlace = ({ xKind }, { unit }) => (xKind === 'step' ? 'step %{customdata}' : `step %{customdata} · %{x:.4~s} ${unit}`);

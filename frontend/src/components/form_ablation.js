@@ -20,7 +20,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
     <form onSubmit=${add}>
       <p class="quiet">Each chosen knob gives one more variant: ${variant.name} with that knob alone as in</p>
       <div class="toolbar ablation-other"><${Select} label="Compared with" value=${other} options=${plain.map(({ name }) => name)} onChange=${(name) => { setOther(name); setChosen(new Set()); }} /></div>
-      ${knobs.length ? html`<div class="table-scroll"><table class="table ablation">
+      ${knobs.length ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs"><table class="table ablation">
         <thead><tr><th><span class="visually-hidden">Chosen</span></th><th>knob</th><th>${variant.name}</th><th>${other}</th></tr></thead>
         <tbody>${knobs.map(({ path, one, other: now }) => html`<tr key=${path}>
           <td><input type="checkbox" aria-label=${path} checked=${chosen.has(path)} onChange=${() => toggle(path)} /></td>

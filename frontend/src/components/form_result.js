@@ -57,7 +57,7 @@ function Estimates({ form, verdicts, seeds }) {
   if (!costs.length) return null;
   const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
   const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
-  return html`<div class="table-scroll"><table class="table estimates"><caption class="visually-hidden">Estimated cost of a run</caption>
+  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Estimates"><table class="table estimates"><caption class="visually-hidden">Estimated cost of a run</caption>
     <thead><tr><th>per run</th>${costs.map(({ key, title }) => html`<th class="number" key=${key}>${title}</th>`)}</tr></thead>
     <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${costs.map(({ key, format }) => html`<td class="number" key=${key}>${format(estimates[key])}</td>`)}</tr>`)}
       ${rows.length * seeds > 1 && costs.some(isWhole) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${isWhole(cost) ? cost.format(total(cost.key)) : ''}</td>`)}</tr>`}

@@ -59,7 +59,7 @@ const stay = (event) => event.stopPropagation();
 
 function Name({ run, put, isRenaming, setRenaming }) {
   if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
-  return html`<span class="run-name" onDblClick=${() => setRenaming(run.id)}>
+  return html`<span class="run-name">
     <a href=${`/run/${run.id}`} title=${run.experiment_name ? `${run.name}, experiment ${run.experiment_name}` : run.name}>${run.name}</a>
     ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     <button class="button-icon run-rename" title="Rename (r)" aria-label=${`Rename ${run.name}`} onClick=${(event) => { stay(event); setRenaming(run.id); }}><${Icon} name="pencil" size=${12} /></button>

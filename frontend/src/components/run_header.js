@@ -36,6 +36,7 @@ function Name({ run, onChange }) {
   }
   const save = (event) => {
     event.preventDefault();
+    if (!field.current) return;
     setEditing(false);
     const name = field.current.value.trim();
     if (name && name !== run.name) renameRun(run.id, name, onChange);
