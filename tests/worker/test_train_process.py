@@ -1,0 +1,149 @@
+"""The trainer's process itself, with the tiny policy: its protocol, its exit codes, its outcomes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from backend.config.merge import resolve
+from backend.database import open_engine, open_sessions
+from backend.devices import Slot
+from backend.models import Attempt, Checkpoint, Metric, Run
+from backend.runs import lifecycle
+from backend.settings import Settings
+from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED
+from worker.process import trainer_environment
+
+ROOT = Path(__file__).parent.parent.parent
+
+QUICK = {
+    "steps": 200,
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
+    "evaluation": {"every": 0},
+}
+
+
+@pytest.fixture
+def settings(state_dir, sqlite_url):
+    return Settings(state_dir=state_dir, database_url=sqlite_url, models_dir=state_dir)
+
+
+@pytest.fixture
+def sessions(settings):
+    engine = open_engine(settings.effective_database_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def trainer(settings, monkeypatch):
+    """A trainer process that has said that it is ready."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [sys.executable, "-m", "worker.train"],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=subprocess.STDOUT,
+        env=trainer_environment(settings, Slot(0, "cpu", "CPU", 1), os.environ),
+        cwd=ROOT,
+        text=True,
+    )
+    assert json.loads(process.stdout.readline()) == {"ready": True}
+    with process:
+        yield process
+        process.kill()
+
+
+def give_run(trainer, sessions, **config):
+    """Queue a run, claim it and assign it to the trainer."""
+    return give(trainer, sessions, resolve({**QUICK, **config}).model_dump(mode="json"))
+
+
+def give(trainer, sessions, document):
+    with sessions.begin() as session:
+        run = Run(name="r", variant="", seed=0, config=document, config_hash="", steps=200, status="queued")
+        session.add(run)
+        session.flush()
+        claim = lifecycle.claim_run(session, "worker", "host")
+    order = {"run_id": claim.run_id, "attempt": claim.attempt, "device": "cpu", "threads": 1}
+    trainer.stdin.write(json.dumps(order) + "\n")
+    trainer.stdin.flush()
+    return claim.run_id
+
+
+def read(sessions, run_id):
+    with sessions() as session:
+        return session.get_one(Run, run_id)
+
+
+def wait_for_step(sessions, run_id, step):
+    deadline = time.monotonic() + 60
+    while read(sessions, run_id).last_step < step:
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_short_run_is_finished_with_a_checkpoint_and_its_versions(trainer, sessions):
+    run_id = give_run(trainer, sessions, steps=2)
+    assert trainer.wait(60) == 0
+    run = read(sessions, run_id)
+    assert (run.status, run.last_step) == ("finished", 2)
+    with sessions() as session:
+        assert session.scalars(select(Checkpoint.step)).all() == [2]
+        assert session.get_one(Attempt, (run_id, 1)).versions.keys() == {"torch", "transformers"}
+
+
+def test_sigterm_saves_the_running_step_and_gives_the_run_back(trainer, sessions):
+    run_id = give_run(trainer, sessions)
+    wait_for_step(sessions, run_id, 1)
+    trainer.send_signal(signal.SIGTERM)
+    assert trainer.wait(60) == 0
+    run = read(sessions, run_id)
+    assert (run.status, run.reason) == ("queued", "the worker was asked to stop")
+    with sessions() as session:
+        assert session.scalars(select(Checkpoint.step)).all() == [run.last_step]
+
+
+def test_a_policy_that_is_not_there_fails_the_run_with_its_reason(trainer, sessions):
+    run_id = give_run(trainer, sessions, policy={"name": "nobody/has-this"})
+    assert trainer.wait(60) == 0
+    run = read(sessions, run_id)
+    assert run.status == "failed"
+    assert "nobody/has-this" in run.reason
+    assert "Traceback" not in run.reason
+
+
+def test_an_unexpected_error_is_reported_in_one_line(trainer, sessions):
+    run_id = give(trainer, sessions, {"steps": "many"})
+    assert trainer.wait(60) == EXIT_FAILED
+    reports = [line for line in trainer.stdout.read().splitlines() if line.startswith('{"failed"')]
+    assert json.loads(reports[0])["failed"]["reason"].startswith("ValidationError: ")
+    assert read(sessions, run_id).status == "running"  # its supervisor decides
+
+
+def test_a_trainer_whose_run_was_taken_writes_nothing_more(trainer, sessions):
+    run_id = give_run(trainer, sessions)
+    wait_for_step(sessions, run_id, 1)
+    with sessions.begin() as session:
+        session.execute(update(Run).values(attempt=2))
+        last = session.scalar(select(func.max(Metric.step)))
+    assert trainer.wait(60) == EXIT_FENCED
+    with sessions() as session:
+        assert session.scalar(select(func.max(Metric.step))) == last
+    assert read(sessions, run_id).status == "running"
+
+
+def test_without_its_supervisor_a_trainer_is_gone_at_once(trainer, sessions):
+    run_id = give_run(trainer, sessions)
+    wait_for_step(sessions, run_id, 1)
+    trainer.stdin.close()
+    started = time.monotonic()
+    assert trainer.wait(10) == EXIT_ORPHANED
+    assert time.monotonic() - started < 2
