@@ -124,7 +124,8 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             raise
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
-        recorder.commit(lambda session: _write_outcome(session, assignment, outcome))
+    # Only now, because the recorder stops where the run is no longer its own.
+    persist(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
 
 def _train(
