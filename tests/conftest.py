@@ -2,7 +2,7 @@
 
 settings      Settings with a state directory of this test's own (short, so that unix sockets fit)
 sqlite_url    a migrated SQLite database of this test's own
-postgres_url  the same on a real Postgres: one cluster per session, one database per test
+postgres_url  the same on a real Postgres: one cluster per session, one database per process, emptied
 database      Database(url, engine, sessions), once on SQLite and once on Postgres
 session       a Session on `database`
 valkey_url    broker URL of a real Redis-compatible server of this test's own
@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
+import psycopg
 import pytest
 from filelock import FileLock
-from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, open_engine, open_sessions
 from backend.migrate import upgrade
+from backend.models import Base
 from backend.settings import Settings
 from tests import servers
 
@@ -130,23 +132,35 @@ def sqlite_url(shared: Path, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def postgres(shared: Path) -> str:
-    """URL of the session's Postgres, which holds a migrated database named `grpolab_template`."""
+    """URL of the session's Postgres."""
     note = shared / "postgres.json"
     with FileLock(shared / "postgres.lock"):
         if not note.exists():
             server = require(lambda: _postgres_server(shared / "pg"))
             note.write_text(json.dumps(server._asdict()))
-            _on_postgres(server.url, "CREATE DATABASE grpolab_template")
-            upgrade(_database_of(server.url, "grpolab_template"))
     return str(json.loads(note.read_text())["url"])
 
 
-@pytest.fixture
-def postgres_url(postgres: str) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def postgres_database(postgres: str) -> Iterator[str]:
+    """A migrated database of this test process: making one per test would take most of the tests' time."""
     name = f"t_{uuid4().hex}"
-    _on_postgres(postgres, f"CREATE DATABASE {name} TEMPLATE grpolab_template STRATEGY FILE_COPY")
-    yield _database_of(postgres, name)
+    url = _make_database(postgres, name)
+    yield url
     _on_postgres(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(postgres: str, postgres_database: str) -> Iterator[str]:
+    before = _schema_of(postgres_database)
+    yield postgres_database
+    _disconnect_all(postgres_database)
+    if _schema_of(postgres_database) == before:
+        _empty(postgres_database)
+    else:  # a test of migrations
+        name = str(make_url(postgres_database).database)
+        _on_postgres(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+        _make_database(postgres, name)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -184,12 +198,35 @@ def _postgres_server(directory: Path) -> servers.Server:
     return servers.start_postgres(directory)
 
 
-def _on_postgres(url: str, statement: str) -> None:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(statement))
-    engine.dispose()
+def _make_database(server: str, name: str) -> str:
+    _on_postgres(server, f"CREATE DATABASE {name}")
+    url = make_url(server).set(database=name).render_as_string(hide_password=False)
+    upgrade(url)
+    return url
 
 
-def _database_of(url: str, name: str) -> str:
-    return make_url(url).set(database=name).render_as_string(hide_password=False)
+def _schema_of(url: str) -> Any:
+    """Every table with its columns and types."""
+    columns = """
+        SELECT c.relname, a.attname, a.atttypid, a.attnotnull, a.attisdropped
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'i') AND a.attnum > 0
+        ORDER BY 1, 2"""
+    return _on_postgres(url, columns)
+
+
+def _disconnect_all(url: str) -> None:
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    _on_postgres(url, f"SELECT pg_terminate_backend(pid) {others}")
+
+
+def _empty(url: str) -> None:
+    """Rows only: TRUNCATE would rewrite every table's files. Foreign keys are not checked meanwhile."""
+    deletes = [f"DELETE FROM {table.name}" for table in Base.metadata.tables.values()]  # noqa: S608
+    _on_postgres(url, "; ".join(["SET session_replication_role = replica", *deletes]))
+
+
+def _on_postgres(url: str, statement: str) -> list[Any]:
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
