@@ -1,0 +1,137 @@
+"""The real service in a thread of this process, with runs in its database as a trainer would leave them."""
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import uvicorn
+
+from backend.main import create_app
+from backend.metrics.store import write_points
+from backend.migrate import upgrade
+from backend.preflight import free_port
+from backend.rollouts.store import pack_groups, write_groups
+from backend.runs import lifecycle
+from backend.runs.checkpoints import add_checkpoint
+from backend.runs.store import append_log
+from backend.settings import Settings
+from worker.records import CompletionRecord, GroupRecord
+
+TOKEN = "a-token-for-tests"
+HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
+
+
+class Service:
+    """A running service and its database."""
+
+    def __init__(self, base, sessions):
+        self.base = base
+        self.sessions = sessions
+        self.client = httpx.Client(base_url=f"{base}/api/v1", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    def get(self, path, **params):
+        """The body of a successful GET below /api/v1."""
+        return self.client.get(path, params=params).raise_for_status().json()
+
+    def launch(self, name, **variant):
+        """A run that waits in the queue."""
+        body = {"name": name, "base": {"steps": 30}, "variants": [{"name": "grpo", **variant}], "seeds": [0]}
+        answer = self.client.post("/experiments", json=body).raise_for_status().json()
+        return answer["runs"][0]["id"]
+
+    def train(self, run_id, steps, *, end, reason=""):
+        """Leave behind what a trainer would: points, rollouts, output, a checkpoint, an end."""
+        with self.sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "test-worker", "test-host")
+            assert claim is not None
+            assert claim.run_id == run_id
+            lifecycle.begin_attempt(session, run_id, claim.attempt, -1)
+            for step in range(steps + 1):
+                write_points(session, run_id, claim.attempt, [(step, metrics_of(step))])
+                kind = "train" if step else "eval"
+                groups = [group_of(kind, step, index) for index in range(3)]
+                write_groups(session, pack_groups(run_id, step, claim.attempt, groups))
+            lifecycle.fence(session, run_id, claim.attempt, last_step=steps, summary=summary_of(steps))
+            append_log(session, run_id, claim.attempt, 1, "step 1\nstep 2\n\x1b[31mred\x1b[0m\n")
+            add_checkpoint(session, checkpoint_of(run_id, claim.attempt, steps))
+            lifecycle.finish_run(session, run_id, claim.attempt, end, reason)
+
+
+def metrics_of(step):
+    """Metrics of a step that rises, with one value that is not a number."""
+    return {
+        "reward/mean": 0.1 * step,
+        "eval/accuracy": 0.2 + 0.05 * step,
+        "policy/entropy": 1.0 - 0.1 * step,
+        "optim/grad_norm": float("nan") if step == 2 else 0.5,
+    }
+
+
+def summary_of(steps):
+    """The summary document as the recorder writes it."""
+    last = {name: "NaN" if math.isnan(value) else value for name, value in metrics_of(steps).items()}
+    return {"step": steps, "last": last, "best": {}}
+
+
+def checkpoint_of(run_id, attempt, step):
+    """A row of a checkpoint."""
+    return {
+        "run_id": run_id, "attempt": attempt, "step": step, "path": f"checkpoints/{step}", "sha256": "0" * 64,
+        "bytes_total": 3_000_000, "manifest": {"files": ["model.safetensors"], "accuracy": 0.4},
+    }  # fmt: skip
+
+
+def group_of(kind, step, index):
+    """The first completion is right, the second wrong and cut; that of the third prompt is hostile."""
+    hostile = index == 2
+    right = completion_of(HOSTILE if hostile else "<think>85+60=145</think>\\boxed{233}", correct=True)
+    wrong = completion_of("<think></think><think>", correct=False)
+    return GroupRecord(
+        kind=kind, prompt_index=index, prompt_id=f"sums:{step}-{index}", problem="sums", domain="math",
+        prompt=f"85+{60 + index}+88=?", answer="233", completions=[right, wrong],
+    )  # fmt: skip
+
+
+def completion_of(text, *, correct):
+    """A completion whose tokens are its characters, each less likely than the one before."""
+    count = len(text)
+    return CompletionRecord(
+        text=text, token_strings=list(text), token_ids=list(range(count)), reward=float(correct),
+        rewards={"correctness": float(correct)}, advantage=1.0 if correct else -1.0,
+        finish_reason="stop" if correct else "length", correct=correct,
+        flags=() if correct else ("truncated", "wrong"),
+        arrays={
+            "logprob": -np.arange(count, dtype=np.float32), "entropy": np.full(count, 0.5, np.float32)
+        },
+    )  # fmt: skip
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[Service]:
+    """A service on a free port with a fresh database."""
+    url = f"sqlite:///{directory / 'grpolab.db'}"
+    upgrade(url)
+    port = free_port()
+    settings = Settings(
+        state_dir=directory, models_dir=directory / "models", datasets_dir=directory / "datasets",
+        grpolab_token=TOKEN, database_url=url, broker_url="memory://", port=port,
+    )  # fmt: skip
+    app = create_app(settings)
+    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.02)
+        service = Service(f"http://127.0.0.1:{port}", app.state.lab.sessions)
+        yield service
+        service.client.close()
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -1,0 +1,253 @@
+"""The pages launch, run and rollouts in a real browser on the real service."""
+
+from pathlib import Path
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import TOKEN, running
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+REFUSED = "status of 422"
+"""Chromium reports each refused config on its console; that is how validation answers."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        service.trained = service.launch("trained")
+        service.train(service.trained, 4, end="finished")
+        service.failed = service.launch("failed", optimizer={"lr": 0.5})
+        service.train(service.failed, 1, end="failed", reason="out of memory: 12 GiB asked, 8 GiB there")
+        service.waiting = service.launch("waiting")
+        yield service
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light"])
+def page(service, browser, request):
+    complaints = []
+    context = browser.new_context(
+        base_url=service.base,
+        color_scheme=request.param,
+        viewport={"width": 1280, "height": 1000},
+        extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert [text for text in complaints if REFUSED not in text] == []
+
+
+def field(page: Page, path: str):
+    return page.locator(f"[data-path='{path}']").first
+
+
+def launch_page(page: Page) -> None:
+    page.goto("/launch")
+    expect(page.get_by_text("checked by the server")).to_be_visible()
+
+
+def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
+    launch_page(page)
+    page.get_by_role("button", name="Ratio and clip").first.click()
+    field(page, "objective.surrogate.eps_high").locator("input").fill("-1")
+    surrogate = {"type": "ppo_clip", "eps_high": -1}
+    body = {"base": {}, "variant": {"preset": "grpo", "objective": {"surrogate": surrogate}}}
+    [error] = service.client.post("/validate", json=body).json()["errors"]
+    expect(field(page, "objective.surrogate.eps_high").locator(".form-errors")).to_have_text(error["message"])
+    expect(page.get_by_role("button", name="Launch 3 runs")).to_be_disabled()
+
+
+def test_a_contradiction_is_explained_at_the_field_that_must_change(page):
+    launch_page(page)
+    page.get_by_role("button", name="Sampling", exact=True).first.click()
+    field(page, "sampling.group_size").locator("input").fill("1")
+    errors = field(page, "sampling.group_size").locator(".form-errors")
+    expect(errors).to_contain_text("the group_mean baseline compares completions of one prompt")
+
+
+def test_only_what_differs_from_the_preset_is_shown_until_asked_for(page):
+    launch_page(page)
+    expect(page.get_by_text("Differs from GRPO: nothing")).to_be_visible()
+    expect(field(page, "objective.surrogate.eps_high")).to_have_count(0)
+    page.get_by_role("button", name="Ratio and clip").first.click()
+    field(page, "objective.surrogate.eps_high").locator("input").fill("0.28")
+    page.get_by_role("button", name="Ratio and clip").first.click()
+    expect(field(page, "objective.surrogate.eps_high").locator("input")).to_have_value("0.28")
+
+
+def test_the_form_launches_variants_times_seeds(page, service):
+    launch_page(page)
+    page.get_by_role("button", name="DAPO", exact=True).click()
+    page.get_by_label("Seeds", exact=True).fill("0-2")
+    field(page, "steps").locator("input").fill("20")
+    page.get_by_label("Name of the experiment").fill("from the form")
+    page.get_by_role("button", name="Launch 6 runs").click()
+    page.wait_for_url("**/compare?experiment=*")
+    runs = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
+    assert sorted((run["variant"], run["seed"]) for run in runs) == [
+        (variant, seed) for variant in ("dapo", "grpo") for seed in (0, 1, 2)
+    ]
+    assert {run["config"]["steps"] for run in runs} == {20}
+    assert {run["config"]["preset"] for run in runs if run["variant"] == "dapo"} == {"dapo"}
+
+
+def test_the_address_restores_the_form(page):
+    launch_page(page)
+    page.get_by_role("button", name="Dr. GRPO").click()
+    field(page, "steps").locator("input").fill("77")
+    page.get_by_label("Seeds", exact=True).fill("5,6")
+    expect(page.get_by_role("button", name="Launch 4 runs")).to_be_enabled()
+    page.goto(page.url)
+    expect(page.get_by_role("button", name="Launch 4 runs")).to_be_enabled()
+    expect(field(page, "steps").locator("input")).to_have_value("77")
+    expect(page.get_by_label("Name of variant 2")).to_have_value("dr_grpo")
+
+
+def test_one_knob_off_adds_a_variant_that_differs_in_that_knob(page):
+    page.goto('/launch?variants=[{"name":"dapo","preset":"dapo"}]')
+    page.get_by_role("button", name="One knob off").click()
+    page.get_by_role("checkbox", name="objective.surrogate.eps_high").check()
+    page.get_by_role("button", name="Add 1 variant").click()
+    expect(page.get_by_label("Name of variant 2")).to_have_value("dapo − eps_high")
+    expect(field(page, "objective.surrogate.eps_high").locator("input")).to_have_value("0.2")
+
+
+def test_a_clone_begins_with_the_runs_config(page, service):
+    page.goto(f"/run/{service.failed}")
+    page.get_by_role("link", name="Clone").click()
+    expect(field(page, "optimizer.lr").locator("input")).to_have_value("0.5")
+    expect(field(page, "steps").locator("input")).to_have_value("30")
+    expect(page.get_by_role("button", name="Launch 1 run")).to_be_enabled()
+
+
+def test_a_failed_run_says_why_and_can_be_retried(page, service):
+    page.goto(f"/run/{service.failed}")
+    expect(page.get_by_role("alert")).to_contain_text("out of memory: 12 GiB asked, 8 GiB there")
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+
+
+def test_a_run_is_renamed_in_place(page, service):
+    page.goto(f"/run/{service.trained}")
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_label("Name of the run").fill("brave-otter")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="brave-otter")).to_be_visible()
+    assert service.get(f"/runs/{service.trained}")["name"] == "brave-otter"
+
+
+def test_stopping_asks_first(page, service):
+    run = service.launch("to be stopped")
+    page.goto(f"/run/{run}")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert service.get(f"/runs/{run}")["status"] == "queued"
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert service.get(f"/runs/{run}")["status"] == "stopped"
+
+
+def test_the_tabs_of_a_run_show_what_was_recorded(page, service):
+    page.goto(f"/run/{service.trained}")
+    expect(page.get_by_role("region", name="reward/mean")).to_be_visible()
+    for tab, text in (
+        ("Config", "preset"),
+        ("Events", "running -> finished"),
+        ("Log", "step 1\nstep 2\nred"),
+        ("Files", "model.safetensors"),
+        ("Charts", "optim/grad_norm"),
+    ):
+        page.get_by_role("tab", name=tab).click()
+        if tab == "Config":
+            page.get_by_label("only what differs from the defaults").uncheck()
+        expect(page.get_by_role("tabpanel")).to_contain_text(text, use_inner_text=True)
+
+
+def test_what_a_policy_wrote_is_text_and_nothing_else(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3&prompt=3&colour=none")
+    completion = page.get_by_role("group", name="Completion 0")
+    expect(completion).to_contain_text('<img src=x onerror="alert(1)"><script>alert(2)</script>')
+    for code in ("U+202E", "U+200B", "U+0007"):
+        expect(completion.get_by_text(code)).to_be_visible()
+    assert completion.locator("img, script").count() == 0
+
+
+def test_a_token_shows_its_numbers(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=3")
+    token = page.locator("[data-token='2']").first
+    expect(token).to_have_class("token heat-3")
+    token.hover()
+    expect(page.locator(".readout")).to_contain_text("logprob −2")
+    page.get_by_role("group", name="Completion 0").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".readout")).to_contain_text("Completion 0, token 4")
+
+
+def test_keys_move_through_prompts_and_steps(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=2")
+    expect(page.get_by_text("prompt 1 of 3")).to_be_visible()
+    page.keyboard.press("n")
+    expect(page.get_by_text("prompt 2 of 3")).to_be_visible()
+    page.keyboard.press("N")
+    expect(page.get_by_label("step", exact=True)).to_have_value("3")
+    assert page.url.endswith("&step=3&prompt=2")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_label("step", exact=True)).to_have_value("2")
+
+
+def test_a_filter_leaves_what_passes_it(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=2")
+    expect(page.get_by_role("article")).to_have_count(2)
+    page.get_by_role("button", name="wrong").click()
+    expect(page.get_by_role("article")).to_have_count(1)
+    expect(page.get_by_text("1 of 2 completions shown")).to_be_visible()
+    page.get_by_label("reward ≥").fill("0.5")
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("of step 2 passes the filter")).to_be_visible()
+
+
+def test_a_step_that_was_not_kept_shows_the_one_before_it(page, service):
+    page.goto(f"/rollouts?run={service.trained}&step=99")
+    expect(page.get_by_text("no rollouts of step 99 were kept; this is step 4")).to_be_visible()
+
+
+def test_a_run_without_rollouts_says_what_to_expect(page, service):
+    page.goto(f"/rollouts?run={service.waiting}")
+    expect(page.get_by_text("The first ones appear after the first step.")).to_be_visible()
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_the_pages_have_no_barrier_that_axe_finds(page, service):
+    addresses = [
+        "/launch?open=0.Rewards,0.Budget,0.Ratio and clip",
+        f"/run/{service.trained}",
+        f"/run/{service.failed}",
+        f"/run/{service.trained}?tab=files",
+        f"/run/{service.trained}?tab=log",
+        f"/rollouts?run={service.trained}&step=3&prompt=3",
+    ]
+    found = {address: violations(page, address) for address in addresses}
+    assert found == {address: [] for address in addresses}
+
+
+def violations(page, address):
+    page.goto(address)
+    page.wait_for_timeout(1000)  # curves and tokens are drawn late
+    page.evaluate(AXE)
+    found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+    return [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
