@@ -24,9 +24,8 @@ router = APIRouter(prefix="/api/v1", tags=["workers"], responses=ERRORS)
 def workers(session: ReadSession) -> Json:
     """Every place where a run can train, and what it does; `lost`: no sign of life lately."""
     now = session.scalar(select(db_now())) or 0.0
-    names = dict(
-        session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id)).tuples().all()
-    )
+    busy = session.execute(select(Run.id, Run.name).join(Worker, Worker.run_id == Run.id))
+    names = {row.id: row.name for row in busy}
     rows = session.scalars(select(Worker).order_by(Worker.host, Worker.started_at, Worker.slot)).all()
     return Json({"items": [_shown_worker(row, now, names) for row in rows], "next": None})
 
