@@ -72,11 +72,12 @@ def main(behaviour):
         with recorder:
             recorder.begin(-1)
             status = count_to(recorder, steps, stopping, 0.02)
-            owner = (assignment.run_id, assignment.attempt)
+        owner = (assignment.run_id, assignment.attempt)
+        with sessions.begin() as session:
             if status == "queued":
-                recorder.commit(lambda session: lifecycle.release_run(session, *owner, "asked to stop"))
+                lifecycle.release_run(session, *owner, "asked to stop")
             else:
-                recorder.commit(lambda session: lifecycle.finish_run(session, *owner, status))
+                lifecycle.finish_run(session, *owner, status)
     except Fenced:
         sys.exit(EXIT_FENCED)
 
