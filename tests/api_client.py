@@ -1,4 +1,7 @@
-"""A client of the service, in this process, logged in as the operator."""
+"""A client of the service, in this process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from starlette.testclient import TestClient
 
@@ -9,10 +12,14 @@ TOKEN = "secret"
 HOST = "http://127.0.0.1:8400"
 
 
-def make_client(settings: Settings, url: str, *, token: str = TOKEN) -> TestClient:
-    """`token` empty: nobody."""
+@contextmanager
+def serving(settings: Settings, url: str, *, token: str = TOKEN) -> Iterator[TestClient]:
+    """A client of a service on the database `url`; with an empty `token` it is nobody."""
     app = create_app(settings.model_copy(update={"database_url": url, "broker_url": "memory://"}))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return TestClient(
-        app, base_url=HOST, headers=headers, follow_redirects=False, raise_server_exceptions=False
-    )
+    client = TestClient(app, base_url=HOST, follow_redirects=False, raise_server_exceptions=False)
+    client.headers.update(headers)
+    try:
+        yield client
+    finally:
+        app.state.lab.engine.dispose()

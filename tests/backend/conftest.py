@@ -6,20 +6,18 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.settings import Settings
-from tests.api_client import make_client
+from tests.api_client import serving
 
 
 @pytest.fixture
 def client(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """Logged in as the operator."""
-    client = make_client(settings, sqlite_url)
-    yield client
-    client.app.state.lab.engine.dispose()
+    with serving(settings, sqlite_url) as client:
+        yield client
 
 
 @pytest.fixture
 def stranger(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """Without any token."""
-    client = make_client(settings, sqlite_url, token="")
-    yield client
-    client.app.state.lab.engine.dispose()
+    with serving(settings, sqlite_url, token="") as client:
+        yield client

@@ -2,6 +2,7 @@
 
 import stat
 import threading
+import time
 
 import pytest
 
@@ -52,15 +53,15 @@ def test_a_link_does_not_hold_the_token(fresh):
 
 def test_a_link_ends_after_ten_minutes(fresh, monkeypatch):
     ticket = ticket_of(fresh)
-    now = access.time.time()
-    monkeypatch.setattr(access.time, "time", lambda: now + 601)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 601)
     assert not access.redeem_link(fresh, ticket)
 
 
 def test_links_that_were_used_long_ago_are_forgotten(fresh, monkeypatch):
     access.redeem_link(fresh, ticket_of(fresh))
-    now = access.time.time()
-    monkeypatch.setattr(access.time, "time", lambda: now + 700)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 700)
     access.redeem_link(fresh, ticket_of(fresh))
     assert len(list((fresh.run_dir / "used-links").iterdir())) == 1
 

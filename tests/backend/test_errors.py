@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from backend.problem import MEDIA_TYPE
-from tests.api_client import make_client
+from tests.api_client import serving
 
 JSON = {"Content-Type": "application/json"}
 
@@ -78,8 +78,7 @@ def test_a_secret_in_a_parameter_is_not_repeated(client):
 
 
 def test_without_a_database_the_process_still_answers(settings, tmp_path):
-    client = make_client(settings, f"sqlite:///{tmp_path}/missing/x.db")
-    assert client.get("/healthz").status_code == 200
-    assert client.get("/api/v1/runs").status_code == 503
-    assert "the database does not answer" in client.get("/readyz").json()["detail"]
-    client.app.state.lab.engine.dispose()
+    with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/api/v1/runs").status_code == 503
+        assert "the database does not answer" in client.get("/readyz").json()["detail"]

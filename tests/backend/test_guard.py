@@ -4,7 +4,7 @@ import pytest
 from starlette.routing import Mount
 
 from backend.access import cookie_name, cookie_value, login_link
-from tests.api_client import HOST, make_client
+from tests.api_client import HOST, serving
 
 PUBLIC = {"/healthz", "/vendor/plotly.min.js", "/static"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
@@ -78,15 +78,10 @@ def test_this_machines_own_names_are_known(client, host):
 
 def test_further_names_come_from_the_settings(sqlite_url, settings):
     served = settings.model_copy(update={"allowed_hosts": ("lab.example", "other.example:9000")})
-    client = make_client(served, sqlite_url)
-    for host, status in [
-        ("lab.example", 200),
-        ("lab.example:443", 200),
-        ("other.example:9000", 200),
-        ("other.example", 421),
-    ]:
-        assert client.get("/healthz", headers={"Host": host}).status_code == status
-    client.app.state.lab.engine.dispose()
+    expected = {"lab.example": 200, "lab.example:443": 200, "other.example:9000": 200, "other.example": 421}
+    with serving(served, sqlite_url) as client:
+        found = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
+    assert found == expected
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE", "PUT"])

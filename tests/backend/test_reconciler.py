@@ -22,7 +22,12 @@ def sessions(sqlite_url):
 def rings(monkeypatch):
     """How often the bell was rung."""
     heard: list[object] = []
-    monkeypatch.setattr(reconciler, "ring", lambda settings: not heard.append(settings))
+
+    def ring(settings):
+        heard.append(settings)
+        return True
+
+    monkeypatch.setattr(reconciler, "ring", ring)
     return heard
 
 

@@ -6,13 +6,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.settings import Settings
-from tests.api_client import make_client
+from tests.api_client import serving
 from tests.conftest import Database
 
 
 @pytest.fixture
 def client(database: Database, settings: Settings) -> Iterator[TestClient]:
     """A logged-in client of a service on `database`."""
-    client = make_client(settings, database.url)
-    yield client
-    client.app.state.lab.engine.dispose()
+    with serving(settings, database.url) as client:
+        yield client

@@ -1,6 +1,7 @@
 """Launching and judging experiments over HTTP, on both databases."""
 
 import threading
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -47,7 +48,7 @@ def test_seeds_of_a_variant_share_the_hash_of_their_config(client, database):
     launch(client, BODY)
     query = select(Run.variant, func.count(Run.config_hash.distinct())).group_by(Run.variant)
     with database.sessions() as session:
-        hashes = dict(session.execute(query).tuples().all())
+        hashes = {row[0]: row[1] for row in session.execute(query)}
     assert hashes == {"GRPO": 1, "DAPO": 1}
 
 
@@ -130,7 +131,8 @@ def test_experiments_come_page_by_page(client, database):
     with database.sessions.begin() as session:
         for number in range(5):
             make_experiment(session, name=f"e{number}", created_at=float(number // 2))
-    seen, cursor = [], ""
+    seen: list[Any] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = client.get("/api/v1/experiments", params={"limit": 2, "cursor": cursor}).json()
         seen += [item["name"] for item in page["items"]]

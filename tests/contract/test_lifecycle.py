@@ -224,7 +224,7 @@ def test_every_status_of_the_table_of_moves_is_known():
     assert {after for moves in lifecycle.MOVES.values() for after in moves} == set(lifecycle.STATUSES)
 
 
-def race(url: str, number: int, taken: list) -> None:
+def race(url: str, number: int, taken: list[tuple[str, int]]) -> None:
     engine = open_engine(url, pool_size=1)
     sessions = open_sessions(engine)
     while True:
@@ -237,7 +237,7 @@ def race(url: str, number: int, taken: list) -> None:
 
 
 def race_in_process(url: str, number: int, pipe) -> None:
-    taken: list = []
+    taken: list[tuple[str, int]] = []
     race(url, number, taken)
     pipe.send(taken)
 
@@ -245,7 +245,7 @@ def race_in_process(url: str, number: int, pipe) -> None:
 def test_threads_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
         wanted = {make_run(session, name=f"run-{number}").id for number in range(24)}
-    taken: list = []
+    taken: list[tuple[str, int]] = []
     threads = [threading.Thread(target=race, args=(database.url, number, taken)) for number in range(6)]
     for thread in threads:
         thread.start()

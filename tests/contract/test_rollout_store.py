@@ -1,6 +1,7 @@
 """Rollouts in SQL and out again, on both databases."""
 
 import math
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -80,7 +81,8 @@ def test_groups_come_by_step_kind_and_prompt_page_by_page(client, database, run)
     for step in (0, 1, 2):
         kind = "eval" if step == 0 else "train"
         store(database, run, *(MadeGroup(prompt_index=number, kind=kind) for number in range(3)), step=step)
-    seen, cursor = [], ""
+    seen: list[Any] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = rollouts(client, run, limit=2, cursor=cursor)
         seen += [(item["step"], item["prompt_index"]) for item in page["items"]]

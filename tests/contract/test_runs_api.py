@@ -1,6 +1,7 @@
 """Runs over HTTP, on both databases."""
 
 import json
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -33,7 +34,7 @@ def names(client, **params):
     return [item["name"] for item in get(client, "/runs", **params)["items"]]
 
 
-def summary(**last):
+def summary(**last: Any):
     return {"step": 1, "last": {"reward/mean": last["reward"]} if last else {}, "best": {}}
 
 
@@ -75,7 +76,13 @@ def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, dat
 
 
 def test_a_missing_or_strange_value_sorts_last_in_both_directions(client, made):
-    for name, last in [("a", {"reward": 0.2}), ("b", {}), ("c", {"reward": 0.9}), ("d", {"reward": "NaN"})]:
+    rewards: dict[str, dict[str, Any]] = {
+        "a": {"reward": 0.2},
+        "b": {},
+        "c": {"reward": 0.9},
+        "d": {"reward": "NaN"},
+    }
+    for name, last in rewards.items():
         made(name=name, summary=summary(**last))
     assert names(client, sort="summary.reward/mean")[:2] == ["a", "c"]
     assert names(client, sort="-summary.reward/mean")[:2] == ["c", "a"]
@@ -91,7 +98,8 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
             name=f"run-{number % 4}", last_step=number % 2, created_at=float(number), summary=summary(**last)
         )
     before = [item["id"] for item in get(client, "/runs", sort=sort)["items"]]
-    seen, cursor = [], ""
+    seen: list[Any] = []
+    cursor: str | None = ""
     while cursor is not None:
         page = get(client, "/runs", sort=sort, limit=2, cursor=cursor)
         seen += [item["id"] for item in page["items"]]

@@ -3,13 +3,13 @@
 import threading
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from backend import migrate
 from backend.database import open_engine, open_sessions
 from backend.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
 from backend.models import Base
@@ -97,13 +97,13 @@ def test_a_newer_database_is_refused_with_what_to_do(empty_url):
 
 
 def test_an_upgrade_that_fails_in_the_middle_leaves_no_table_behind(empty_url, monkeypatch):
-    real = migrate.command.upgrade
+    real = command.upgrade
 
     def interrupted(config, revision):
         real(config, revision)
         raise OperationalError("COMMIT", {}, Exception("killed"))
 
-    monkeypatch.setattr(migrate.command, "upgrade", interrupted)
+    monkeypatch.setattr(command, "upgrade", interrupted)
     with pytest.raises(OperationalError):
         upgrade(empty_url)
     assert tables(empty_url) == set()
