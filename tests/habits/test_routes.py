@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from backend.main import create_app
 from backend.settings import Settings
-from tests.api_client import make_client
+from tests.api_client import serving
 
 PROBLEM = "application/problem+json"
 PUBLIC = {"/healthz"}
@@ -30,16 +30,14 @@ def filled_in(path: str) -> str:
 
 @pytest.fixture
 def stranger(sqlite_url, settings):
-    client = make_client(settings, sqlite_url, token="")
-    yield client
-    client.app.state.lab.engine.dispose()
+    with serving(settings, sqlite_url, token="") as client:
+        yield client
 
 
 @pytest.fixture
 def operator(sqlite_url, settings):
-    client = make_client(settings, sqlite_url)
-    yield client
-    client.app.state.lab.engine.dispose()
+    with serving(settings, sqlite_url) as client:
+        yield client
 
 
 def assert_is_problem(response) -> None:
