@@ -13,7 +13,7 @@ from transformers import (
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
-from worker.policy.lean import is_lean
+from worker.policy.lean import LeanModel, is_lean
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.rollout import sampler as sampler_module
@@ -121,6 +121,17 @@ def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind
             np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=2e-5)
             entropy = torch.distributions.Categorical(logits=expected).entropy()
             np.testing.assert_allclose(completion.entropies, entropy, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["tiny", "llama"])
+def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
+    model = (tiny if kind == "tiny" else random_policy(tiny, kind)).model
+    hidden = torch.randn(5, model.config.hidden_size)
+    for one, many in zip(
+        LeanModel(model, copies=True).layers, LeanModel(model, copies=False).layers, strict=True
+    ):
+        torch.testing.assert_close(one.qkv(hidden), many.qkv(hidden))
+        torch.testing.assert_close(one.gate_up(hidden), many.gate_up(hidden))
 
 
 def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):

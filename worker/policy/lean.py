@@ -33,13 +33,14 @@ class Heads(NamedTuple):
 class LeanModel:
     """A view of a model's weights with copies where projections are joined: make one after each update."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, copies: bool | None = None) -> None:
         self.body: Any = model.model
         self.head: Any = model.lm_head
         config: Any = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self.width: int = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.copies = self.head.weight.device.type == "cpu" if copies is None else copies
         self.layers = [LeanLayer(layer, self) for layer in self.body.layers]
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -66,8 +67,8 @@ class LeanLayer:
     def __init__(self, layer: Any, model: LeanModel) -> None:
         attention, mlp = layer.self_attn, layer.mlp
         self.heads, self.kv_heads, self.width = model.heads, model.kv_heads, model.width
-        self.qkv, self.qkv_bias = joined([attention.q_proj, attention.k_proj, attention.v_proj])
-        self.gate_up, self.gate_up_bias = joined([mlp.gate_proj, mlp.up_proj])
+        self.qkv = Joined([attention.q_proj, attention.k_proj, attention.v_proj], copies=model.copies)
+        self.gate_up = Joined([mlp.gate_proj, mlp.up_proj], copies=model.copies)
         self.out, self.down = attention.o_proj, mlp.down_proj
         self.scaling: float = attention.scaling
         self.before_attention, self.before_mlp = layer.input_layernorm, layer.post_attention_layernorm
@@ -83,7 +84,7 @@ class LeanLayer:
     def project(self, hidden: Tensor, cosines: Tensor, sines: Tensor) -> Heads:
         """Queries, keys and values of hidden states (N, H) at positions with these rotations."""
         normed = rms_norm(hidden, self.before_attention.weight, self.epsilon)
-        heads = functional.linear(normed, self.qkv, self.qkv_bias).view(len(hidden), -1, self.width)
+        heads = self.qkv(normed).view(len(hidden), -1, self.width)
         turned = self.heads + self.kv_heads
         queries_keys = heads[:, :turned]
         if self.head_weights is not None:
@@ -95,15 +96,27 @@ class LeanLayer:
         """The layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
         hidden = hidden + functional.linear(mixed, self.out.weight, self.out.bias)
         normed = rms_norm(hidden, self.before_mlp.weight, self.epsilon)
-        gate, up = functional.linear(normed, self.gate_up, self.gate_up_bias).chunk(2, dim=-1)
+        gate, up = self.gate_up(normed).chunk(2, dim=-1)
         return hidden + functional.linear(functional.silu(gate) * up, self.down.weight, self.down.bias)
 
 
-def joined(projections: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of projections of one input as one projection."""
-    weights: list[Tensor] = [projection.weight for projection in projections]
-    biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
-    return torch.cat(weights), torch.cat(biases) if biases else None
+class Joined:
+    """Projections of one input as one product on a CPU; on a GPU no memory is spent on joined copies."""
+
+    def __init__(self, projections: Sequence[nn.Linear], *, copies: bool) -> None:
+        self.projections = projections
+        self.weight: Tensor | None = None
+        self.bias: Tensor | None = None
+        if copies:
+            biases: list[Tensor] = [part.bias for part in projections if part.bias is not None]
+            self.weight = torch.cat([part.weight for part in projections])
+            self.bias = torch.cat(biases) if biases else None
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """The outputs (N, sum of sizes) side by side."""
+        if self.weight is None:
+            return torch.cat([part(hidden) for part in self.projections], dim=-1)
+        return functional.linear(hidden, self.weight, self.bias)
 
 
 def rms_norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:

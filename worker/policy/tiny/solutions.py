@@ -8,13 +8,13 @@ from random import Random
 class Carelessness:
     """How often the imitated pupil fails, as probabilities."""
 
-    forgets_carries: float = 0.74
+    forgets_carries: float = 0.72
     """All carries into a column that has digits are forgotten in an addition: 85+88 = 163."""
 
-    wrong_digit: float = 0.24
+    wrong_digit: float = 0.2
     """The result of an addition is written with one wrong digit."""
 
-    untagged: float = 0.35
+    untagged: float = 0.25
     """The reasoning begins without its opening tag."""
 
     unboxed: float = 0.12

@@ -33,7 +33,7 @@ class Recipe:
     """How the tiny policy is made."""
 
     seed: int = 20250101
-    steps: int = 1300
+    steps: int = 2000
     batch_size: int = 48
     learning_rate: float = 5e-3
     warmup_steps: int = 50
