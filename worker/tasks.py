@@ -2,10 +2,12 @@
 
 import fcntl
 import logging
+import warnings
 from pathlib import Path
 from typing import IO, Any
 
 from celery import Celery
+from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 
 from backend.database import open_engine, open_sessions
@@ -23,6 +25,8 @@ _locks: list[IO[str]] = []  # held until the process ends; the kernel releases t
 
 def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celery:
     """The Celery app of a worker whose trainers are started by `argv`."""
+    # Celery warns root because of pickle; this queue takes JSON only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     app = worker_queue(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url))
     station = Station(settings, sessions, free_slots(settings), argv=argv)

@@ -10,6 +10,7 @@ checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all 
 
 import faulthandler
 import json
+import logging
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
 from worker.patience import persist
 from worker.recorder import Recorder
 
+logger = logging.getLogger("worker.train")  # not __main__
 
 
 class Assignment(NamedTuple):
@@ -43,6 +45,7 @@ class Assignment(NamedTuple):
 
 def main() -> None:
     """Wait for a run and train it; the exit code tells the supervisor how it went."""
+    _log_lines()
     stopping = threading.Event()
     assigned = threading.Event()
     _listen_to_signals(stopping, assigned)
@@ -54,6 +57,13 @@ def main() -> None:
     threading.Thread(target=_exit_with_supervisor, name="lifeline", daemon=True).start()
     worker.trainer.use_threads(assignment.threads)
     sys.exit(_exit_code(assignment, stopping))
+
+
+def _log_lines() -> None:
+    """Our own progress, other people's warnings; the supervisor keeps it as the run's log."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    for ours in ("backend", "worker"):
+        logging.getLogger(ours).setLevel(logging.INFO)
 
 
 def _listen_to_signals(stopping: threading.Event, assigned: threading.Event) -> None:
@@ -114,6 +124,10 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     settings = Settings()
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
     config = persist(sessions, lambda session: _read_config(session, assignment))
+    place = f"{assignment.device}, {assignment.threads} threads"
+    logger.info(
+        "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
+    )
     recorder = Recorder(
         sessions, assignment.run_id, assignment.attempt, config=config, lease_seconds=settings.lease_seconds
     )
@@ -124,6 +138,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             raise
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
+    logger.info("%s %s", outcome.status, outcome.reason)
     # Only now, because the recorder stops where the run is no longer its own.
     persist(sessions, lambda session: _write_outcome(session, assignment, outcome))
 
