@@ -44,10 +44,9 @@ export function VariantCard({ variant, index, below, full, root, groups, seconda
       <input class="field variant-name" aria-label=${`Name of variant ${index + 1}`} value=${variant.name} maxlength="60" onInput=${(event) => onChange({ ...variant, name: event.target.value })} />
       <${PresetSelect} value=${variant.preset ?? ''} presets=${presets} index=${index} onChange=${(name) => onChange(withPreset(variant, name))} />
       ${preset?.source && html`<span class="faint variant-source">${preset.source}</span>`}
-      <span class="spacer"></span>
-      <button type="button" class="button-quiet" onClick=${() => setAblation(true)} title="Add variants that differ from this one in a single knob">One knob off</button>
-      <button type="button" class="button-icon" title="Duplicate" aria-label=${`Duplicate ${variant.name}`} onClick=${onDuplicate}><${Icon} name="copy" /></button>
-      <button type="button" class="button-icon" title="Remove" aria-label=${`Remove ${variant.name}`} onClick=${onRemove}><${Icon} name="cross" /></button>
+      <span class="variant-actions"><button type="button" class="button-quiet" onClick=${() => setAblation(true)} title="Add variants that differ from this one in a single knob">One knob off</button>
+        <button type="button" class="button-icon" title="Duplicate" aria-label=${`Duplicate ${variant.name}`} onClick=${onDuplicate}><${Icon} name="copy" /></button>
+        <button type="button" class="button-icon" title="Remove" aria-label=${`Remove ${variant.name}`} onClick=${onRemove}><${Icon} name="cross" /></button></span>
     </header>
     <div class="variant-body">
       <div><${PresetAbout} preset=${preset} start=${start} below=${below} /><${Knobs} ...${knobs} /></div>

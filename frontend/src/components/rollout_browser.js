@@ -27,13 +27,13 @@ const stepsOf = (items, kind) => [...new Set(items.filter((item) => item.kind ==
 
 /** @param {{run: string, live: boolean}} props `live`: the run is still training */
 export function RolloutBrowser({ run, live }) {
-  const steps = useGet('/rollouts/steps', { run }, { live: ['points'], concerns: (data) => data.run === run, every: 2000 });
+  const steps = useGet('/rollouts/steps', { run }, { live: ['points'], concerns: (data) => data.run === run, every: 4000 });
   return html`<${Loaded} resource=${steps} skeleton=${html`<${Skeleton} rows=${10} />`} isEmpty=${({ items }) => !items.length}
     empty=${html`<${Empty} title="No rollouts yet">${live ? 'The first ones appear after the first step.' : 'This run kept none: recording.rollouts decides which are stored.'}<//>`}>
-    ${({ items }) => html`<${Browser} run=${run} items=${items} />`}<//>`;
+    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} />`}<//>`;
 }
 
-function Browser({ run, items }) {
+function Browser({ run, items, live }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
   const kind = stepsOf(items, view.kind).length ? view.kind : view.kind === 'train' ? 'eval' : 'train';
   const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
@@ -44,6 +44,7 @@ function Browser({ run, items }) {
   return html`<div class="rollouts">
     <div class="card rollout-steps"><div class="toolbar">
         <${Segments} label="Kind" value=${kind} options=${kinds} onChange=${(value) => change({ kind: value, step: steps.length ? step : null, prompt: 1 })} />
+        ${live && html`<button type="button" class="button-quiet" aria-pressed=${view.step === null} title="Show each new step as it comes" onClick=${() => change({ step: view.step === null ? step : null })}>follow newest</button>`}
         ${view.step !== null && view.step !== step && html`<span class="quiet">no rollouts of step ${view.step} were kept; this is step ${step}</span>`}</div>
       <${StepBar} run=${run} steps=${steps} step=${step} onStep=${goTo} /></div>
     <${Loaded} resource=${rollouts} skeleton=${html`<${Skeleton} rows=${10} />`}>${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} />`}<//>
@@ -54,7 +55,7 @@ function Step({ groups, steps, step, view, change }) {
   const filter = { filter: view.filter, least: view.least };
   const chosen = useMemo(() => chosenGroups(groups, filter, view.sort), [groups, view.filter.join(), view.least, view.sort]);
   const at = Math.min(view.prompt, chosen.length) - 1;
-  const pick = (index) => { if (index >= 0 && index < chosen.length) change({ prompt: index + 1 }); };
+  const pick = (index) => { if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step }); };
   const goStep = (by) => { const next = steps[steps.indexOf(step) + by]; if (next !== undefined) change({ step: next }); };
   useKeys({
     n: { label: 'next prompt', run: () => pick(at + 1) }, p: { label: 'previous prompt', run: () => pick(at - 1) },

@@ -76,6 +76,7 @@ const nameErrorsOf = (variants) => {
   return [...(names.includes('') ? ['Every variant needs a name'] : []), ...(twice ? [`Two variants are called “${twice}”`] : [])];
 };
 
+/** The first button of the form is a disabled one, so that the Enter key in a field presses none of the others. */
 function LaunchForm({ offers, query, change }) {
   const { catalog, groups } = offers;
   const { base, variants } = query;
@@ -94,6 +95,7 @@ function LaunchForm({ offers, query, change }) {
   const plainFor = (index) => [{ name: 'the defaults', full: layers.base.full }, ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index)];
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
+    <button type="submit" disabled hidden></button>
     <div class="page-head"><h1>Launch</h1>
       <input class="field launch-name" aria-label="Name of the experiment" placeholder=${defaultName(variants)} value=${query.name} maxlength="200" onInput=${(event) => change({ name: event.target.value })} />
       <span class="spacer"></span><a class="button-quiet" href="/launch">Start over</a></div>
