@@ -251,3 +251,18 @@ def violations(page, address):
     page.evaluate(AXE)
     found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
     return [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        'base={"policy":null}',
+        'base={"problems":[5,null,{"name":"nope"}]}',
+        'variants=[{"name":"a","preset":"nope"}]',
+        'variants=[{"name":"a","objective":{"surrogate":{"type":"nope"}}}]',
+        "variants=[&base=5&seeds=x&open=9.nothing",
+    ],
+)
+def test_an_address_that_makes_no_sense_still_gives_a_form(page, query):
+    page.goto(f"/launch?{query}")
+    expect(page.get_by_text("to mend before it can be launched")).to_be_visible()

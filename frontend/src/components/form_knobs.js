@@ -68,7 +68,7 @@ export function Knobs(props) {
   const opened = groups.filter(({ title }) => open.includes(title));
   const telling = tellingPaths(props, hidden, opened.flatMap(({ fields }) => fields));
   const toggle = (title) => onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
-  const fieldless = errors.filter(({ path }) => !knobOfError(root, path, full));
+  const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
   const written = writtenPaths(own, below);
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />

@@ -15,7 +15,7 @@ const field = (layer, full, path) => fieldAt(layer.root, path, full);
 
 /** @param {{layer: Layer, full: object, policies: {name: string, title: string, note: string}[]}} props */
 export function PolicyCard({ layer, full, policies }) {
-  const { name } = full.policy;
+  const name = full.policy?.name;
   const offers = policies.filter((policy) => policy.name);
   const other = !offers.some((policy) => policy.name === name);
   const offer = policies.find((policy) => policy.name === (other ? '' : name));
@@ -27,7 +27,7 @@ export function PolicyCard({ layer, full, policies }) {
     ${offer && html`<p class="form-help"><${Sentence} text=${offer.note} /></p>`}
     ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
     <details class="more" open=${hasErrors(layer, ['policy.revision', 'policy.dtype', 'policy.chat_template'])}><summary>Precision and chat template</summary>
-      <div class="form-grid">${['dtype', 'chat_template', 'revision'].map((key) => html`<${FormField} key=${key} field=${field(layer, full, `policy.${key}`)} value=${full.policy[key]} layer=${layer} />`)}</div></details>
+      <div class="form-grid">${['dtype', 'chat_template', 'revision'].map((key) => html`<${FormField} key=${key} field=${field(layer, full, `policy.${key}`)} value=${full.policy?.[key]} layer=${layer} />`)}</div></details>
   </section>`;
 }
 
