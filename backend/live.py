@@ -62,9 +62,9 @@ class Place(NamedTuple):
 def read_place(text: str) -> Place | None:
     """What `Place.write` wrote; None for anything else."""
     event, dot, changed = text.partition(".")
-    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 40):
+    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
         return None
-    return Place(int(event), int(changed) / 1e6)
+    return Place(min(int(event), 2**62), int(changed) / 1e6)
 
 
 class Message(NamedTuple):

@@ -8,6 +8,10 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from backend.errors import FieldError, InvalidRequest
+from backend.text import unstorable
+
+LARGEST = 2**63
+"""Integers from here on fit no column."""
 
 Row = TypeVar("Row")
 
@@ -40,7 +44,8 @@ def read_cursor(cursor: str, *kinds: type | tuple[type, ...]) -> list[Any] | Non
         place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):
         place = None
-    is_ours = isinstance(place, list) and len(place) == len(kinds)
+    is_ours = isinstance(place, list) and len(place) == len(kinds) and unstorable(place) is None
+    is_ours = is_ours and all(not isinstance(part, int) or abs(part) < LARGEST for part in place)
     if not is_ours or not all(isinstance(part, kind) for part, kind in zip(place, kinds, strict=True)):
         raise InvalidRequest([FieldError("cursor", "is not one that this list has given out")])
     return list(place)
