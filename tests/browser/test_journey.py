@@ -1,0 +1,93 @@
+"""A person's way through the lab, with nothing replaced: open the link, launch, watch, compare, read.
+
+`make screenshot` takes the same way with full runs and keeps the picture that README shows.
+"""
+
+import os
+import re
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.system.lab import Lab
+
+PICTURE = os.environ.get("GRPOLAB_SCREENSHOT", "")
+STEPS = 60 if PICTURE else 4
+PATIENCE = 900_000 if PICTURE else 120_000
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    yield lab.wait_until_up()
+    lab.kill_all()
+
+
+@pytest.fixture
+def page(lab, chromium):
+    complaints = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.set_default_timeout(30_000)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        yield page
+        browser.close()
+    assert complaints == []
+
+
+def place_of_point(page: Page, panel: str, step: int) -> dict[str, float]:
+    """Where on the page the first curve of a panel has its point of a step."""
+    find = """(plot, step) => {
+        const trace = plot.data.find((one) => one.x?.includes(step) && one.hoverinfo !== 'skip')
+            ?? plot.data.find((one) => one.x?.includes(step));
+        const at = trace.x.indexOf(step);
+        const { xaxis, yaxis } = plot._fullLayout;
+        const box = plot.getBoundingClientRect();
+        return { x: box.left + xaxis._offset + xaxis.d2p(trace.x[at]), y: box.top + yaxis._offset + yaxis.d2p(trace.y[at]) };
+    }"""
+    return page.locator(f"[data-metric='{panel}'] .js-plotly-plot").evaluate(find, step)
+
+
+def test_launch_watch_compare_and_read(page, lab):
+    page.goto(re.search(r"http://\S+/\?token=\S+", lab.said()).group())
+    expect(page).to_have_url(re.compile(r"/runs$"))
+    assert "token" not in page.url
+
+    page.get_by_role("link", name="Launch").first.click()
+    page.get_by_role("button", name="DAPO", exact=True).click()
+    page.get_by_role("textbox", name="Seeds").fill("0,1")
+    page.locator("[data-path='steps']").first.locator("input").fill(str(STEPS))
+    page.get_by_role("button", name="Launch 4 runs").click()
+
+    expect(page).to_have_url(re.compile(r"/compare\?experiment="))
+    reward = page.locator("[data-metric='reward/mean']")
+    expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible(timeout=PATIENCE)
+    experiment = re.search(r"experiment=(\w+)", page.url).group(1)
+    for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
+        lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE / 1000)
+    for words in ("grpo", "dapo", "surrogate"):
+        expect(page.get_by_text(words).first).to_be_visible()
+    if PICTURE:
+        page.wait_for_timeout(4_000)
+        page.screenshot(path=PICTURE)
+
+    run = lab.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]
+    page.goto(f"{lab.client.base}/run/{run['id']}?tab=charts")
+    expect(reward.locator(".js-plotly-plot .trace").first).to_be_visible()
+    point = place_of_point(page, "reward/mean", 2)
+    page.mouse.click(point["x"], point["y"])
+
+    expect(page).to_have_url(
+        re.compile(rf"/rollouts\?.*run={run['id']}.*step=2|/rollouts\?.*step=2.*run={run['id']}")
+    )
+    group = lab.client.get(f"/rollouts?run={run['id']}&step=2")["items"][0]
+    expect(page.get_by_text(group["prompt"], exact=True).first).to_be_visible()
+    cards = page.locator("article.rollout")
+    expect(cards).to_have_count(8)
+    shown = cards.first.inner_text()
+    assert group["completions"][0]["text"][:20] in shown.replace("\n", "")
