@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.models import Checkpoint, Event, Run
+from backend.paging import write_cursor
 from backend.runs.events import add_event
 from backend.runs.schemas import RunItem, RunPage
 from backend.runs.store import append_log
@@ -117,6 +118,9 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
         ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
         ({"status": "crashed"}, "status", "'crashed'"),
         ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
+        ({"cursor": write_cursor([2**70, "x"])}, "cursor", "not one that this list has given out"),
+        ({"cursor": write_cursor([1.5, "a\0"])}, "cursor", "not one that this list has given out"),
+        ({"cursor": write_cursor([float("nan"), "a"])}, "cursor", "not one that this list has given out"),
         ({"limit": "1000"}, "limit", "200"),
         ({"limit": "many"}, "limit", "'many'"),
     ],
