@@ -44,7 +44,7 @@ def token_logprobs(
     """
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
-    states = tree_states if suits_tree(model) else row_states
+    states = tree_states if suits_tree(model, batch) else row_states
     scores = scored(
         model.get_output_embeddings(),
         states(model, batch, rows, columns - 1),
@@ -56,9 +56,11 @@ def token_logprobs(
     return TokenLogprobs(*(blank.index_put((rows, tokens), values) for values in scores))
 
 
-def suits_tree(model: PreTrainedModel) -> bool:
-    """Whether the prefix tree is the faster way: arithmetic is what costs on a CPU."""
-    return model.device.type == "cpu" and model.dtype == torch.float32 and is_lean(model)
+def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
+    """Whether the prefix tree is the faster way: on a CPU, while the scores of its plain attention stay small."""
+    scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads
+    on_cpu = model.device.type == "cpu" and model.dtype == torch.float32
+    return on_cpu and scores <= CHUNK_ELEMENTS and is_lean(model)
 
 
 def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
