@@ -29,6 +29,9 @@ HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\
 class Service:
     """A running service and its database."""
 
+    trained = failed = waiting = ""
+    """Ids of the runs that the tests look at."""
+
     def __init__(self, base, sessions):
         self.base = base
         self.sessions = sessions
