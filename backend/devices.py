@@ -8,10 +8,19 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from backend.settings import Settings
 
-CPU_SLOTS = 1
-"""Runs at a time on a CPU machine when nobody says otherwise."""
+CPU_SLOTS = 4
+"""Most runs at a time on a CPU machine when nobody says otherwise.
+
+Measured on 2 cores with the tiny policy: two runs side by side with one thread each take 0.62 of the time
+that they take one after the other with two threads.
+"""
+
+SLOT_BYTES = 1_500_000_000
+"""Memory that a CPU slot may need: a trainer of the tiny policy and its spare take about 1.1 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,13 @@ def find_slots(settings: Settings) -> list[Slot]:
         chosen = gpus[: settings.worker_slots or len(gpus)]
         threads = max(1, cpus // len(chosen))
         return [Slot(n, "cuda:0", gpu.name, threads, gpu.uuid) for n, gpu in enumerate(chosen)]
-    count = settings.worker_slots or CPU_SLOTS
+    count = settings.worker_slots or default_cpu_slots(cpus, psutil.virtual_memory().total)
     return [Slot(n, "cpu", cpu_name(), max(1, cpus // count)) for n in range(count)]
+
+
+def default_cpu_slots(cpus: int, memory_bytes: int) -> int:
+    """Runs at a time on a CPU machine: one per CPU, as far as memory reaches."""
+    return max(1, min(cpus, memory_bytes // SLOT_BYTES, CPU_SLOTS))
 
 
 def usable_cpus() -> int:

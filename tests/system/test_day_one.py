@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend import terminal
-from backend.devices import Gpu, visible_gpus
+from backend.devices import Gpu, default_cpu_slots, visible_gpus
 from backend.doctor import examine
 from backend.preflight import free_port, is_loopback
 from backend.settings import Settings
@@ -121,3 +121,11 @@ def test_visible_gpus_follow_the_rules_of_cuda():
     assert visible_gpus(gpus, "") == []
     assert visible_gpus(gpus, "-1") == []
     assert visible_gpus(gpus, "0,7,1") == [first]
+
+
+def test_a_cpu_machine_trains_one_run_per_core_as_far_as_memory_reaches():
+    assert default_cpu_slots(1, 8_000_000_000) == 1
+    assert default_cpu_slots(2, 8_000_000_000) == 2
+    assert default_cpu_slots(64, 640_000_000_000) == 4
+    assert default_cpu_slots(8, 3_500_000_000) == 2
+    assert default_cpu_slots(2, 500_000_000) == 1
