@@ -10,7 +10,7 @@ from backend.config.run import OptimizerConfig, PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
 from worker.policy import logprobs as logprobs_module
-from worker.policy.logprobs import token_logprobs
+from worker.policy.logprobs import suits_tree, token_logprobs
 from worker.policy.model import TINY, load_policy
 from worker.policy.optimizer import PolicyOptimizer, learning_rate
 from worker.policy.token_texts import TokenTexts
@@ -144,6 +144,13 @@ def ids(policy, texts):
     return [policy.tokenizer.encode(text) for text in texts]
 
 
+@pytest.fixture(params=["tree", "rows"])
+def _way(request, monkeypatch):
+    """Both ways to the hidden states: the tree of prefixes and the model's own forward."""
+    monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_: request.param == "tree")
+
+
+@pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("elements", [2**27, 700])
 def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
@@ -176,9 +183,15 @@ def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(tiny, monkeyp
     weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
     found = []
     for tree in (True, False):
-        monkeypatch.setattr(logprobs_module, "suits_tree", lambda _, tree=tree: tree)
+        monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
         found.append(gradients(tiny, batch, lambda result: (result.logprobs * weights).sum()))
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
+def test_long_rows_do_not_take_the_tree(tiny):
+    short, long = (token_batch([[5] * 10] * 2, [[6] * length] * 2, pad_id=0) for length in (64, 5000))
+    assert suits_tree(tiny.model, short)
+    assert not suits_tree(tiny.model, long)
 
 
 def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():

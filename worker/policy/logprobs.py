@@ -57,7 +57,7 @@ def token_logprobs(
 
 
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
-    """Whether the prefix tree is the faster way: on a CPU, while the scores of its plain attention stay small."""
+    """Whether the prefix tree is the faster way: on a CPU, while the scores of plain attention are few."""
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads
     on_cpu = model.device.type == "cpu" and model.dtype == torch.float32
     return on_cpu and scores <= CHUNK_ELEMENTS and is_lean(model)
