@@ -118,6 +118,12 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
         ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
         ({"status": "crashed"}, "status", "'crashed'"),
         ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
+        ({"cursor": write_cursor(["text", "x"])}, "cursor", "not one that this list has given out"),
+        (
+            {"cursor": write_cursor([1, "x"]), "sort": "name"},
+            "cursor",
+            "not one that this list has given out",
+        ),
         ({"cursor": write_cursor([2**70, "x"])}, "cursor", "not one that this list has given out"),
         ({"cursor": write_cursor([1.5, "a\0"])}, "cursor", "not one that this list has given out"),
         ({"cursor": write_cursor([float("nan"), "a"])}, "cursor", "not one that this list has given out"),
