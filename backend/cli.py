@@ -56,10 +56,12 @@ def serve(settings: Settings) -> int:
 def worker(settings: Settings) -> int:
     """a worker alone; several machines may run one each"""
     from backend.devices import find_slots
+    from backend.migrate import migrate
     from backend.preflight import check_database, check_state_dir
 
     check_state_dir(settings)
     check_database(settings)
+    migrate(settings)
     slots = len(find_slots(settings))
     # In place of this process: a signal to it reaches Celery.
     os.execv(  # noqa: S606

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import sqlalchemy.exc
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions
@@ -41,10 +41,10 @@ def persist(sessions: Sessions, transact: Callable[[Session], Result]) -> Result
 
 @contextmanager
 def left_for_later(what: str) -> Iterator[None]:
-    """What is done again anyway may fail while the database is away."""
+    """What is done again anyway may fail, whatever the database says."""
     try:
         yield
-    except PASSING as error:
+    except SQLAlchemyError as error:
         logger.warning("cannot %s now: %s", what, first_line(error))
 
 
