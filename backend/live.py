@@ -11,8 +11,10 @@ from SQL, also after a restart. Whoever missed too much is told to `reset` and f
 
 import asyncio
 import logging
+import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request
@@ -225,6 +227,27 @@ class Broadcaster:
         newest = max([place.changed, *(row.changed_at for row in found.runs)])
         self._place = Place(max([place.event, *(event.id for event in found.events)]), newest)
         return Changes(events, runs, workers)
+
+
+def end_streams_at_signals(broadcaster: Broadcaster) -> None:
+    """The server waits for open streams before it ends: end them as soon as it is asked to."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        servers_own = signal.getsignal(number)
+        if callable(servers_own):
+            signal.signal(number, _closing_first(broadcaster, loop, servers_own))
+
+
+def _closing_first(
+    broadcaster: Broadcaster, loop: asyncio.AbstractEventLoop, servers_own: Callable[[int, Any], Any]
+) -> Callable[[int, Any], None]:
+    def on_signal(number: int, frame: Any) -> None:
+        loop.call_soon_threadsafe(broadcaster.close)
+        servers_own(number, frame)
+
+    return on_signal
 
 
 def _offer(queue: "asyncio.Queue[Message | None]", message: Message | None) -> bool:

@@ -12,7 +12,7 @@ from backend.database import open_engine, open_sessions
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
-from backend.live import Broadcaster
+from backend.live import Broadcaster, end_streams_at_signals
 from backend.metrics import api as metrics
 from backend.problem import answer_errors
 from backend.reconciler import Reconciler
@@ -61,6 +61,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     lab: Lab = app.state.lab
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    end_streams_at_signals(app.state.broadcaster)
     reconciler = Reconciler(lab.settings, lab.sessions)
     reconciler.start()
     try:
