@@ -26,14 +26,16 @@ RECIPES: dict[str, Recipe] = {
     ),
     "demo_collapse": Recipe(
         title="Demo: collapse",
-        note="A format reward and a high learning rate: the reward is earned without a single right answer.",
+        note="A tenfold learning rate and a format reward as heavy as the right answer: the reward jumps to that "
+        "of the form alone and stays there, accuracy falls to nothing, completions run into the length cap.",
         config=resolve(
             {
-                "preset": "grpo",
-                "optimizer": {"lr": 1e-3},
+                "preset": "dr_grpo",
+                "steps": 60,
+                "optimizer": {"lr": 3e-3},
                 "rewards": [
                     {"name": "correctness", "weight": 1.0},
-                    {"name": "think_format", "weight": 0.2},
+                    {"name": "think_format", "weight": 1.0},
                 ],
             }
         ),

@@ -72,7 +72,7 @@ class UpdatesConfig(Frozen):
 class OptimizerConfig(Frozen):
     """AdamW and its schedule."""
 
-    lr: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    lr: Annotated[float, Field(gt=0, le=1)] = 3e-4
     """Learning rate."""
 
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
@@ -298,8 +298,8 @@ class RunConfig(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of sampling, prompt order and everything else that is random."""
 
-    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 150
-    """Training steps."""
+    steps: Annotated[int, Field(ge=0, le=10_000_000)] = 150
+    """Training steps; 0: only evaluate."""
 
     policy: PolicyConfig = PolicyConfig()
     """The model."""
