@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from backend import terminal
 from backend.devices import Gpu, default_cpu_slots, visible_gpus
 from backend.doctor import examine
 from backend.preflight import free_port, is_loopback
@@ -93,7 +92,7 @@ def test_without_a_screen_the_way_over_ssh_is_shown(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     settings = Settings(port=8400)
     assert tunnel_hint(settings) == "ssh -N -L 8400:127.0.0.1:8400 you@this-machine"
-    monkeypatch.setattr(terminal.getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
     monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 5000 10.0.0.2 22")
     assert tunnel_hint(settings) == "ssh -N -L 8400:127.0.0.1:8400 ada@10.0.0.2"
 

@@ -53,7 +53,7 @@ def test_everything_it_writes_is_private(start, state_dir):
 
 def test_the_link_logs_in_once(start):
     lab = start().wait_until_up()
-    link = re.search(r"Open +(http\S+)", lab.said())[1]
+    (link,) = re.findall(r"Open +(http\S+)", lab.said())
     with httpx.Client(follow_redirects=True) as browser:
         assert browser.get(link).status_code == 200
         assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200

@@ -26,7 +26,7 @@ def test_lines_are_written_in_order_and_once():
 
 
 def test_a_chunk_that_could_not_be_written_waits():
-    written = []
+    written: list[object] = []
 
     def write(number, text):
         if not written:

@@ -35,7 +35,7 @@ def start_broker(settings):
     broker = choose_broker(settings)
     prepare_broker(broker, settings)
     process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
-    wait_for(lambda: is_ready(broker.socket))
+    wait_for(lambda: broker.socket and is_ready(broker.socket))
     return process
 
 
