@@ -17,6 +17,7 @@ import sys
 import threading
 import traceback
 from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from sqlalchemy.orm import Session
@@ -26,6 +27,7 @@ from backend.database import open_engine, open_sessions
 from backend.errors import Fenced, GrpoLabError
 from backend.models import Run
 from backend.runs import lifecycle
+from backend.runs.checkpoints import checkpoint_at
 from backend.settings import Settings
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
 from worker.patience import persist
@@ -123,7 +125,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     """Train the run and write its outcome; an error that the user caused is an outcome too."""
     settings = Settings()
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
-    config = persist(sessions, lambda session: _read_config(session, assignment))
+    config, origin = persist(sessions, lambda session: _read_run(session, assignment, settings))
     place = f"{assignment.device}, {assignment.threads} threads"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
@@ -133,7 +135,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     )
     with recorder:
         try:
-            outcome = _train(config, recorder, settings, assignment, stopping)
+            outcome = _train(config, recorder, settings, assignment, stopping, origin)
         except Fenced:
             raise
         except GrpoLabError as error:
@@ -149,6 +151,7 @@ def _train(
     settings: Settings,
     assignment: Assignment,
     stopping: threading.Event,
+    origin: Path | None,
 ) -> Outcome:
     from worker.checkpoints import Checkpoints
     from worker.trainer import Trainer
@@ -165,17 +168,26 @@ def _train(
         recorder,
         settings=settings,
         checkpoints=checkpoints,
+        origin=origin,
         device=assignment.device,
         stopping=stopping,
     )
     return trainer.train()
 
 
-def _read_config(session: Session, assignment: Assignment) -> RunConfig:
-    """The run's config; on the way, what this attempt trains with is written down."""
+def _read_run(session: Session, assignment: Assignment, settings: Settings) -> tuple[RunConfig, Path | None]:
+    """The run's config and the checkpoint it begins with, if it begins with another run's.
+
+    On the way, what this attempt trains with is written down.
+    """
     versions = {name: version(name) for name in ("torch", "transformers")}
     lifecycle.note_attempt(session, assignment.run_id, assignment.attempt, versions=versions)
-    return RunConfig.model_validate(session.get_one(Run, assignment.run_id).config)
+    run = session.get_one(Run, assignment.run_id)
+    origin = None
+    if run.parent_run is not None and run.fork_step is not None:
+        checkpoint = checkpoint_at(session, run.parent_run, run.fork_step)
+        origin = settings.artifacts_of(run.parent_run) / checkpoint.path
+    return RunConfig.model_validate(run.config), origin
 
 
 def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -> None:

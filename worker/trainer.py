@@ -14,6 +14,7 @@ import resource
 import threading
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 
@@ -22,7 +23,7 @@ from backend.settings import Settings
 from worker.checkpoints import Checkpoints
 from worker.learner import Learned, Learner
 from worker.outcome import Outcome
-from worker.policy.checkpoint import TrainingState
+from worker.policy.checkpoint import TrainingState, load_weights, verify_checkpoint
 from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.problems.mixture import build_mixture
@@ -77,15 +78,20 @@ class Trainer:
         *,
         settings: Settings,
         checkpoints: Checkpoints,
+        origin: Path | None = None,
         device: str,
         stopping: threading.Event,
     ) -> None:
+        """`origin` is the checkpoint of another run whose weights this run begins with."""
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.generators = {"training": self.generator}
         self.policy = load_policy(config.policy, settings, device=device)
         reference = frozen_copy(self.policy) if config.objective.needs_reference else None
+        if origin is not None:
+            verify_checkpoint(origin)
+            load_weights(origin, self.policy)
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
         self.learner = Learner(config, self.policy, self.optimizer, reference)
         self.mixture = build_mixture(
@@ -114,7 +120,8 @@ class Trainer:
             while outcome is None and self.progress.step < self.config.steps:
                 metrics = self._step()
                 outcome = self._reason_to_end(metrics)
-            self._save()
+            if self.config.steps:
+                self._save()
             return outcome or Outcome("finished")
         finally:
             self.scorer.close()

@@ -17,11 +17,19 @@ Problem = tuple[str, str]
 def combination_errors(config: "RunConfig") -> list[Problem]:
     """Every contradiction between sections of a config."""
     return [
+        *_budget_errors(config),
         *_group_errors(config),
         *_filter_errors(config),
         *_update_errors(config),
         *_reward_errors(config),
     ]
+
+
+def _budget_errors(config: "RunConfig") -> Iterator[Problem]:
+    if config.steps == 0 and config.evaluation.every == 0:
+        yield "steps", "is 0, and evaluation.every is 0 too: there would be nothing to do"
+    if config.optimizer.warmup_steps > config.steps:
+        yield "optimizer.warmup_steps", f"must be at most steps = {config.steps}"
 
 
 def _group_errors(config: "RunConfig") -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from backend.errors import NotFound
 from backend.models import Checkpoint, Run
 
 
@@ -18,6 +19,14 @@ def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
     return list(session.scalars(query))
 
 
+def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
+    """The newest checkpoint of one step; raises NotFound."""
+    for row in checkpoints_of(session, run_id):
+        if row.step == step:
+            return row
+    raise NotFound(f"run {run_id!r} has no checkpoint of step {step}")
+
+
 def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
     """Enter a checkpoint whose directory is complete; entering it again changes nothing."""
     known = select(Checkpoint.id).where(Checkpoint.run_id == row["run_id"], Checkpoint.path == row["path"])
@@ -28,10 +37,12 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
 
 
 def forget_old_checkpoints(session: Session, run_id: str, *, keep: int) -> set[str]:
-    """Keep the rows of the newest `keep` and of the best held-out accuracy; returns their paths."""
+    """Keep the newest, the best by held-out accuracy and the origins of other runs; returns their paths."""
     rows = checkpoints_of(session, run_id)
+    origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     measured = [row for row in rows if row.manifest.get("accuracy") is not None]
     best = max(measured, key=lambda row: row.manifest["accuracy"], default=None)
     kept = {row.id for row in rows[:keep]} | ({best.id} if best else set())
+    kept |= {row.id for row in rows if row.step in origins}
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(kept)))
     return {row.path for row in rows if row.id in kept}

@@ -58,7 +58,7 @@ def queued(sessions):
 def train(sessions, settings):
     """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
 
-    def train(run_id, config, *, stop_after=None):
+    def train(run_id, config, *, stop_after=None, origin=None):
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "worker", "host")
         assert claim.run_id == run_id
@@ -68,7 +68,13 @@ def train(sessions, settings):
             root = settings.artifacts_of(run_id)
             checkpoints = Checkpoints(root, recorder, run_id=run_id, attempt=claim.attempt, keep=2)
             trainer = Trainer(
-                config, recorder, settings=settings, checkpoints=checkpoints, device="cpu", stopping=stopping
+                config,
+                recorder,
+                settings=settings,
+                checkpoints=checkpoints,
+                origin=origin,
+                device="cpu",
+                stopping=stopping,
             )
             if stop_after is not None:
                 _stop_after(trainer, stopping, stop_after)
@@ -224,6 +230,19 @@ def test_accuracy_can_end_a_run(queued, train):
     config = resolve(SMALL | {"stop_rules": [{"type": "accuracy", "value": 0.001}], "steps": 50})
     run_id = queued(config)
     assert train(run_id, config).reason == "held-out accuracy reached 0.001"
+
+
+def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, settings, queued, train):
+    config = resolve(SMALL)
+    trained = queued(config)
+    train(trained, config)
+    question = resolve(SMALL | {"steps": 0})
+    asked = queued(question)
+    origin = settings.artifacts_of(trained) / "s000004-a1"
+    assert train(asked, question, origin=origin) == Outcome("finished")
+    answer = series(sessions, asked)
+    assert answer["eval/accuracy"] == {0: series(sessions, trained)["eval/accuracy"][4]}
+    assert "reward/mean" not in answer
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
