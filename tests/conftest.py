@@ -83,6 +83,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(shared, ignore_errors=True)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skips = terminalreporter.stats.get("skipped", [])
     reasons = [report.longrepr[2] for report in skips if isinstance(report.longrepr, tuple)]

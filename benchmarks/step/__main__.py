@@ -2,7 +2,8 @@
 
     python -m benchmarks.step
 
-TRL lives in an environment of its own, `.venv-trl`, which is made on the first run.
+TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
+this file; `make docs` brings it into README.
 """
 
 import argparse
@@ -16,7 +17,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.step.workload import GROUP_SIZE, MAX_NEW_TOKENS, PROMPTS_PER_STEP, WARM_UP_STEPS
+from benchmarks.step.workload import (
+    GROUP_SIZE,
+    LEARNING_RATE,
+    MAX_NEW_TOKENS,
+    PROMPTS_PER_STEP,
+    WARM_UP_STEPS,
+)
 from worker.problems.sums import Sums
 
 ROOT = Path(__file__).parents[2]
@@ -70,23 +77,31 @@ def main() -> None:
         sides["GRPO Lab"].append(run(sys.executable, "our_side.py", job))
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
-    show(sides, arguments)
+    text = table(sides, arguments)
+    print(f"\n{text}")
+    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def show(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> None:
-    """The table for README."""
-    print(
-        f"\n{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, tiny policy, "
-        f"{arguments.threads} threads, {platform.machine()}, Python {platform.python_version()}; "
-        f"median step of {arguments.steps - WARM_UP_STEPS} per round, {arguments.rounds} alternating rounds\n"
-    )
-    print("| trainer | versions | median step | fastest step | of TRL's |\n|---|---|---|---|---|")
+def table(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
+    """The figures in Markdown."""
+    lines = [
+        f"{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, tiny policy, "
+        f"learning rate {LEARNING_RATE:g}; {arguments.threads} threads, {platform.machine()}, "
+        f"Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
+        f"{arguments.steps - WARM_UP_STEPS} counted steps.",
+        "",
+        "| trainer | versions | median step | fastest step | of TRL's |",
+        "|---|---|---|---|---|",
+    ]
     baseline = median(figures["median_seconds"] for figures in sides["TRL"])
     for name, rounds in sides.items():
         typical = median(figures["median_seconds"] for figures in rounds)
         fastest = min(figures["fastest_seconds"] for figures in rounds)
         versions = ", ".join(f"{package} {version}" for package, version in rounds[0]["versions"].items())
-        print(f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |")
+        lines.append(
+            f"| {name} | {versions} | {typical:.3f} s | {fastest:.3f} s | {typical / baseline:.2f} |"
+        )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

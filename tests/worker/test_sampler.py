@@ -17,7 +17,7 @@ from worker.policy.lean import LeanModel, is_lean
 from worker.policy.model import as_policy, load_policy
 from worker.problems.sums import Sums
 from worker.rollout import sampler as sampler_module
-from worker.rollout.decoders import GenericDecoder, LeanDecoder
+from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
 from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
 from worker.rollout.sharing import Going, placed
 from worker.rollout.types import Prompt
@@ -196,10 +196,8 @@ def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places)
 @pytest.mark.parametrize("share", [True, False])
 def test_every_completion_reads_a_row_that_says_what_it_said(share):
     torch.manual_seed(0)
-    going, said = (
-        Going.from_prompts(24, 6, torch.device("cpu")),
-        [(f"prompt {row // 6}",) for row in range(24)],
-    )
+    going = Going.from_prompts(24, 6, torch.device("cpu"))
+    said: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
     heard = said[::6]  # what each decoder row has read
     for step in range(12):
         tokens = torch.randint(0, 3, (len(going.rows),))
@@ -246,4 +244,4 @@ def test_an_empty_prompt_is_refused(tiny):
 
 def test_families_with_other_layers_take_the_generic_path(tiny):
     assert not is_lean(random_policy(tiny, "gpt2").model)
-    assert isinstance(sampler_module.decoder_for(tiny.model), LeanDecoder)
+    assert isinstance(decoder_for(tiny.model), LeanDecoder)
