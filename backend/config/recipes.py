@@ -27,7 +27,7 @@ RECIPES: dict[str, Recipe] = {
     "demo_collapse": Recipe(
         title="Demo: collapse",
         note="A tenfold learning rate and a format reward as heavy as the right answer: the reward jumps to "
-        "that of the form alone and stays there, accuracy falls to nothing, completions run into the cap.",
+        "that of the form alone and stays there while held-out accuracy falls to nothing.",
         config=resolve(
             {
                 "preset": "dr_grpo",

@@ -84,15 +84,14 @@ def main() -> None:
 
 def table(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
     """The figures in Markdown."""
-    lines = [
-        f"{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, tiny policy, "
-        f"learning rate {LEARNING_RATE:g}; {arguments.threads} threads, {platform.machine()}, "
+    setting = (
+        f"{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, "
+        f"tiny policy, learning rate {LEARNING_RATE:g}; {arguments.threads} threads, {platform.machine()}, "
         f"Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
-        f"{arguments.steps - WARM_UP_STEPS} counted steps.",
-        "",
-        "| trainer | versions | median step | fastest step | of TRL's |",
-        "|---|---|---|---|---|",
-    ]
+        f"{arguments.steps - WARM_UP_STEPS} counted steps."
+    )
+    head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]
+    lines = [setting, "", *head]
     baseline = median(figures["median_seconds"] for figures in sides["TRL"])
     for name, rounds in sides.items():
         typical = median(figures["median_seconds"] for figures in rounds)

@@ -9,7 +9,7 @@ from statistics import median
 
 POLICY = Path(__file__).parents[2] / "worker" / "policy" / "tiny"
 PROMPTS_PER_STEP, GROUP_SIZE, MAX_NEW_TOKENS = 16, 8, 64
-LEARNING_RATE = 4e-4
+LEARNING_RATE = 3e-4
 WARM_UP_STEPS = 5
 """Steps that are run but not counted."""
 
