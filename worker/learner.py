@@ -49,9 +49,9 @@ class Learned:
         return sum(not math.isfinite(norm) for norm in self.norms)
 
     def metrics(self) -> dict[str, float]:
-        """The step's numbers; nothing when there was nothing to learn from."""
+        """The step's numbers; only that there was no update when there was nothing to learn from."""
         if not self.norms:
-            return {}
+            return {"optim/updates": 0, "optim/skipped": 0}
         flat = [value for group in self.advantages for value in group]
         return self.sums.values() | {
             "advantage/mean": fmean(flat),
@@ -141,6 +141,8 @@ class Learner:
         if self.reference is not None:
             started = time.perf_counter()
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
+            if tokens.ids.is_cuda:
+                torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
             learned.reference_seconds += time.perf_counter() - started
         rewards, scored = tensors([group.rewards for group in groups])
         if self.config.objective.kl_in_reward:
@@ -208,11 +210,11 @@ class Learner:
                 entropy=scored.entropy,
             )
             found.loss.backward()
+            self.optimizer.take_gradients()
             learned.sums += found.metrics
             values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
             _keep(per_token, values, rows[part], tokens.mask.shape)
         update = self.optimizer.step(learned.step)
-        self.optimizer.zero_grad()
         learned.lr = update.lr
         return update.grad_norm
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
+import numpy as np
+
 from worker.rollout.collector import Collected
 from worker.rollout.types import Completion, Group
 
@@ -23,7 +25,8 @@ def group_metrics(collected: Collected) -> Metrics:
         **_reward_metrics(groups),
         **_variety_metrics(groups),
         **_length_metrics(groups),
-        "groups/kept_frac": len(collected.kept) / max(1, len(groups)),
+        **_token_metrics(groups),
+        "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
         "tokens/generated": collected.tokens,
     }
@@ -71,6 +74,17 @@ def _length_metrics(groups: Sequence[Group]) -> Metrics:
     if wrong:
         metrics["length/mean_incorrect"] = fmean(wrong)
     return metrics
+
+
+def _token_metrics(groups: Sequence[Group]) -> Metrics:
+    """Over all generated tokens, as the sampler saw them; the learner's own figures take their place."""
+    completions = [completion for group in groups for completion in group.completions]
+    logprobs = np.concatenate([completion.sampler_logprobs for completion in completions])
+    entropies = np.concatenate([completion.entropies for completion in completions])
+    return {
+        "policy/entropy": float(entropies.mean(dtype=np.float64)),
+        "policy/token_prob_mean": float(np.exp(logprobs).mean(dtype=np.float64)),
+    }
 
 
 def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[int]]:

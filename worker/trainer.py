@@ -65,7 +65,7 @@ class Progress:
     skipped_steps: int = 0
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
-    """Held-out accuracy of the newest evaluation."""
+    """Held-out accuracy at this very step, if it was measured."""
 
 
 class Trainer:
@@ -144,6 +144,7 @@ class Trainer:
         """One training step, recorded."""
         started = time.perf_counter()
         self.progress.step += 1
+        self.progress.accuracy = None
         collected, learned = self._collect_and_learn()
         seconds = time.perf_counter() - started
         self._advance(collected, learned)
@@ -181,8 +182,7 @@ class Trainer:
         all_skipped = bool(learned.norms) and learned.skipped == len(learned.norms)
         progress.skipped_steps = progress.skipped_steps + 1 if all_skipped else 0
         progress.empty_steps = 0 if collected.kept else progress.empty_steps + 1
-        is_short = self.config.filters.refill.type != "none" and len(collected.kept) < wanted
-        progress.short_steps = progress.short_steps + 1 if is_short else 0
+        progress.short_steps = progress.short_steps + 1 if collected.is_short else 0
         if progress.short_steps == 1:
             found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
             self._event("data", "warning", f"dynamic sampling found {found}; the step trains on those")

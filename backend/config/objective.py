@@ -85,11 +85,6 @@ class Objective(Frozen):
         return self.kl.type != "none"
 
     @property
-    def needs_sampler_logprobs(self) -> bool:
-        """Whether the loss cannot be computed without the sampler's log-probabilities."""
-        return self.correction.type != "none" or getattr(self.ratio, "old", "") == "sampler"
-
-    @property
     def needs_entropy_gradient(self) -> bool:
         """Whether the entropy of the current policy enters the loss."""
         return self.entropy.type != "none"

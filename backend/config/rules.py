@@ -106,5 +106,7 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     one_update = config.updates.epochs * config.updates.minibatches == 1
     if one_update and surrogate.type not in ("none", "weight_cap"):
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
+    if not any(rule.type == "non_finite" for rule in config.stop_rules):
+        yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
     if config.evaluation.every == 0:
         yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"

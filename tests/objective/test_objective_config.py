@@ -76,11 +76,8 @@ def test_the_defaults_have_no_warning():
 def test_needs_follow_from_the_knobs():
     plain = Objective()
     assert not plain.needs_reference
-    assert not plain.needs_sampler_logprobs
     assert not plain.needs_entropy_gradient
     assert Objective(kl=knobs.KlK3()).needs_reference
-    assert Objective(correction=knobs.TokenTis()).needs_sampler_logprobs
-    assert Objective(ratio=knobs.TokenRatio(old="sampler")).needs_sampler_logprobs
     assert Objective(entropy=knobs.EntropyBonus()).needs_entropy_gradient
     assert Objective(kl=knobs.KlK1(place="reward")).kl_in_reward
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from backend.config.run import OptimizerConfig, PolicyConfig
 from backend.settings import Settings
@@ -16,6 +16,7 @@ from worker.policy.checkpoint import (
     TrainingState,
     checkpoints,
     load_checkpoint,
+    load_weights,
     random_states,
     remove_checkpoint,
     remove_drafts,
@@ -24,7 +25,7 @@ from worker.policy.checkpoint import (
     verify_checkpoint,
 )
 from worker.policy.logprobs import token_logprobs
-from worker.policy.model import load_policy
+from worker.policy.model import as_policy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.problems.sums import Sums
 from worker.rollout.batching import token_batch
@@ -54,12 +55,11 @@ class Run:
             )
             noise = torch.randn(6) + random.random() + float(np.random.rand())  # noqa: NPY002 - libraries use it
             logprobs = token_logprobs(self.policy.model, batch, temperature=1.0).logprobs
-            self.optimizer.zero_grad()
             (logprobs.sum(dim=1) * noise).mean().backward()
             self.optimizer.step(self.step)
 
     def save(self, directory):
-        state = TrainingState(step=self.step, cursors={"sums": 2 * self.step}, values={"baseline": 0.5})
+        state = TrainingState(step=self.step, values={"cursor": 2 * self.step, "baseline": 0.5})
         return save_checkpoint(directory, self.policy, self.optimizer, state, {"sampler": self.generator})
 
     def load(self, directory):
@@ -112,7 +112,7 @@ def test_the_state_comes_back_as_it_was(tmp_path):
     run.train(1)
     run.save(tmp_path / "a")
     state = Run().load(tmp_path / "a")
-    assert (state.step, state.cursors, state.values) == (1, {"sums": 2}, {"baseline": 0.5})
+    assert (state.step, state.values) == (1, {"cursor": 2, "baseline": 0.5})
 
 
 def test_a_damaged_or_missing_file_is_noticed(tmp_path):
@@ -159,6 +159,31 @@ def test_weights_of_another_shape_are_refused(tmp_path):
         BadCheckpoint, match=r"model\.norm\.weight has shape \[128\], the policy expects \[64\]"
     ):
         load_checkpoint(directory, other.policy, other.optimizer, {"sampler": other.generator})
+
+
+def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
+    """Its files name single experts where the model holds them joined."""
+    tiny = load_policy(PolicyConfig(), Settings())
+    config = Qwen3MoeConfig(
+        vocab_size=len(tiny.tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        moe_intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+    )
+    first, second = (
+        as_policy(Qwen3MoeForCausalLM(config), tiny.tokenizer, name="moe", chat_template=False)
+        for _ in range(2)
+    )
+    first.model.save_pretrained(tmp_path)
+    load_weights(tmp_path, second)
+    own, other = first.model.state_dict(), second.model.state_dict()
+    assert all(torch.equal(own[name], other[name]) for name in own)
 
 
 def test_all_random_number_generators_are_restored():

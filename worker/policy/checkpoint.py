@@ -3,7 +3,7 @@
     config.json model.safetensors tokenizer.json ...   the policy
     trainer/optimizer.safetensors                      moments, step counts, float32 master weights
     trainer/random.safetensors                         states of all random number generators
-    trainer/state.json                                 step, cursors, further values, versions
+    trainer/state.json                                 step, further values, versions
     manifest.json                                      size and SHA-256 of every file above
 
 A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
@@ -47,12 +47,8 @@ class TrainingState:
 
     step: int
     """Training steps done."""
-    cursors: Mapping[str, int] = field(default_factory=dict)
-    """How far each problem source has been read."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Further state as JSON: moving averages, controllers, pools."""
-    config_hash: str = ""
-    """Which config the run had."""
+    """Further state as JSON: prompt cursor, moving averages, counters."""
 
 
 def save_checkpoint(
@@ -104,33 +100,36 @@ def load_checkpoint(
     optimizer.load_state_tensors(load_file(directory / "trainer/optimizer.safetensors"))
     restore_random_states(load_file(directory / "trainer/random.safetensors"), generators)
     document = json.loads((directory / "trainer/state.json").read_text())
-    return TrainingState(
-        step=document["step"],
-        cursors=document["cursors"],
-        values=document["values"],
-        config_hash=document["config_hash"],
-    )
+    return TrainingState(step=document["step"], values=document["values"])
 
 
 @torch.no_grad()
 def load_weights(directory: Path, policy: Policy) -> None:
-    """Copy the weights of a checkpoint (or any directory in safetensors) into a policy of the same shape."""
-    shards = sorted(directory.glob("*.safetensors"))
-    saved = {name: tensor for shard in shards for name, tensor in load_file(shard).items()}
-    own = policy.model.state_dict()
-    if strangers := saved.keys() - own.keys():
-        raise BadCheckpoint(directory, f"weights {sorted(strangers)[:3]} are not part of the policy")
-    tied = {own[name].data_ptr() for name in saved}
-    if missing := [
-        name for name, tensor in own.items() if name not in saved and tensor.data_ptr() not in tied
-    ]:
-        raise BadCheckpoint(directory, f"weights {missing[:3]} are missing")
-    for name, tensor in saved.items():
+    """Copy the weights of a checkpoint into a policy of the same shape.
+
+    Read by `from_pretrained`, because a file may name and join weights otherwise than the model does.
+    """
+    try:
+        saved, report = type(policy.model).from_pretrained(
+            directory,
+            dtype=policy.model.dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadCheckpoint(directory, f"the weights cannot be read: {error}") from error
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if names := sorted(map(str, report[kind])):
+            raise BadCheckpoint(directory, f"weights do not fit the policy: {kind} {names[:3]}")
+    own, found = policy.model.state_dict(), saved.state_dict()
+    if strangers := own.keys() ^ found.keys():
+        raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(strangers)[:3]}")
+    for name, tensor in found.items():
         if tensor.shape != own[name].shape:
             expected = list(own[name].shape)
-            raise BadCheckpoint(
-                directory, f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
-            )
+            reason = f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
+            raise BadCheckpoint(directory, reason)
         own[name].copy_(tensor)
 
 

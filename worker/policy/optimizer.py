@@ -66,15 +66,26 @@ class PolicyOptimizer:
             fused=True,
         )
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of the step before."""
-        for weight in self.weights.values():
+    def take_gradients(self) -> None:
+        """Add what a backward pass left to the gradients of the step, in float32; call it between passes."""
+        for name, weight in self.weights.items():
+            master = self.masters[name]
+            if master is weight or weight.grad is None:
+                continue
+            gradient = weight.grad.float()
+            master.grad = gradient if master.grad is None else master.grad.add_(gradient)
             weight.grad = None
 
     def step(self, step: int) -> Update:
-        """Apply the gradients that backward left, with the learning rate of training step `step`."""
+        """Apply the gradients with the learning rate of training step `step`, and forget them."""
+        self.take_gradients()
         lr = learning_rate(self.config, step=step, steps=self.steps)
-        self._hand_over_gradients()
+        update = self._applied(lr)
+        for master in self.masters.values():
+            master.grad = None
+        return update
+
+    def _applied(self, lr: float) -> Update:
         grad_norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
         if not math.isfinite(grad_norm):
             return Update(grad_norm, lr, applied=False)
@@ -84,21 +95,11 @@ class PolicyOptimizer:
         self._write_back()
         return Update(grad_norm, lr, applied=True)
 
-    def _hand_over_gradients(self) -> None:
-        for name, weight in self.weights.items():
-            master = self.masters[name]
-            if master is not weight:
-                master.grad = None if weight.grad is None else weight.grad.float()
-
     @torch.no_grad()
     def _write_back(self) -> None:
         for name, weight in self.weights.items():
             if self.masters[name] is not weight:
                 weight.copy_(self.masters[name])
-
-    def reset(self) -> None:
-        """Forget the moments, as if no step had been taken."""
-        self.adam.state.clear()
 
     def state_tensors(self) -> dict[str, Tensor]:
         """Moments, step counts and master weights by parameter name: all that `load_state_tensors` needs."""

@@ -36,6 +36,10 @@ class Collected:
     """Positions in `groups` of those that train, at most prompts_per_step of them."""
     batches: int = 0
     """Generation batches."""
+    informative: int = 0
+    """Groups that the filter let through, surplus ones included."""
+    is_short: bool = False
+    """Whether refilling could not fill the step."""
     cursor: int = 0
     """Prompts taken since the run began."""
     sample_seconds: float = 0.0
@@ -51,7 +55,9 @@ class Collected:
         self.kept += [len(self.groups) + index for index in other.kept]
         self.groups += other.groups
         self.batches += other.batches
-        self.cursor = other.cursor
+        self.cursor = max(self.cursor, other.cursor)
+        self.informative += other.informative
+        self.is_short = self.is_short or other.is_short
         self.sample_seconds += other.sample_seconds
         self.score_seconds += other.score_seconds
 
@@ -79,6 +85,8 @@ class Collector:
         collected = Collected(cursor=cursor)
         while len(collected.kept) < wanted and collected.batches < most:
             self._add_batch(collected, sampler, generator)
+        collected.informative = len(collected.kept)
+        collected.is_short = most > 1 and collected.informative < wanted
         del collected.kept[wanted:]
         return collected
 
