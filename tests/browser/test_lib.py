@@ -218,3 +218,37 @@ def test_sections_come_in_the_order_of_the_question(in_browser):
     names = ["time/step_seconds", "zebra/x", "loss/total", "eval/accuracy", "reward/mean"]
     sections = in_browser("lib/metrics.js", "(m, names) => m.bySection(names).map(s => s.section)", names)
     assert sections == ["eval", "reward", "loss", "time", "zebra"]
+
+
+def run_of(run_id, experiment, **config):
+    return {
+        "id": run_id,
+        "variant": "grpo",
+        "experiment_name": experiment,
+        "config": {"lr": 0.1, "seed": 0, **config},
+    }
+
+
+def groups_of(in_browser, *runs):
+    source = "(g, runs) => g.groupsOf(runs).map(({ name, runs }) => [name, runs.map(({ id }) => id)])"
+    return in_browser("lib/groups.js", source, list(runs))
+
+
+def test_seeds_of_one_config_share_a_mean(in_browser):
+    groups = groups_of(in_browser, run_of("b", "one", seed=1), run_of("a", "one"))
+    assert groups == [["grpo", ["a", "b"]]]
+
+
+def test_runs_of_one_variant_with_other_configs_stand_apart(in_browser):
+    groups = groups_of(in_browser, run_of("a", "one"), run_of("b", "one", lr=0.2), run_of("c", "one", seed=1))
+    assert groups == [["grpo · lr 0.1", ["a", "c"]], ["grpo · lr 0.2", ["b"]]]
+
+
+def test_the_experiments_tell_groups_of_one_variant_apart(in_browser):
+    groups = groups_of(in_browser, run_of("a", "one"), run_of("b", "two", lr=0.2))
+    assert groups == [["grpo · one", ["a"]], ["grpo · two", ["b"]]]
+
+
+def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):
+    groups = [{"runs": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}, {"runs": [{"id": "x"}]}]
+    assert in_browser("lib/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == ["a", "x", "b"]

@@ -10,7 +10,7 @@ import { isSparse } from '../lib/metrics.js';
  * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
  *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number,
  *   low?: (number|null)[], high?: (number|null)[]}} Series
- * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed'}} Line
+ * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?: string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null}} View
  */
@@ -95,7 +95,7 @@ const ROLES = {
   seed: { width: 0.9, opacity: 0.45 },
 };
 
-function lineTrace({ series, name, look, role = 'main' }, view, unit, most = Infinity) {
+function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, view, unit, most = Infinity) {
   const { x, y, steps } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
@@ -104,7 +104,7 @@ function lineTrace({ series, name, look, role = 'main' }, view, unit, most = Inf
     type: 'scatter', x: scaled(x, unit), y, customdata: steps, mode: sparse || isolated ? 'lines+markers' : 'lines', opacity,
     line: { color: look.colour, width: sparse ? 1 : Math.min(width, most), dash: look.dash, simplify: true },
     marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
-    meta: { key: keyOf(series), run: series.run ?? null, role }, name: plain(name),
+    meta: { key, run: series.run ?? null, role }, name: plain(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
     text: spreadTexts(series, steps),
     hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit)}${series.n ? '<br>%{text}' : ''}<extra></extra>`,
@@ -120,22 +120,22 @@ function spreadTexts({ n, low, high, steps: known }, steps) {
 
 const hoverPlace = ({ xKind }, { unit }) => (xKind === 'step' ? 'step %{customdata}' : `step %{customdata} · %{x:.4~s} ${unit}`);
 
-function bandTrace({ series, look }, view, unit) {
+function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
   const { x, y } = bandOf(series, view.logY);
   return {
     type: 'scatter', mode: 'lines', x: scaled(x, unit), y, fill: 'toself', fillcolor: withOpacity(look.colour, 0.16),
-    line: { width: 0 }, hoverinfo: 'skip', meta: { key: keyOf(series), run: null, role: 'band' },
+    line: { width: 0 }, hoverinfo: 'skip', meta: { key, run: null, role: 'band' },
   };
 }
 
-function nonFiniteTrace({ series, name, look }, unit) {
+function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   const points = series.non_finite;
   const draw = points.map(({ value }) => NON_FINITE[value]);
   return {
     type: 'scatter', mode: 'markers', yaxis: 'y2', x: scaled(points.map(({ x, step }) => x ?? step), unit), y: draw.map(({ at }) => at),
     customdata: points.map(({ step }) => step), text: draw.map(({ text }) => text),
     marker: { symbol: draw.map(({ symbol }) => symbol), size: 8, color: look.colour, line: { width: 2, color: look.colour } },
-    meta: { key: keyOf(series), run: series.run ?? null, role: 'non-finite' }, name: plain(name),
+    meta: { key, run: series.run ?? null, role: 'non-finite' }, name: plain(name),
     hovertemplate: `<b>${plain(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`, cliponaxis: false,
   };
 }

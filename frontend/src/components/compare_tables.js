@@ -7,11 +7,15 @@ import { useGet } from '../resource.js';
 import { Select, Swatch } from './marks.js';
 
 /** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
-function useEqualTokens(experiment, baseline) {
-  const { data } = useGet(experiment ? `/experiments/${experiment}/summary` : null, { metrics: 'eval/accuracy', baseline }, { live: ['run'], every: 5000 });
+function useEqualTokens(experiment, groups, baseline) {
+  const base = groups.find(({ name }) => name === baseline)?.variant;
+  const { data } = useGet(experiment ? `/experiments/${experiment}/summary` : null, { metrics: 'eval/accuracy', baseline: base }, { live: ['run'], every: 5000 });
   const cells = new Map((data?.variants ?? []).map(({ variant, metrics }) => [variant, metrics['eval/accuracy']?.equal_tokens]));
   return data?.tokens ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name), name === baseline) } : null;
 }
+
+/** The service's summary goes by variant: it fits only where each variant has one config. */
+const isOneToOne = (groups) => new Set(groups.map(({ variant }) => variant)).size === groups.length;
 
 const halfOf = ({ low, high }) => (low === null || high === null ? null : (high - low) / 2);
 
@@ -21,13 +25,13 @@ function fromService(cell, isBaseline) {
   return { n, mean, half: halfOf(cell), notFinite: 0, versus: delta && !isBaseline && { delta: delta.mean, half: halfOf(delta) } };
 }
 
-/** @param {{groups: import('../lib/compare.js').Group[], view: any, change: Function, looks: Map<string, any>, experiment: string | null}} props */
+/** @param {{groups: import('../lib/groups.js').Group[], view: any, change: Function, looks: Map<string, any>, experiment: string | null}} props */
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
   const baseline = names.includes(view.baseline) ? view.baseline : names[0];
   const rows = summaryRows(groups, baseline);
   const fields = presentFields(rows);
-  const equal = useEqualTokens(experiment, baseline);
+  const equal = useEqualTokens(isOneToOne(groups) ? experiment : null, groups, baseline);
   if (!fields.length) return null;
   return html`<section class="section"><div class="section-head"><h2>Summary</h2>
       <span class="faint">mean ± half width of the 95 % interval over seeds (Student's t); last value of each run</span><span class="spacer"></span>
@@ -61,7 +65,7 @@ function Versus({ versus }) {
     ${sign}${formatValue(delta)} ± ${formatValue(half)}</div>`;
 }
 
-/** @param {{groups: import('../lib/compare.js').Group[]}} props */
+/** @param {{groups: import('../lib/groups.js').Group[]}} props */
 export function ConfigDifferences({ groups }) {
   const rows = groupDifferences(groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })));
   return html`<section class="section"><div class="section-head"><h2>Config fields that differ</h2><span class="faint">${plural(rows.length, 'field')}; the seed is left out</span></div>

@@ -26,12 +26,14 @@ function useLines(metric, runs, view, near, tall, looks, names) {
   const main = useSeries(metric, runs, shape, near);
   const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, near && view.smoothing > 0);
   const seeds = useSeries(metric, runs, { ...shape, groupBy: '', band: '' }, near && Boolean(view.groupBy && view.seeds));
-  const lines = (series, role, groupOf = keyOf) => series.filter((item) => looks.has(groupOf(item)))
-    .map((item) => ({ series: item, name: names.get(keyOf(item)) ?? item.name, look: looks.get(groupOf(item)), role }));
+  const groupOfRun = (run) => names.get(`group:${run}`);
+  const keyHere = (item) => (item.run ? item.run : groupOfRun(item.runs?.[0]) ?? keyOf(item));
+  const lines = (series, role, groupOf = keyHere) => series.filter((item) => looks.has(groupOf(item)))
+    .map((item) => ({ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look: looks.get(groupOf(item)), role }));
   const all = [
     ...lines(main.series, 'main'),
     ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
-    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => names.get(`group:${item.run}`)) : []),
+    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
   ];
   return { main, all };
 }

@@ -3,16 +3,7 @@ import { difference, spread } from './stats.js';
 import { isNonFinite } from './format.js';
 import { KEY_METRICS, bySection, sectionOf } from './metrics.js';
 
-/** @typedef {{name: string, runs: any[]}} Group */
-
-/** Runs by variant, in the order of launching. @param {any[]} runs @returns {Group[]} */
-export function groupsOf(runs) {
-  const groups = new Map();
-  for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
-    groups.set(run.variant, [...(groups.get(run.variant) ?? []), run]);
-  }
-  return [...groups].map(([name, inside]) => ({ name, runs: inside }));
-}
+/** @typedef {import('./groups.js').Group} Group */
 
 /** Numbers of the summary: key, title, and which direction is better. */
 export const SUMMARY_FIELDS = [

@@ -8,7 +8,8 @@ import { groupLooks, rememberRuns, runLooks, say } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { chosenSections, groupsOf } from '../lib/compare.js';
+import { chosenSections } from '../lib/compare.js';
+import { groupsOf } from '../lib/groups.js';
 import { metricsOf, runTitle } from '../lib/run_fields.js';
 import { plural } from '../lib/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
@@ -51,7 +52,7 @@ function Comparison({ runs, view, change }) {
   const groups = useMemo(() => groupsOf(runs), [runs]);
   const isGrouped = view.by === 'variant';
   const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(ids);
-  const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|')]);
+  const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);
@@ -88,7 +89,7 @@ function namesOf(runs, groups) {
   return new Map([
     ...groups.map(({ name }) => [name, name]),
     ...runs.map((run) => [run.id, runTitle(run)]),
-    ...runs.map((run) => [`group:${run.id}`, run.variant]),
+    ...groups.flatMap(({ name, runs: inside }) => inside.map(({ id }) => [`group:${id}`, name])),
   ]);
 }
 

@@ -6,6 +6,7 @@ import { runLooks } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
+import { groupsOf } from '../lib/groups.js';
 import { fieldOf, runTitle } from '../lib/run_fields.js';
 import { highlight } from '../charts/draw.js';
 import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
@@ -26,7 +27,7 @@ const SPEC = {
 
 const parametersOf = ({ q, status, tag, variant, experiment, archived, sort, columns, group }) => ({
   q, status, tag, variant, experiment, archived: archived ? 'true' : undefined, sort,
-  include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
+  include: group === 'variant' || [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
 const isFiltered = ({ q, status, tag, variant, experiment, archived }) => Boolean(q || status || tag || variant || experiment || archived);
@@ -56,7 +57,7 @@ export function View() {
   const chosen = runs.items.filter(({ id }) => selected.has(id));
   useEffect(() => () => highlight(null), []);
 
-  const rows = useMemo(() => (view.group ? withGroups(runs.items, groupName(view.group)) : runs.items), [runs.items, view.group]);
+  const rows = useMemo(() => (view.group ? withGroups(runs.items, groupName(view.group, runs.items)) : runs.items), [runs.items, view.group]);
   const order = rows.filter((row) => !row.group).map(({ id }) => id);
   const step = (by) => setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old) + by))] ?? null);
   const compare = (some) => navigate(address('/compare', { runs: some }));
@@ -95,8 +96,13 @@ export function View() {
   </div>`;
 }
 
-const groupName = (key) => {
-  if (key === 'variant' || key === 'status') return (run) => `${key} ${run[key] || '–'}`;
+/** The title under which a run stands. Runs of one variant with other configs, of another experiment say, stand apart. */
+const groupName = (key, runs) => {
+  if (key === 'variant') {
+    const names = new Map(groupsOf(runs).flatMap(({ name, runs: inside }) => inside.map(({ id }) => [id, name])));
+    return ({ id }) => `variant ${names.get(id) || '–'}`;
+  }
+  if (key === 'status') return (run) => `status ${run.status}`;
   const field = fieldOf(key);
   return (run) => `${field.title} ${field.text(run)}`;
 };
