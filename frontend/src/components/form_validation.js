@@ -5,6 +5,10 @@ import { contentKey } from '../lib/launch_form.js';
 
 const PAUSE_MS = 250;
 const MOST_KEPT = 200;
+/** How long an answer holds: files and models that a config names may come and go. */
+const FRESH_MS = 30_000;
+/** How often a refused variant is asked for again while it stays on the page. */
+const AGAIN_MS = 5_000;
 
 /**
  * @typedef {{config: object, formula: string, estimates: Record<string, any>, warnings: string[]}} Valid
@@ -15,8 +19,11 @@ const MOST_KEPT = 200;
 /** @type {Verdict} */
 const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 
-/** @type {Map<string, Verdict>} answers by content; the server gives the same answer to the same config */
+/** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
 const known = new Map();
+
+/** A refusal is never taken for an answer to the next question: what was missing may be there by now. */
+const isFresh = (held) => Boolean(held?.verdict.valid) && Date.now() - held.at < FRESH_MS;
 
 async function ask(body, key, signal) {
   try {
@@ -24,12 +31,13 @@ async function ask(body, key, signal) {
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 422) keep(key, { checking: false, valid: null, errors: error.errors.length ? error.errors : [{ path: '', message: error.message }], problem: null });
-    else known.set(key, { checking: false, valid: null, errors: [], problem: error });
+    else keep(key, { checking: false, valid: null, errors: [], problem: error });
   }
 }
 
 function keep(key, verdict) {
-  known.set(key, verdict);
+  known.delete(key);
+  known.set(key, { verdict, at: Date.now() });
   if (known.size > MOST_KEPT) known.delete(known.keys().next().value);
 }
 
@@ -45,18 +53,19 @@ export function useVerdicts(base, variants, seed) {
 
   useEffect(() => {
     const abort = new AbortController();
-    const timer = setTimeout(() => {
-      bodies.forEach((body, i) => {
-        if (known.has(keys[i]) && !known.get(keys[i]).problem) return;
-        ask(body, keys[i], abort.signal).then(() => !abort.signal.aborted && redraw((n) => n + 1));
-      });
-    }, PAUSE_MS);
-    return () => { clearTimeout(timer); abort.abort(); };
+    const askAll = () => bodies.forEach((body, i) => {
+      if (document.hidden || isFresh(known.get(keys[i]))) return;
+      ask(body, keys[i], abort.signal).then(() => !abort.signal.aborted && redraw((n) => n + 1));
+    });
+    const timer = setTimeout(askAll, PAUSE_MS);
+    const again = setInterval(askAll, AGAIN_MS);
+    document.addEventListener('visibilitychange', askAll);
+    return () => { clearTimeout(timer); clearInterval(again); document.removeEventListener('visibilitychange', askAll); abort.abort(); };
   }, [keys.join()]);
 
   const verdicts = variants.map(({ name }, i) => {
     const before = last.current.get(name);
-    const verdict = known.get(keys[i]) ?? { ...UNKNOWN, errors: before?.errors ?? [] };
+    const verdict = known.get(keys[i])?.verdict ?? { ...UNKNOWN, errors: before?.errors ?? [] };
     return { ...verdict, valid: verdict.valid ?? before?.valid ?? null };
   });
   last.current = new Map(variants.map(({ name }, i) => [name, verdicts[i]]));
