@@ -149,7 +149,8 @@ def test_zoom_survives_new_data_and_not_another_axis(figure):
 
 
 def badge(in_browser, items, **view):
-    view = {"smoothing": 0, "logY": False, "grouped": False, "asked": len(items), **view}
+    shown = {"smoothing": 0, "logX": False, "logY": False, "grouped": False, "asked": len(items), "most": 200}
+    view = shown | view
     notes = in_browser("charts/badge.js", "(b, [items, view]) => b.badge(items, view)", [items, view])
     return [note["text"] for note in notes]
 
@@ -168,6 +169,20 @@ def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
         "1 ≤ 0 not drawable",
         "1 without it",
     ]
+
+
+def test_the_badge_counts_the_points_that_a_logarithmic_step_axis_leaves_out(in_browser):
+    first = series(x=[0, 1, 2])
+    assert badge(in_browser, [first], logX=True) == [
+        "1 run",
+        "all 3 points",
+        "raw",
+        "1 point at x = 0 not drawable",
+    ]
+
+
+def test_the_badge_says_that_more_runs_were_asked_for_than_can_be_drawn(in_browser):
+    assert badge(in_browser, [series()] * 200, asked=250)[-1] == "only 200 of 250 runs"
 
 
 def test_the_badge_of_means_tells_how_many_seeds(in_browser):

@@ -3,21 +3,26 @@ import { formatCount, plural } from '../lib/format.js';
 
 /**
  * @param {import('./figure.js').Series[]} series
- * @param {{smoothing: number, logY: boolean, grouped: boolean, asked: number}} view `asked`: lines that were asked for
+ * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: boolean, asked: number, most: number}} view
+ *   `asked`: runs that were asked for, `most`: how many of them are drawn at most
  * @returns {{text: string, isWarning: boolean}[]}
  */
-export function badge(series, { smoothing, logY, grouped, asked }) {
+export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
   const shown = sum(series, ({ values, non_finite }) => values.length + non_finite.length);
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
   const noLog = logY ? sum(series, ({ values }) => values.filter((value) => value <= 0).length) : 0;
+  const noLogX = logX ? sum(series, ({ x }) => x.filter((value) => value <= 0).length) : 0;
+  const wanted = Math.min(asked, most);
   return [
     note(grouped ? `${plural(series.length, 'variant')}${seeds(series)}` : plural(series.length, 'run')),
     note(pointsText(shown, raw, grouped)),
     note(smoothing ? `smoothed ${smoothing}` : 'raw', smoothing > 0),
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
     ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
-    ...(!grouped && series.length < asked ? [note(`${formatCount(asked - series.length)} without it`)] : []),
+    ...(noLogX ? [note(`${plural(noLogX, 'point')} at x = 0 not drawable`, true)] : []),
+    ...(asked > most ? [note(`only ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
+    ...(!grouped && series.length < wanted ? [note(`${formatCount(wanted - series.length)} without it`)] : []),
   ];
 }
 

@@ -1,6 +1,7 @@
 /** Controls and legend of Compare. */
-import { html } from '../dom.js';
+import { html, useState } from '../dom.js';
 import { bySection } from '../lib/metrics.js';
+import { formatCount } from '../lib/format.js';
 import { highlight } from '../charts/draw.js';
 import { copyText } from '../actions.js';
 import { CurveControls } from './curve_controls.js';
@@ -33,15 +34,23 @@ function Sections({ view, change, available }) {
     ${name === 'key' ? 'key metrics' : name}${count > 0 && html` <span class="faint">${count}</span>`}</button>`)}</div>`;
 }
 
+const MOST_ENTRIES = 40;
+
+const countText = (all, drawn) => (drawn < all ? `n ${formatCount(drawn)} of ${formatCount(all)}` : `n ${formatCount(all)}`);
+
 /** One entry per line; a click hides it, hovering lights it in all panels. */
-export function Legend({ looks, names, groups, isGrouped, hidden, change }) {
-  const counts = new Map(groups.map(({ name, runs }) => [name, runs.length]));
+export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change }) {
+  const [all, setAll] = useState(false);
+  const isDrawn = new Set(drawn);
+  const counts = new Map(groups.map(({ name, runs }) => [name, countText(runs.length, runs.filter(({ id }) => isDrawn.has(id)).length)]));
+  const entries = [...looks].slice(0, all ? Infinity : MOST_ENTRIES);
   const toggle = (key) => change({ hide: hidden.includes(key) ? hidden.filter((old) => old !== key) : [...hidden, key] });
   const only = (key) => change({ hide: [...looks.keys()].filter((other) => other !== key) });
   return html`<div class="legend" role="group" aria-label="Lines" onMouseLeave=${() => highlight(null)}>
-    ${[...looks].map(([key, look]) => html`<button key=${key} class="legend-item" aria-pressed=${!hidden.includes(key)} title="Click: hide or show; double click: only this"
+    ${entries.map(([key, look]) => html`<button key=${key} class="legend-item" aria-pressed=${!hidden.includes(key)} title="Click: hide or show; double click: only this"
       onClick=${() => toggle(key)} onDblClick=${() => only(key)} onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}>
-      <${Swatch} look=${look} off=${hidden.includes(key)} /><span>${names.get(key) ?? key}</span>${isGrouped && html`<span class="faint">n ${counts.get(key)}</span>`}</button>`)}
+      <${Swatch} look=${look} off=${hidden.includes(key)} /><span>${names.get(key) ?? key}</span>${isGrouped && html`<span class="faint">${counts.get(key)}</span>`}</button>`)}
+    ${entries.length < looks.size && html`<button class="button-quiet" onClick=${() => setAll(true)}>${formatCount(looks.size - entries.length)} more</button>`}
     ${hidden.length > 0 && html`<button class="button-quiet" onClick=${() => change({ hide: [] })}>Show all</button>`}
   </div>`;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate } from '../router.js';
 import { aboutMetric, theme } from '../state.js';
-import { useSeries } from '../series.js';
+import { MOST_RUNS, useSeries } from '../series.js';
 import { mountPanel, savePicture } from '../charts/draw.js';
 import { figureOf, keyOf } from '../charts/figure.js';
 import { badge } from '../charts/badge.js';
@@ -78,7 +78,7 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
     <div class="panel-body">
       ${main.loading && !main.loaded && html`<div class="panel-loading"></div>`}
       <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
-      <${PanelNote} main=${main} hasRuns=${runs.length > 0} />
+      <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
     </div>
     <${Badge} main=${main} view=${view} asked=${runs.length} />
   </section>`;
@@ -97,15 +97,16 @@ function useIdentity(items) {
   return [held.current.round];
 }
 
-function PanelNote({ main, hasRuns }) {
+function PanelNote({ main, hasRuns, zoom, onZoom }) {
   if (main.error && !main.loaded) return html`<div class="panel-note" role="alert"><span>${main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
   if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
-  if (main.loaded && !main.series.some(({ raw_points: points }) => points > 0)) return html`<div class="panel-note">No value recorded yet</div>`;
-  return null;
+  if (!main.loaded || main.series.some(({ raw_points: points }) => points > 0)) return null;
+  if (!zoom) return html`<div class="panel-note">No value recorded yet</div>`;
+  return html`<div class="panel-note"><span>No value in this window</span>${onZoom && html`<button class="button button-small" onClick=${() => onZoom(null)}>Whole range</button>`}</div>`;
 }
 
 function Badge({ main: { series, loaded, error, retry }, view, asked }) {
-  const notes = useMemo(() => badge(series, { smoothing: view.smoothing, logY: view.log.includes('y'), grouped: Boolean(view.groupBy), asked }),
+  const notes = useMemo(() => badge(series, { smoothing: view.smoothing, most: MOST_RUNS, logX: view.log.includes('x'), logY: view.log.includes('y'), grouped: Boolean(view.groupBy), asked }),
     [series, view.smoothing, view.log.join(), view.groupBy, asked]);
   return html`<footer class="panel-foot">${error && loaded && html`<span class="is-warning" title=${error.message}>not refreshed <button onClick=${retry}>try again</button></span>`}
     ${loaded ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`) : html`<span>…</span>`}</footer>`;

@@ -9,9 +9,10 @@ import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { chosenSections } from '../lib/compare.js';
-import { groupsOf } from '../lib/groups.js';
+import { fairShare, groupsOf } from '../lib/groups.js';
+import { MOST_RUNS } from '../series.js';
 import { metricsOf, runTitle } from '../lib/run_fields.js';
-import { plural } from '../lib/format.js';
+import { formatCount, plural } from '../lib/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
 import { CompareControls, Legend } from '../components/compare_controls.js';
 import { ConfigDifferences, SummaryTable } from '../components/compare_tables.js';
@@ -51,7 +52,8 @@ function Comparison({ runs, view, change }) {
   rememberRuns(ids);
   const groups = useMemo(() => groupsOf(runs), [runs]);
   const isGrouped = view.by === 'variant';
-  const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(ids);
+  const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
+  const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(drawn);
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
@@ -75,14 +77,18 @@ function Comparison({ runs, view, change }) {
   return html`<div class="page compare">
     <${Head} runs=${runs} groups=${groups} />
     <${CompareControls} view=${view} change=${change} available=${available} />
-    <${Legend} looks=${looks} names=${names} groups=${groups} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
-    ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${ids} view=${curves} change=${change} looks=${visible} names=${names}
+    <${Cut} all=${ids.length} drawn=${drawn.length} />
+    <${Legend} looks=${looks} names=${names} groups=${groups} drawn=${drawn} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
+    ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${drawn} view=${curves} change=${change} looks=${visible} names=${names}
         sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null} enlarged=${view.panel} onPoint=${onPoint} />`
       : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
     <${SummaryTable} groups=${groups} view=${view} change=${change} experiment=${view.runs ? null : view.experiment} looks=${groupLooks(groups.map(({ name }) => name))} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
 }
+
+/** Says that not all runs are in the curves. */
+const Cut = ({ all, drawn }) => (drawn < all ? html`<p class="compare-cut quiet" role="note">The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in turn from every group. The tables below take all of them.</p>` : null);
 
 /** Names to draw: of runs, of groups, and the group of each run under `group:<run id>`. */
 function namesOf(runs, groups) {
