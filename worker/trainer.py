@@ -32,7 +32,7 @@ from worker.recording import evaluation_records, step_records
 from worker.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected, Collector
-from worker.rollout.sampler import Decoding, Sampler
+from worker.rollout.sampler import Decoding, Interrupted, Sampler
 from worker.step_metrics import Metrics, evaluation_metrics, group_metrics
 
 EMPTY_STEPS = 20
@@ -107,6 +107,7 @@ class Trainer:
         self.scorer = Scorer(config.rewards)
         self.collector = Collector(config, self.mixture, self.scorer)
         self.sampler = Sampler(self.policy)
+        self.giving_up_sampler = Sampler(self.policy, is_unwanted=self._is_asked_to_end)
         self.progress = Progress()
         self.timeouts = 0
         self.last_save_seconds = 0.0
@@ -141,11 +142,17 @@ class Trainer:
         self.recorder.begin(self.progress.step)
 
     def _step(self) -> Metrics:
-        """One training step, recorded."""
+        """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
+        before = self.generator.get_state()
+        try:
+            collected = self._collect(self.giving_up_sampler)
+        except Interrupted:
+            self.generator.set_state(before)
+            return {}
         self.progress.step += 1
         self.progress.accuracy = None
-        collected, learned = self._collect_and_learn()
+        learned = self._learn(collected)
         seconds = time.perf_counter() - started
         self._advance(collected, learned)
         metrics = group_metrics(collected) | learned.metrics() | _timings(collected, learned, seconds)
@@ -160,18 +167,20 @@ class Trainer:
             self._save()
         return metrics
 
-    def _collect_and_learn(self) -> tuple[Collected, Learned]:
-        """Sample and train once, or once per epoch when each epoch samples afresh from the opening policy."""
-        updates, progress = self.config.updates, self.progress
+    def _collect(self, sampler: Sampler) -> Collected:
+        return self.collector.collect(sampler, self.generator, cursor=self.progress.cursor)
+
+    def _learn(self, collected: Collected) -> Learned:
+        """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
+        updates = self.config.updates
         opening = frozen_copy(self.policy) if updates.resample_each_epoch else self.policy
-        learned = Learned(progress.step)
-        collected = self.collector.collect(self.sampler, self.generator, cursor=progress.cursor)
+        learned = Learned(self.progress.step)
         self.learner.learn(collected, self.generator, learned)
         for _ in range(updates.epochs - 1 if updates.resample_each_epoch else 0):
-            again = self.collector.collect(Sampler(opening), self.generator, cursor=progress.cursor)
+            again = self._collect(Sampler(opening))
             self.learner.learn(again, self.generator, learned, opening=opening)
             collected.add(again)
-        return collected, learned
+        return learned
 
     def _advance(self, collected: Collected, learned: Learned) -> None:
         """Move the run's state on, and say so when a step carried too little signal."""
@@ -211,6 +220,9 @@ class Trainer:
         self.progress.accuracy = metrics.get("eval/accuracy")
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
+
+    def _is_asked_to_end(self) -> bool:
+        return self.stopping.is_set() or self.recorder.wish in ("stop", "pause")
 
     def _reason_to_end(self, metrics: Metrics) -> Outcome | None:
         """Why training ends after this step, if it does."""

@@ -16,6 +16,7 @@ from worker.checkpoints import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.checkpoint import BadCheckpoint
 from worker.recorder import Recorder
+from worker.rollout import sampler
 from worker.trainer import EMPTY_STEPS, Trainer
 
 SMALL = {
@@ -58,7 +59,7 @@ def queued(sessions):
 def train(sessions, settings):
     """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
 
-    def train(run_id, config, *, stop_after=None, origin=None):
+    def train(run_id, config, *, stop_after=None, origin=None, prepare=None):
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "worker", "host")
         assert claim.run_id == run_id
@@ -78,6 +79,8 @@ def train(sessions, settings):
             )
             if stop_after is not None:
                 _stop_after(trainer, stopping, stop_after)
+            if prepare is not None:
+                prepare(trainer)
             outcome = trainer.train()
             recorder.flush()
         with sessions.begin() as session:
@@ -155,6 +158,30 @@ def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train
     broken = queued(config)
     assert train(broken, config, stop_after=3).status == "queued"
     assert train(broken, config) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+
+
+def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, monkeypatch):
+    """The step that was given up is sampled again, with the same random numbers."""
+    monkeypatch.setattr(sampler, "ASK_EVERY", 1)
+    config = resolve(SMALL)
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    asked = []
+
+    def in_the_third_step(trainer):
+        def is_unwanted():
+            if trainer.progress.step == 2 and not asked:
+                asked.append(True)
+                trainer.stopping.set()
+            return trainer.stopping.is_set()
+
+        trainer.giving_up_sampler.is_unwanted = is_unwanted
+
+    assert train(broken, config, prepare=in_the_third_step).status == "queued"
+    assert sorted(series(sessions, broken)["reward/mean"]) == [1, 2]
+    train(broken, config)
     assert series(sessions, broken) == series(sessions, straight)
 
 

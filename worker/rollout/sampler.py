@@ -1,7 +1,7 @@
 """Sampling the completions of a step: all groups in one batch, with the log-probabilities really used."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -71,6 +71,14 @@ class Drawn(NamedTuple):
         return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
 
 
+ASK_EVERY = 16
+"""Tokens between two questions whether the completions are still wanted."""
+
+
+class Interrupted(Exception):
+    """Sampling was given up because nobody wants its result any more."""
+
+
 class Sampler:
     """Draws completions from a policy.
 
@@ -78,10 +86,16 @@ class Sampler:
     on number (t, b) alone. So neither the device nor the rows that end earlier change what a row draws.
     """
 
-    def __init__(self, policy: Policy, *, rows_at_once: int = 0) -> None:
-        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU."""
+    def __init__(
+        self, policy: Policy, *, rows_at_once: int = 0, is_unwanted: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
+
+        `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted.
+        """
         self.policy = policy
         self.rows_at_once = rows_at_once
+        self.is_unwanted = is_unwanted
 
     @torch.inference_mode()
     def sample(
@@ -127,6 +141,8 @@ class Sampler:
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
+            if step % ASK_EVERY == 0 and self.is_unwanted():
+                raise Interrupted
             if step % every == 0:
                 sources, tokens = going.regroup(tokens, share=share)
                 if not len(tokens):
