@@ -79,5 +79,19 @@ export async function getAll(path, params, { most = Infinity, signal } = {}) {
   return items;
 }
 
+/**
+ * Several addresses at once; those that are not there are told apart from those that are.
+ * @param {string[]} paths @param {AbortSignal} [signal] @returns {Promise<{found: any[], missing: string[]}>}
+ */
+export async function getEach(paths, signal) {
+  const answers = await Promise.allSettled(paths.map((path) => get(path, undefined, signal)));
+  const failed = answers.find(({ status, reason }) => status === 'rejected' && ![404, 422].includes(reason.status));
+  if (failed) throw failed.reason;
+  return {
+    found: answers.filter(({ status }) => status === 'fulfilled').map(({ value }) => value),
+    missing: paths.filter((_, i) => answers[i].status === 'rejected'),
+  };
+}
+
 /** The address of a file of the API, for links and downloads. @param {string} path @param {object} [params] */
 export const fileAddress = (path, params) => address(ROOT + path, params);

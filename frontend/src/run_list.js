@@ -1,8 +1,8 @@
 /** The list of runs, page by page, kept up to date by the stream. */
 import { useCallback, useEffect, useRef, useState } from './dom.js';
-import { get } from './api.js';
+import { get, getEach } from './api.js';
 import { useLive } from './live.js';
-import { useThrottled } from './resource.js';
+import { useLoad, useThrottled } from './resource.js';
 import { rememberRuns } from './state.js';
 
 const PAGE = 100;
@@ -69,6 +69,18 @@ export function useRuns(parameters) {
     else put(run);
   });
   return { ...state, more, reload, put };
+}
+
+/**
+ * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
+ * @param {string[]} ids @param {any[]} items the loaded list @returns {{found: any[], missing: string[]}}
+ */
+export function useOthers(ids, items) {
+  const listed = new Set(items.map(({ id }) => id));
+  const wanted = ids.filter((id) => !listed.has(id));
+  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => getEach(wanted.map((id) => `/runs/${id}`), signal), { subject: 'others' });
+  const kept = data ?? { found: [], missing: [] };
+  return { found: kept.found.filter(({ id }) => wanted.includes(id)), missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)) };
 }
 
 const withoutTwins = (items) => [...new Map(items.map((item) => [item.id, item])).values()];

@@ -20,16 +20,16 @@ function chosenMetrics(available, { metrics, all }) {
   return keys.length ? keys : KEY_METRICS.slice(0, 4);
 }
 
-/** @param {{view: any, change: Function, runs: any, shown: string[], looks: Map<string, any>, names: Map<string, string>, compare: (ids: string[]) => void}} props */
-export function RunsCharts({ view, change, runs, shown, looks, names, compare }) {
-  const drawn = runs.items.filter(({ id }) => looks.has(id));
+/** @param {{view: any, change: Function, runs: any, others: {found: any[], missing: string[]}, shown: string[], looks: Map<string, any>, names: Map<string, string>, compare: (ids: string[]) => void}} props */
+export function RunsCharts({ view, change, runs, others, shown, looks, names, compare }) {
+  const drawn = [...runs.items, ...others.found].filter(({ id }) => looks.has(id));
   const available = metricsOf(drawn);
   const metrics = chosenMetrics(available, view);
   const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, ...GROUP_VIEW };
-  if (runs.loaded && !runs.items.length) return null;
+  if (runs.loaded && !runs.items.length && !shown.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
     <div class="runs-charts-head toolbar">
-      <${ShownMenu} runs=${runs} shown=${shown} change=${change} />
+      <${ShownMenu} runs=${runs} shown=${shown} others=${others} change=${change} />
       <button class="button" disabled=${!shown.length} onClick=${() => compare(shown)} title="Mean and spread by variant, config differences (c)"><${Icon} name="chart" /> Compare</button>
       <${CurveControls} view=${view} change=${change} />
       <span class="spacer"></span>
@@ -41,10 +41,12 @@ export function RunsCharts({ view, change, runs, shown, looks, names, compare })
   </section>`;
 }
 
-function ShownMenu({ runs, shown, change }) {
+function ShownMenu({ runs, shown, others, change }) {
   const ids = runs.items.map(({ id }) => id);
+  const elsewhere = shown.filter((id) => !ids.includes(id)).length;
+  const apart = [elsewhere && `${formatCount(elsewhere)} not in this list`, others.missing.length && `${formatCount(others.missing.length)} gone`].filter(Boolean).join(', ');
   const item = (label, show, close) => html`<button class="menu-item" onClick=${() => { close(); change({ show }); }}>${label}</button>`;
-  return html`<${Menu} label=${html`<${Icon} name="eye" /> <span><b>${formatCount(shown.length)}</b> of ${formatCount(ids.length)}${runs.next ? '+' : ''} shown</span>`}>${(close) => html`
+  return html`<${Menu} label=${html`<${Icon} name="eye" /> <span><b>${formatCount(shown.length)}</b> ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown${apart && ` (${apart})`}</span>`}>${(close) => html`
     ${item('The first 10 of the list', undefined, close)}
     ${item('The first 50 of the list', ids.slice(0, 50), close)}
     ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}

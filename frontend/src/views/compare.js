@@ -1,7 +1,7 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
 import { html, useMemo } from '../dom.js';
 import { useQuery } from '../router.js';
-import { get, getAll } from '../api.js';
+import { getAll, getEach } from '../api.js';
 import { useGet, useLoad } from '../resource.js';
 import { useLive } from '../live.js';
 import { groupLooks, rememberRuns, runLooks, say } from '../state.js';
@@ -26,9 +26,10 @@ const SPEC = {
 };
 
 /** All runs of an experiment, or the named ones; in both cases with their configs. */
-function loadRuns({ experiment, runs }, signal) {
-  if (runs) return Promise.all(runs.map((id) => get(`/runs/${id}`, undefined, signal)));
-  return getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal });
+async function loadRuns({ experiment, runs }, signal) {
+  if (!runs?.length) return { runs: await getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal }), missing: [] };
+  const { found, missing } = await getEach([...new Set(runs)].map((id) => `/runs/${encodeURIComponent(id)}`), signal);
+  return { runs: found, missing: missing.map((path) => decodeURIComponent(path.slice('/runs/'.length))) };
 }
 
 export function View() {
@@ -37,14 +38,16 @@ export function View() {
   const resource = useLoad(key, (signal) => loadRuns(view, signal));
   useLive(['run'], (type, run) => {
     if (type === 'resync') resource.reload();
-    else resource.put((runs) => runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)));
+    else resource.put(({ runs, missing }) => ({ missing, runs: runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)) }));
   });
   useTitle('Compare');
   if (key === null) return html`<${ChooseExperiment} />`;
   if (!resource.data) return html`<div class="page">${resource.error ? html`<${Failure} error=${resource.error} retry=${resource.reload} />` : html`<${Skeleton} rows=${12} label="Loading runs" />`}</div>`;
-  if (!resource.data.length) return html`<${Empty} title="This experiment has no runs" action=${html`<a class="button" href="/runs">To the runs</a>`}>They may have been deleted.<//>`;
+  const { runs, missing } = resource.data;
+  if (!runs.length) return html`<${Empty} title=${view.runs?.length ? 'None of these runs exists' : 'This experiment has no runs'} action=${html`<a class="button" href="/runs">To the runs</a>`}>They may have been deleted.<//>`;
   return html`${resource.error && html`<${Stale} error=${resource.error} since=${resource.loadedAt} retry=${resource.reload} />`}
-    <${Comparison} runs=${resource.data} view=${view} change=${change} />`;
+    ${missing.length > 0 && html`<div class="stale" role="note">${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist: ${missing.join(', ')}. The others are compared.</div>`}
+    <${Comparison} runs=${runs} view=${view} change=${change} />`;
 }
 
 function Comparison({ runs, view, change }) {

@@ -1,7 +1,7 @@
 /** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../router.js';
-import { useRuns } from '../run_list.js';
+import { useOthers, useRuns } from '../run_list.js';
 import { runLooks } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
@@ -49,9 +49,11 @@ export function View() {
   const search = useRef(null);
 
   const ids = runs.items.map(({ id }) => id);
-  const shown = view.show ? ids.filter((id) => view.show.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
+  const others = useOthers(runs.loaded ? view.show ?? [] : [], runs.items);
+  const shown = view.show ? view.show.filter((id) => !others.missing.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
   const looks = runLooks(shown);
-  const names = useMemo(() => new Map(runs.items.map((run) => [run.id, runTitle(run)])), [runs.items]);
+  const known = [...runs.items, ...others.found];
+  const names = useMemo(() => new Map(known.map((run) => [run.id, runTitle(run)])), [runs.items, others.found.length]);
   const toggleShown = (id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
   const toggleSelected = (id) => setSelected((old) => flipped(old, id));
   const chosen = runs.items.filter(({ id }) => selected.has(id));
@@ -92,7 +94,7 @@ export function View() {
       ${chosen.length > 0 ? html`<${SelectionBar} chosen=${chosen} runs=${runs} compare=${compare} clear=${() => setSelected(new Set())} />`
         : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`}
     </section>
-    <${RunsCharts} view=${view} change=${change} runs=${runs} shown=${shown} looks=${looks} names=${names} compare=${compare} />
+    <${RunsCharts} view=${view} change=${change} runs=${runs} others=${others} shown=${shown} looks=${looks} names=${names} compare=${compare} />
   </div>`;
 }
 
