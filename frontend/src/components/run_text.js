@@ -1,14 +1,14 @@
 /** What there is to read about a run: config, events, the trainer's output, files. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../dom.js';
-import { fileAddress, get, getAll } from '../api.js';
+import { fileAddress, get } from '../api.js';
 import { copyText, download } from '../actions.js';
-import { useGet, useLoad, useThrottled } from '../resource.js';
-import { useLive } from '../live.js';
+import { useGet, useThrottled } from '../resource.js';
+import { useHistory } from '../history.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
 import { address } from '../lib/url.js';
 import { terminalText } from '../lib/log.js';
-import { formatBytes, formatTime, formatValue, plural } from '../lib/format.js';
+import { formatBytes, formatCount, formatTime, formatValue, plural } from '../lib/format.js';
 import { Icon } from './icons.js';
 import { Ago, Empty, Loaded } from './states.js';
 import { Visible } from './rollout_text.js';
@@ -26,15 +26,12 @@ export function ConfigTab({ run, view, change }) {
       : html`<${Loaded} resource=${schema}>${() => null}<//>`}`;
 }
 
-const MOST_EVENTS = 2000;
-
 /** @param {{run: any}} props */
 export function EventsTab({ run }) {
-  const events = useLoad(`events ${run.id}`, (signal) => getAll(`/runs/${run.id}/events`, { limit: 200 }, { most: MOST_EVENTS, signal }));
-  const again = useThrottled(events.reload, 1000);
-  useLive(['event', 'run'], (type, data) => { if (type === 'resync' || [data.run, data.id].includes(run.id)) again(); });
-  return html`<${Loaded} resource=${events} isEmpty=${(items) => !items.length} empty=${html`<${Empty} title="Nothing has happened yet" />`}>
-    ${(items) => html`<ol class="card timeline">${[...items].reverse().map((event, i) => html`<${EventRow} key=${event.id ?? i} event=${event} run=${run.id} />`)}</ol>`}<//>`;
+  const history = useHistory(run.id);
+  return html`<${Loaded} resource=${history} isEmpty=${(items) => !items.length} empty=${html`<${Empty} title="Nothing has happened yet" />`}>
+    ${(items) => html`<ol class="card timeline">${items.map((event) => html`<${EventRow} key=${event.id} event=${event} run=${run.id} />`)}</ol>
+      ${history.more && html`<p class="run-more"><button type="button" class="button" onClick=${history.more}>Older events</button> <span class="faint">the newest ${formatCount(items.length)} are shown</span></p>`}`}<//>`;
 }
 
 const SIGNS = { info: 'circle', warning: 'warn', error: 'cross' };

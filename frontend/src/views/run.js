@@ -34,7 +34,7 @@ function Page({ run, onChange }) {
   return html`<${RunHeader} run=${run} onChange=${onChange} />
     <${Tabs} at=${view.tab} onGo=${go} />
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${view.tab}`}>
-      ${view.tab === 'rollouts' ? html`<${RolloutBrowser} run=${run.id} live=${live} />` : html`<${Part} run=${run} view=${view} change=${change} />`}</div>`;
+      ${view.tab === 'rollouts' ? html`<${RolloutBrowser} run=${run.id} live=${live} />` : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`}</div>`;
 }
 
 /** The tabs; arrow keys move between them. */
