@@ -28,7 +28,8 @@ export const archiveRuns = (runs, archived, reload) =>
 export const deleteRuns = (runs, reload) =>
   each(runs, ({ id }) => remove(`/runs/${id}`), 'moved to the trash', () => restoreRuns(runs, reload)).then(reload);
 
-const restoreRuns = (runs, reload) => each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
+/** Out of the trash. @param {any[]} runs @param {() => void} reload */
+export const restoreRuns = (runs, reload) => each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
 
 /** Adds a tag, or takes it away. @param {any[]} runs @param {string} tag @param {(run: any) => void} onChange */
 export function tagRuns(runs, tag, onChange) {

@@ -10,8 +10,8 @@ from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, running
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
-REFUSED = "status of 422"
-"""Chromium reports each refused config on its console; that is how validation answers."""
+REFUSED = ("status of 422", "status of 404")
+"""Chromium reports each refusal on its console; so validation and links to lost runs are answered."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def page(service, browser, request):
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
     context.close()
-    assert [text for text in complaints if REFUSED not in text] == []
+    assert [text for text in complaints if not any(code in text for code in REFUSED)] == []
 
 
 def field(page: Page, path: str):
@@ -266,3 +266,35 @@ def violations(page, address):
 def test_an_address_that_makes_no_sense_still_gives_a_form(page, query):
     page.goto(f"/launch?{query}")
     expect(page.get_by_text("to mend before it can be launched")).to_be_visible()
+
+
+def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):
+    run = service.launch("to be deleted")
+    name = service.get(f"/runs/{run}")["name"]
+    service.client.delete(f"/runs/{run}").raise_for_status()
+    page.goto("/runs")
+    page.get_by_role("button", name="trash").click()
+    page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_text("The trash is empty")).to_be_visible()
+    assert service.get(f"/runs/{run}")["deleted"] is False
+
+
+def test_a_shared_link_draws_a_run_that_the_filters_leave_out(page, service):
+    page.goto(f"/runs?status=running&show={service.trained},no-such-run")
+    expect(page.get_by_text("1 shown (1 not in this list, 1 gone)")).to_be_visible()
+    expect(page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first).to_be_visible()
+
+
+def test_a_run_that_is_gone_is_named_and_the_others_are_compared(page, service):
+    page.goto(f"/compare?runs={service.trained},no-such-run")
+    expect(page.get_by_text("1 run of this link does not exist: no-such-run.")).to_be_visible()
+    expect(page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first).to_be_visible()
+
+
+def test_a_window_without_points_says_so_and_leads_back(page, service):
+    page.goto(f"/run/{service.trained}?zoom=50,60")
+    reward = page.locator("[data-metric='reward/mean']")
+    expect(reward.get_by_text("No value in this window")).to_be_visible()
+    reward.get_by_role("button", name="Whole range").click()
+    expect(reward.get_by_text("No value in this window")).to_have_count(0)

@@ -5,7 +5,7 @@ import { fieldOf, possibleFields } from '../lib/run_fields.js';
 import { matching } from '../lib/metrics.js';
 import { formatValue, plural } from '../lib/format.js';
 import { spread } from '../lib/stats.js';
-import { archiveRuns, deleteRuns, download, stopRuns, tagRuns } from '../actions.js';
+import { archiveRuns, deleteRuns, download, restoreRuns, stopRuns, tagRuns } from '../actions.js';
 import { Confirm, Dialog, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { Segments } from './marks.js';
@@ -40,7 +40,8 @@ export function RunFilters({ view, change, runs, search, statuses }) {
       <${Filter} name="experiment" value=${view.experiment} options=${experiments} onChange=${(experiment) => change({ experiment })} />
       <${Filter} name="variant" value=${view.variant} options=${plainOptions(known(runs, (run) => run.variant))} onChange=${(variant) => change({ variant })} />
       <${Filter} name="tag" value=${view.tag} options=${plainOptions(known(runs, (run) => run.tags ?? []))} onChange=${(tag) => change({ tag })} />
-      <button class="button-quiet" aria-pressed=${view.archived} onClick=${() => change({ archived: !view.archived })}>archived</button>
+      <button class="button-quiet" aria-pressed=${view.archived} onClick=${() => change({ archived: !view.archived, trash: false })}>archived</button>
+      <button class="button-quiet" aria-pressed=${view.trash} onClick=${() => change({ trash: !view.trash, archived: false })}>trash</button>
     </span>
   </div>`;
 }
@@ -105,12 +106,13 @@ export function GroupRow({ group: { name, rows }, fields }) {
 
 const STOPPABLE = ['queued', 'running', 'paused'];
 
-/** @param {{chosen: any[], runs: any, compare: (ids: string[]) => void, clear: () => void}} props */
-export function SelectionBar({ chosen, runs, compare, clear }) {
+/** @param {{chosen: any[], runs: any, trash: boolean, compare: (ids: string[]) => void, clear: () => void}} props `trash`: the list is that of the trash */
+export function SelectionBar({ chosen, runs, trash, compare, clear }) {
   const [asking, ask] = useState('');
   const stoppable = chosen.filter(({ status }) => STOPPABLE.includes(status));
   const isArchived = chosen.every(({ archived }) => archived);
   const done = (action) => { action(); clear(); };
+  if (trash) return html`<${TrashBar} chosen=${chosen} runs=${runs} clear=${clear} />`;
   return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
     <b>${chosen.length} selected</b>
     <button class="button button-small button-primary" onClick=${() => compare(chosen.map(({ id }) => id))}>Compare</button>
@@ -123,6 +125,14 @@ export function SelectionBar({ chosen, runs, compare, clear }) {
       text="A running one ends after its present step; a queued one is taken from the queue. What was recorded stays." />`}
     ${asking === 'tag' && html`<${TagDialog} chosen=${chosen} runs=${runs} onClose=${() => ask('')} />`}
   </div>`;
+}
+
+/** What can be done in the trash. */
+function TrashBar({ chosen, runs, clear }) {
+  const restore = () => { restoreRuns(chosen, runs.reload); clear(); };
+  return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
+    <b>${chosen.length} selected</b><button class="button button-small button-primary" onClick=${restore}>Restore</button>
+    <span class="spacer"></span><button class="button-quiet" onClick=${clear}>Clear</button></div>`;
 }
 
 function TagDialog({ chosen, runs, onClose }) {

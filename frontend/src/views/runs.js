@@ -21,16 +21,16 @@ const FIELDS = ['reward/mean', 'eval/accuracy'];
 const MOST_SHOWN_AT_FIRST = 10;
 
 const SPEC = {
-  q: text(), status: choice(STATUSES), tag: text(), variant: text(), experiment: text(), archived: flag(),
+  q: text(), status: choice(STATUSES), tag: text(), variant: text(), experiment: text(), archived: flag(), trash: flag(),
   sort: text('-created_at'), group: text(), columns: list(FIELDS), show: list(), metrics: text(), all: flag(), panel: text(), ...CURVE_SPEC,
 };
 
-const parametersOf = ({ q, status, tag, variant, experiment, archived, sort, columns, group }) => ({
-  q, status, tag, variant, experiment, archived: archived ? 'true' : undefined, sort,
+const parametersOf = ({ q, status, tag, variant, experiment, archived, trash, sort, columns, group }) => ({
+  q, status, tag, variant, experiment, archived: archived && !trash ? 'true' : undefined, deleted: trash ? 'true' : undefined, sort,
   include: group === 'variant' || [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
-const isFiltered = ({ q, status, tag, variant, experiment, archived }) => Boolean(q || status || tag || variant || experiment || archived);
+const isFiltered = ({ q, status, tag, variant, experiment, archived, trash }) => Boolean(q || status || tag || variant || experiment || archived || trash);
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
@@ -91,7 +91,7 @@ export function View() {
       <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} />
       ${runs.error && runs.loaded && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
       <div class="runs-body"><${Body} runs=${runs} view=${view} change=${change}>${table}<//></div>
-      ${chosen.length > 0 ? html`<${SelectionBar} chosen=${chosen} runs=${runs} compare=${compare} clear=${() => setSelected(new Set())} />`
+      ${chosen.length > 0 ? html`<${SelectionBar} chosen=${chosen} runs=${runs} trash=${view.trash} compare=${compare} clear=${() => setSelected(new Set())} />`
         : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`}
     </section>
     <${RunsCharts} view=${view} change=${change} runs=${runs} others=${others} shown=${shown} looks=${looks} names=${names} compare=${compare} />
@@ -113,7 +113,8 @@ function Body({ runs, view, change, children }) {
   if (!runs.loaded) return runs.error ? html`<${Failure} error=${runs.error} retry=${runs.reload} />` : html`<${Skeleton} rows=${14} label="Loading runs" />`;
   if (runs.items.length) return children;
   if (isFiltered(view)) {
-    const clear = () => change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false });
+    const clear = () => change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false, trash: false });
+    if (view.trash && !isFiltered({ ...view, trash: false })) return html`<${Empty} title="The trash is empty" action=${html`<button class="button" onClick=${clear}>Back to the runs</button>`}>Runs that are deleted wait here and can be restored.<//>`;
     return html`<${Empty} title="No run matches" action=${html`<button class="button" onClick=${clear}>Clear the filters</button>`}>Nothing is hidden but what the filters above leave out.<//>`;
   }
   return html`<${Empty} title="No runs yet" action=${html`<a class="button button-primary" href="/launch">Launch the first runs</a>`}>
