@@ -87,11 +87,13 @@ class Station:
             place.run_id = None
 
     def _claim(self, place: Place) -> Claim | None:
-        claims: list[Claim | None] = [None]
-        with left_for_later("look for runs"), self._sessions.begin() as session:
-            lease = self._settings.lease_seconds
-            claims = [lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)]
-        return claims[0]
+        """A run that is ours in SQL: a claim whose transaction failed is none."""
+        lease = self._settings.lease_seconds
+        with left_for_later("look for runs"):
+            with self._sessions.begin() as session:
+                claim = lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)
+            return claim
+        return None
 
     def _poll(self) -> None:
         while not self.stopping.is_set():

@@ -137,7 +137,7 @@ class Supervisor:
     def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector) -> int:
         lease = self._settings.lease_seconds
         started = time.monotonic()
-        renew_at, flush_at, kill_at = started + lease / 4, started, float("inf")
+        renew_at, flush_at, kill_at = started, started, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()
             if now >= renew_at:
@@ -161,7 +161,11 @@ class Supervisor:
         try:
             with self._sessions.begin() as session:
                 lifecycle.renew_lease(
-                    session, claim.run_id, claim.attempt, lease_seconds=self._settings.lease_seconds
+                    session,
+                    claim.run_id,
+                    claim.attempt,
+                    owner=claim.worker_id,
+                    lease_seconds=self._settings.lease_seconds,
                 )
         except Fenced:
             return False
@@ -207,6 +211,7 @@ class Supervisor:
 
     def _move_on(self, session: Session, claim: Claim, verdict: Verdict) -> None:
         run_id, attempt = claim.run_id, claim.attempt
+        lifecycle.fence(session, run_id, attempt, owner=claim.worker_id)
         if verdict.is_own_fault:
             lifecycle.fail_attempt(session, run_id, attempt, verdict.reason, limit=verdict.limit)
         else:

@@ -12,7 +12,7 @@ Leases are compared with the database's clock only. Functions take a Session and
 
 from typing import Any, Literal, NamedTuple, cast
 
-from sqlalchemy import CursorResult, and_, or_, select, update
+from sqlalchemy import CursorResult, and_, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from backend.database import db_now
@@ -51,6 +51,7 @@ class Claim(NamedTuple):
     run_id: str
     attempt: int
     config: dict[str, Any]
+    worker_id: str = ""
 
 
 # ---------------------------------------------------------------- owning a run
@@ -82,7 +83,7 @@ def claim_run(session: Session, worker_id: str, host: str, *, lease_seconds: flo
     session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host))
     session.flush()
     _note(session, seen.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id)
-    return Claim(seen.id, attempt, seen.config)
+    return Claim(seen.id, attempt, seen.config, worker_id)
 
 
 def claimable() -> Any:
@@ -103,14 +104,15 @@ def _next_claimable() -> Any:
     )
 
 
-def fence(session: Session, run_id: str, attempt: int, **values: Any) -> str:
+def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
     """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
 
-    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
+    With `owner`, the attempt must also be that worker's. The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
     """
+    is_owners = Run.worker_id == owner if owner else true()
     statement = (
         update(Run)
-        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
+        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", is_owners)
         .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
         .returning(Run.wish)
     )
@@ -120,10 +122,12 @@ def fence(session: Session, run_id: str, attempt: int, **values: Any) -> str:
     return wish
 
 
-def renew_lease(session: Session, run_id: str, attempt: int, *, lease_seconds: float = 60.0) -> str:
+def renew_lease(
+    session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
+) -> str:
     """Own the run for another while; returns the user's wish, raises Fenced."""
     until = db_now() + lease_seconds
-    return fence(session, run_id, attempt, lease_until=until, changed_at=Run.changed_at)
+    return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 
 
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
