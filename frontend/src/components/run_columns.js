@@ -1,6 +1,6 @@
 /** Columns of the table of runs. */
 import { html, useEffect, useRef, useState } from '../dom.js';
-import { fieldOf } from '../lib/run_fields.js';
+import { fieldOf, isEvaluation } from '../lib/run_fields.js';
 import { formatCount } from '../lib/format.js';
 import { renameRun } from '../actions.js';
 import { Icon } from './icons.js';
@@ -41,7 +41,9 @@ const IDENTITY = [
   { key: 'step', width: '76px', title: 'step', sort: 'last_step', number: true, cell: (run) => html`<${Steps} run=${run} />` },
 ];
 
-function Steps({ run: { status, last_step: done, steps } }) {
+function Steps({ run }) {
+  const { status, last_step: done, steps } = run;
+  if (isEvaluation(run)) return html`<span class="faint" title="It measures a policy and trains nothing">evaluation</span>`;
   if (done === steps && steps) return html`${formatCount(steps)}`;
   return html`<span class="steps"><span>${formatCount(done ?? 0)}<span class="faint">/${formatCount(steps)}</span></span>
     ${status === 'running' && html`<${Progress} done=${done} all=${steps} />`}</span>`;

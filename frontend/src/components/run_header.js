@@ -6,6 +6,7 @@ import { runLook, sayError } from '../state.js';
 import { address } from '../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../lib/run_moves.js';
 import { formatCount, formatDuration } from '../lib/format.js';
+import { isEvaluation } from '../lib/run_fields.js';
 import { Icon } from './icons.js';
 import { Progress, Status, Swatch, Tag } from './marks.js';
 import { Confirm } from './overlay.js';
@@ -46,6 +47,7 @@ function Name({ run, onChange }) {
 }
 
 function Advance({ run }) {
+  if (isEvaluation(run)) return html`<span class="quiet" title="It measures a policy and trains nothing">evaluation</span>`;
   const left = secondsLeft(run);
   return html`<span class="run-advance"><${Progress} done=${run.last_step} all=${run.steps} />
     <span class="quiet">step ${formatCount(run.last_step)} of ${formatCount(run.steps)}${left !== null && ` · ${formatDuration(left)} left`}</span></span>`;

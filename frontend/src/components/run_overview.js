@@ -4,6 +4,7 @@ import { request } from '../api.js';
 import { useLoad } from '../resource.js';
 import { catalog, runLooks } from '../state.js';
 import { matching } from '../lib/metrics.js';
+import { isEvaluation } from '../lib/run_fields.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../lib/format.js';
 import { CurveControls } from './curve_controls.js';
 import { Formula } from './form_formula.js';
@@ -23,15 +24,17 @@ export function Overview({ run, view, change }) {
   const recorded = recordedMetrics(run);
   const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
   return html`<h2 class="visually-hidden">Key figures and curves</h2><${Figures} run=${run} />
-    ${metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />` : html`<${NothingYet} run=${run} />`}
+    ${isEvaluation(run) && recorded.length ? html`<p class="quiet">It measured the policy once and trained nothing. <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a></p>`
+    : metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />` : html`<${NothingYet} run=${run} />`}
     <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} /></div>`;
 }
 
 /** Why there are no curves, and when there will be. */
 function NothingYet({ run }) {
-  if (run.status === 'queued') return html`<${Empty} title="Waiting for a worker" action=${html`<a class="button" href="/queue">To the queue</a>`}>The curves appear here after the first step. The queue says what it waits for.<//>`;
+  if (isEvaluation(run) && run.status === 'running') return html`<${Empty} title="The evaluation runs">Its numbers appear here when all prompts are answered.<//>`;
+  if (run.status === 'queued') return html`<${Empty} title="Waiting for a worker" action=${html`<a class="button" href="/queue">To the queue</a>`}>${isEvaluation(run) ? 'The numbers appear here when the evaluation is done.' : 'The curves appear here after the first step.'} The queue says what it waits for.<//>`;
   if (run.status === 'running') return html`<${Empty} title="Training has begun">The first values come with the evaluation before step 1. The page fills by itself.<//>`;
-  return html`<${Empty} title="Nothing was measured">This run ended before its first step.<//>`;
+  return html`<${Empty} title="Nothing was measured">This run ended before ${isEvaluation(run) ? 'its evaluation was done' : 'its first step'}.<//>`;
 }
 
 const FIGURES = [
@@ -43,10 +46,11 @@ const FIGURES = [
 /** Newest values, and the best one where that is known. */
 function Figures({ run }) {
   const { last = {}, best = {} } = run.summary ?? {};
-  const known = FIGURES.filter(([metric]) => last[metric] !== undefined);
+  const rest = isEvaluation(run) ? Object.keys(last).filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy').sort() : [];
+  const known = [...FIGURES, ...rest.map((metric) => [metric, metric.slice('eval/'.length), formatValue])].filter(([metric]) => last[metric] !== undefined);
   if (!known.length) return null;
   return html`<dl class="figures">${known.map(([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
-    <dt>${label}</dt><dd>${format(last[metric])}${best[metric] && html` <span class="faint">best ${format(best[metric].value)} at ${best[metric].step}</span>`}</dd></div>`)}</dl>`;
+    <dt>${label}</dt><dd>${format(last[metric])}${best[metric] && !isEvaluation(run) && html` <span class="faint">best ${format(best[metric].value)} at ${best[metric].step}</span>`}</dd></div>`)}</dl>`;
 }
 
 /** What this run maximises. */

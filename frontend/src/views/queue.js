@@ -7,6 +7,7 @@ import { stopRuns } from '../actions.js';
 import { useTitle } from '../title.js';
 import { etaText, memoryShare, processorShare } from '../lib/queue.js';
 import { isAlive, runOn } from '../lib/workers.js';
+import { isEvaluation } from '../lib/run_fields.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
 import { Confirm } from '../components/overlay.js';
 import { Icon } from '../components/icons.js';
@@ -66,7 +67,7 @@ function Training({ runs, act, stop }) {
   return html`<table class="table"><thead><tr>${NAME_HEAD}<th>status</th><th>worker</th><th>device</th><th class="number">step</th><th class="number">left</th><th></th></tr></thead>
     <tbody>${runs.map((run) => { const slot = slotOf(run); return html`<tr key=${run.id}>${nameCell(run)}
       <td><${Status} run=${run} /></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
-      <td class="number"><span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span></td>
+      <td class="number">${isEvaluation(run) ? html`<span class="faint">evaluation</span>` : html`<span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span>`}</td>
       <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
       <td class="queue-actions">${run.status === 'paused' ? button('play', 'Resume', () => act(run, resume)) : button('pause', 'Pause after this step', () => act(run, pause))}${button('stop', 'Stop', () => stop(run))}</td></tr>`; })}</tbody></table>`;
 }
