@@ -3,7 +3,7 @@
     python -m benchmarks.learning          starts a service of its own, takes about 15 minutes on 2 cores
     python -m benchmarks.learning --seeds 0
 
-Writes results.json beside this file; `make docs` brings the tables into README.
+Writes results.json and results.md beside this file; `make docs` brings the tables into README.
 """
 
 import argparse
@@ -77,8 +77,11 @@ def main() -> None:
             rows = [measured(service, run) for run in runs]
         finally:
             service.stop()
-    RESULTS.write_text(json.dumps({"machine": machine(), "runs": rows}, indent=1) + "\n")
-    print(tables(rows))
+    measured_with = machine()
+    RESULTS.write_text(json.dumps({"machine": measured_with, "runs": rows}, indent=1) + "\n")
+    text = ", ".join(f"{name} {value}" for name, value in measured_with.items()) + "\n\n" + tables(rows)
+    RESULTS.with_suffix(".md").write_text(text + "\n")
+    print(text)
 
 
 def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
