@@ -15,6 +15,7 @@ from backend.database import Sessions, db_now, insert_into, reading
 from backend.models import Run, Singleton
 from backend.queue import ring
 from backend.runs.lifecycle import claimable, take_back_lost
+from backend.runs.lost import LostRuns
 from backend.settings import Settings
 from backend.workers.store import live_slots
 
@@ -31,6 +32,7 @@ class Reconciler:
     def __init__(self, settings: Settings, sessions: Sessions) -> None:
         self._settings = settings
         self._sessions = sessions
+        self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
         self._owner = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
@@ -49,19 +51,20 @@ class Reconciler:
             try:
                 self.look()
             except SQLAlchemyError as error:
+                self._lost.forget()
                 logger.warning("cannot look after the queue: %s", str(error).splitlines()[0])
 
     def look(self) -> int:
         """One round; returns how often the bell was rung."""
         with reading(self._sessions) as session:
             rings = _rings_wanted(session)
-            has_lost = _has_lost(session)
-        if not rings and not has_lost:
+            lost = self._lost.look(session)
+        if not rings and not lost:
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
                 return 0
-            if taken := take_back_lost(session):
+            if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
         for _ in range(rings):
             if not ring(self._settings):
@@ -86,8 +89,3 @@ def _rings_wanted(session: Session) -> int:
     waiting = session.scalar(select(func.count()).select_from(Run).where(claimable(), Run.wish == "")) or 0
     idle = sum(1 for slot in live_slots(session) if slot.run_id is None)
     return min(waiting, idle)
-
-
-def _has_lost(session: Session) -> bool:
-    lost = select(Run.id).where(Run.status == "running", Run.lease_until < db_now()).limit(1)
-    return session.scalar(lost) is not None

@@ -1,21 +1,26 @@
 """The slots of one worker process: they claim runs when the bell rings and, without it, every few seconds."""
 
+import logging
 import os
 import platform
 import threading
 import uuid
 
 import psutil
+from sqlalchemy.exc import SQLAlchemyError
 
-from backend.database import Sessions
+from backend.database import Sessions, reading
 from backend.devices import Slot
 from backend.runs import lifecycle
 from backend.runs.lifecycle import Claim
+from backend.runs.lost import Lease, LostRuns
 from backend.settings import Settings
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
-from worker.patience import left_for_later
+from worker.patience import first_line, left_for_later
 from worker.process import TRAINER
 from worker.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 """How often a slot shows that it is there."""
@@ -50,6 +55,9 @@ class Station:
         self._settings = settings
         self._sessions = sessions
         self._look = threading.Event()
+        self._heartbeat = min(HEARTBEAT_SECONDS, settings.lease_seconds / 4)
+        self._watch = LostRuns(settings.lease_seconds, look_seconds=self._heartbeat)
+        self._lost: list[Lease] = []
         self._threads: list[threading.Thread] = []
         self._places = [
             Place(
@@ -89,10 +97,10 @@ class Station:
     def _claim(self, place: Place) -> Claim | None:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
         lease = self._settings.lease_seconds
-        with left_for_later("look for runs"):
-            with self._sessions.begin() as session:
-                claim = lifecycle.claim_run(session, place.worker_id, platform.node(), lease_seconds=lease)
-            return claim
+        with left_for_later("look for runs"), self._sessions.begin() as session:
+            return lifecycle.claim_run(
+                session, place.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
+            )
         return None
 
     def _poll(self) -> None:
@@ -113,7 +121,20 @@ class Station:
                     place.supervisor.keep_spare()
             with left_for_later("show a sign of life"):
                 self._report()
-            self.stopping.wait(min(HEARTBEAT_SECONDS, self._settings.lease_seconds / 4))
+            self._look_for_lost()
+            self.stopping.wait(self._heartbeat)
+
+    def _look_for_lost(self) -> None:
+        """Runs of workers that are gone are claimed here too: the service may be gone with them."""
+        try:
+            with reading(self._sessions) as session:
+                self._lost = self._watch.look(session)
+        except SQLAlchemyError as error:
+            logger.warning("cannot look for lost runs now: %s", first_line(error))
+            self._watch.forget()
+            self._lost = []
+        if self._lost:
+            self._look.set()
 
     def _report(self) -> None:
         memory = psutil.virtual_memory()

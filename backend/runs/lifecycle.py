@@ -10,6 +10,7 @@ is the fencing token: a claim raises it, and whoever writes for an older attempt
 Leases are compared with the database's clock only. Functions take a Session and never commit.
 """
 
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, cast
 
 from sqlalchemy import CursorResult, and_, or_, select, true, update
@@ -19,6 +20,8 @@ from backend.database import db_now
 from backend.errors import Fenced, MoveForbidden, RunNotFound
 from backend.models import Attempt, Run
 from backend.runs.events import add_event
+from backend.runs.lost import Lease, is_one_of
+from backend.text import clean_text
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
@@ -57,9 +60,16 @@ class Claim(NamedTuple):
 # ---------------------------------------------------------------- owning a run
 
 
-def claim_run(session: Session, worker_id: str, host: str, *, lease_seconds: float = 60.0) -> Claim | None:
-    """Own the first run that waits, or whose worker was lost; None when there is none."""
-    seen = session.execute(_next_claimable()).one_or_none()
+def claim_run(
+    session: Session,
+    worker_id: str,
+    host: str,
+    *,
+    lease_seconds: float = 60.0,
+    lost: Collection[Lease] = (),
+) -> Claim | None:
+    """Own the first run that waits, or is one of the `lost`; None when there is none."""
+    seen = session.execute(_next_claimable(lost)).one_or_none()
     if seen is None:
         return None
     attempt = seen.attempt + 1
@@ -86,18 +96,18 @@ def claim_run(session: Session, worker_id: str, host: str, *, lease_seconds: flo
     return Claim(seen.id, attempt, seen.config, worker_id)
 
 
-def claimable() -> Any:
+def claimable(lost: Collection[Lease] = ()) -> Any:
     """SQL condition: a worker may take this run now."""
-    is_lost = and_(Run.status == "running", Run.lease_until < db_now())
-    return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), or_(Run.status == "queued", is_lost))
+    waits = or_(Run.status == "queued", is_one_of(lost))
+    return and_(Run.run_after <= db_now(), Run.deleted_at.is_(None), waits)
 
 
-def _next_claimable() -> Any:
+def _next_claimable(lost: Collection[Lease]) -> Any:
     """The run to claim next. On Postgres the row stays locked and rivals look past it."""
     columns = select(Run.id, Run.attempt, Run.status, Run.config)
     # A run whose user wants it to stop is not started again: `take_back_lost` settles it.
     return (
-        columns.where(claimable(), Run.wish == "")
+        columns.where(claimable(lost), Run.wish == "")
         .order_by(Run.priority.desc(), Run.queued_at, Run.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -107,7 +117,8 @@ def _next_claimable() -> Any:
 def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
     """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
 
-    With `owner`, the attempt must also be that worker's. The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
+    With `owner`, the attempt must also be that worker's.
+    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
     """
     is_owners = Run.worker_id == owner if owner else true()
     statement = (
@@ -171,13 +182,9 @@ def fail_attempt(
     )
 
 
-def take_back_lost(session: Session) -> list[str]:
-    """Put runs whose worker was lost back into the queue, or where their user wanted them."""
-    query = (
-        select(Run.id, Run.attempt, Run.wish)
-        .where(Run.status == "running", Run.lease_until < db_now())
-        .with_for_update(skip_locked=True)
-    )
+def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
+    """Put the runs of these lost leases back into the queue, or where their user wanted them."""
+    query = select(Run.id, Run.attempt, Run.wish).where(is_one_of(leases)).with_for_update(skip_locked=True)
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
         _leave(session, run_id, attempt, _status_for(wish), LOST, level="warning")
@@ -199,6 +206,7 @@ def _leave(
     **values: Any,
 ) -> str:
     """From running to another status, by the attempt that owns the run."""
+    reason = clean_text(reason)
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status == "queued":
         values |= {"queued_at": db_now()}

@@ -1,5 +1,7 @@
 """What looks after the queue."""
 
+import time
+
 import pytest
 from sqlalchemy import select, update
 
@@ -61,7 +63,13 @@ def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, 
         run = make_run(session)
         lifecycle.claim_run(session, "w", "h")
         session.execute(update(Run).values(lease_until=db_now() - 1))
-    Reconciler(settings, sessions).look()
+    short = settings.model_copy(update={"lease_seconds": 0.6})
+    reconciler = Reconciler(short, sessions)
+    reconciler.look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "running"
+    time.sleep(0.25)
+    reconciler.look()
     with sessions() as session:
         assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
 

@@ -10,6 +10,7 @@ from backend.database import db_now, open_engine, open_sessions
 from backend.errors import Fenced, MoveForbidden, RunNotFound
 from backend.models import NOT_BEGUN, Attempt, Event, Run
 from backend.runs import lifecycle
+from backend.runs.lost import Lease, run_out
 from tests.factories import make_run
 
 
@@ -18,7 +19,9 @@ def claim(session, **options):
 
 
 def lose_lease(session, run_id):
+    """The lease runs out and is seen to have done so for long enough."""
     session.execute(update(Run).where(Run.id == run_id).values(lease_until=db_now() - 1))
+    return [Lease(*session.execute(select(Run.id, Run.attempt, Run.lease_until).where(run_out())).one())]
 
 
 def status_of(session, run_id):
@@ -62,8 +65,9 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
     run = make_run(session)
     claim(session)
     assert claim(session) is None
-    lose_lease(session, run.id)
-    assert claim(session).attempt == 2
+    lost = lose_lease(session, run.id)
+    assert claim(session) is None
+    assert claim(session, lost=lost).attempt == 2
     first = session.get_one(Attempt, (run.id, 1), populate_existing=True)
     assert first.ended_at is not None
     assert first.outcome == "the worker was lost"
@@ -73,8 +77,7 @@ def test_a_run_whose_worker_was_lost_is_claimed_with_the_next_attempt(session):
 def test_an_older_attempt_is_fenced_from_everything(session):
     run = make_run(session)
     claim(session)
-    lose_lease(session, run.id)
-    claim(session)
+    claim(session, lost=lose_lease(session, run.id))
     for write in (
         lambda: lifecycle.fence(session, run.id, 1),
         lambda: lifecycle.renew_lease(session, run.id, 1),
@@ -153,8 +156,8 @@ def test_lost_runs_are_taken_back_without_counting_against_them(session):
     run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)
-    lose_lease(session, run.id)
-    assert lifecycle.take_back_lost(session) == [run.id]
+    lost = lose_lease(session, run.id)
+    assert lifecycle.take_back_lost(session, lost) == [run.id]
     assert (status_of(session, run.id), status_of(session, ours.id)) == ("queued", "running")
     assert session.scalar(select(Run.own_failures).where(Run.id == run.id)) == 0
 
@@ -163,9 +166,9 @@ def test_a_lost_run_that_should_stop_is_stopped_not_started_again(session):
     run = make_run(session)
     claim(session)
     lifecycle.request_wish(session, run.id, "pause")
-    lose_lease(session, run.id)
-    assert claim(session) is None
-    lifecycle.take_back_lost(session)
+    lost = lose_lease(session, run.id)
+    assert claim(session, lost=lost) is None
+    lifecycle.take_back_lost(session, lost)
     assert status_of(session, run.id) == "paused"
 
 
@@ -272,3 +275,10 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
     assert sorted(run for run, _ in taken) == sorted(wanted)
     with database.sessions() as session:
         assert session.scalar(select(func.count()).select_from(Attempt)) == 12
+
+
+def test_a_reason_that_no_database_stores_is_cleaned(session):
+    run = make_run(session)
+    claim(session)
+    lifecycle.finish_run(session, run.id, 1, "failed", "bad \0byte \ud800")
+    assert session.scalar(select(Run.reason).where(Run.id == run.id)) == "bad byte ?"

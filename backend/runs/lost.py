@@ -1,0 +1,70 @@
+"""Which runs have lost their worker.
+
+A lease that has run out is no proof: a laptop that slept, or a database that was away, lets every lease run
+out at once, and the healthy worker renews it as soon as it can. So a process counts a run as lost only after
+it has itself seen the same lease run out for a while, with the database answering all the time.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, false, or_, select
+from sqlalchemy.orm import Session
+
+from backend.database import db_now
+from backend.models import Run
+
+
+class Lease(NamedTuple):
+    """One attempt's lease as it was seen."""
+
+    run_id: str
+    attempt: int
+    until: float
+
+
+def grace_seconds(lease_seconds: float) -> float:
+    """How long a lease must be seen to have run out: a renewal's interval and 5 s (of a lease of 60 s)."""
+    return lease_seconds / 4 + min(5.0, lease_seconds / 12)
+
+
+def run_out() -> ColumnElement[bool]:
+    """SQL condition: the run's lease is over by the database's clock."""
+    return and_(Run.status == "running", Run.lease_until < db_now())
+
+
+def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:
+    """SQL condition: the run's lease is one of these, unchanged, and still over."""
+    seen: list[Any] = [
+        and_(Run.id == lease.run_id, Run.attempt == lease.attempt, Run.lease_until == lease.until)
+        for lease in lost
+    ]
+    return and_(run_out(), or_(*seen)) if seen else false()
+
+
+class LostRuns:
+    """What one process has seen of leases that ran out."""
+
+    def __init__(
+        self, lease_seconds: float, *, look_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._grace = grace_seconds(lease_seconds)
+        self._longest_gap = 2 * look_seconds + 1.0
+        self._clock = clock
+        self._looked_at = clock()
+        self._seen: dict[Lease, float] = {}
+
+    def look(self, session: Session) -> list[Lease]:
+        """The leases that have been seen over for long enough; call it every `look_seconds`."""
+        found = session.execute(select(Run.id, Run.attempt, Run.lease_until).where(run_out())).all()
+        now = self._clock()
+        if now - self._looked_at > self._longest_gap:
+            self._seen.clear()  # nobody knows what the database, or this process, did meanwhile
+        self._looked_at = now
+        self._seen = {lease: self._seen.get(lease, now) for lease in (Lease(*row) for row in found)}
+        return [lease for lease, since in self._seen.items() if now - since >= self._grace]
+
+    def forget(self) -> None:
+        """The database did not answer: begin anew."""
+        self._seen.clear()
