@@ -8,6 +8,8 @@ LIMIT_CHARACTERS = 2_000_000
 """What is kept of one attempt's output."""
 
 FLUSH_SECONDS = 1.0
+"""How often output that waits is written."""
+
 FLUSH_CHARACTERS = 32_000
 
 LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"

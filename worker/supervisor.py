@@ -18,24 +18,39 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, db_now
 from backend.devices import Slot
 from backend.errors import Fenced
+from backend.models import Run
 from backend.runs import lifecycle
 from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
 from backend.settings import Settings
-from worker.logs import LogCollector
+from worker.logs import FLUSH_SECONDS, LogCollector
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 from worker.patience import PASSING, first_line, left_for_later, persist
 from worker.process import TRAINER, TrainerProcess, trainer_environment
+from worker.progress import Patience, Progress
 
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 30.0
 """A trainer that was asked to stop gets this long to save a checkpoint."""
+
+SPARE_PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
+"""Before the next spare, by spares in a row that could not start or died before they were ready."""
+
+START_PAUSE_SECONDS = 20.0
+"""Pause before a run is tried again for which no process could be started."""
+
+DUMP_SECONDS = 2.0
+"""A trainer that hangs gets this long to print where it stands."""
+
+HUNG = -1000
+"""In place of an exit code: the trainer was ended because it hung."""
 
 SPARE_DELAY_SECONDS = 5.0
 """The next spare starts importing this long after a run has started, not to slow its first steps."""
@@ -43,6 +58,9 @@ SPARE_DELAY_SECONDS = 5.0
 OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 """Signals that somebody else sends; a trainer that dies by SIGSEGV or SIGABRT did so itself."""
 
+
+RETRY_SECONDS = 1.0
+"""How soon a lease that could not be renewed is tried again: others wait for it only a short while."""
 
 OOM_LIMIT = 2
 """A run that ran out of memory is tried once more, then failed."""
@@ -59,6 +77,8 @@ class Verdict(NamedTuple):
     """Whether it counts against the run's retries."""
     limit: int = lifecycle.FAILURE_LIMIT
     """Own faults in a row until the run fails."""
+    pause_seconds: float = KILLED_PAUSE_SECONDS
+    """Pause before the run starts again through no fault of its own."""
 
 
 def oom_kills() -> int:
@@ -81,12 +101,16 @@ class Supervisor:
         stopping: threading.Event,
         *,
         argv: tuple[str, ...] = TRAINER,
+        patience: Patience | None = None,
     ) -> None:
         self._settings = settings
         self._sessions = sessions
         self._slot = slot
         self._stopping = stopping
         self._argv = argv
+        self._patience = patience or Patience()
+        self._bad_spares = 0
+        self._spare_after = 0.0
         self._spare: TrainerProcess | None = None
         self._spare_lock = threading.Lock()
 
@@ -97,11 +121,24 @@ class Supervisor:
         return spare is not None and spare.ready.is_set() and spare.is_running()
 
     def keep_spare(self) -> None:
-        """Start a spare where none lives."""
+        """Start a spare where none lives, ever more rarely while they do not get ready."""
         with self._spare_lock:
-            if self._stopping.is_set() or (self._spare is not None and self._spare.is_running()):
+            if self._stopping.is_set() or time.monotonic() < self._spare_after:
                 return
-            self._spare = self._start()
+            if self._spare is not None and self._spare.is_running():
+                self._bad_spares = 0 if self._spare.ready.is_set() else self._bad_spares
+                return
+            self._spare_after = time.monotonic() + self._next_pause()
+            try:
+                self._spare = self._start()
+            except OSError as error:
+                logger.warning("cannot start a spare trainer: %s", error)
+
+    def _next_pause(self) -> float:
+        """How long to wait after this start, should it come to nothing."""
+        pause = SPARE_PAUSES_SECONDS[min(self._bad_spares, len(SPARE_PAUSES_SECONDS) - 1)]
+        self._bad_spares += 1
+        return pause
 
     def close(self) -> None:
         """End the spare."""
@@ -116,37 +153,58 @@ class Supervisor:
     def _take_spare(self) -> TrainerProcess:
         with self._spare_lock:
             spare, self._spare = self._spare, None
+            if spare is not None and spare.ready.is_set():
+                self._bad_spares, self._spare_after = 0, 0.0
         return spare if spare is not None and spare.is_running() else self._start()
 
     def supervise(self, claim: Claim) -> None:
         """From assignment to the end of the trainer and the run's next status."""
-        trainer = self._take_spare()
+        try:
+            trainer = self._take_spare()
+        except OSError as error:
+            reason = f"no trainer could be started: {error}"
+            logger.warning("run %s: %s", claim.run_id, reason)
+            self._settle(claim, Verdict(reason, is_own_fault=False, pause_seconds=START_PAUSE_SECONDS))
+            return
+        self._see_through(trainer, claim)
+
+    def _see_through(self, trainer: TrainerProcess, claim: Claim) -> None:
         kills = oom_kills()
         log = LogCollector(lambda number, text: self._append_log(claim, number, text))
         trainer.assign(claim.run_id, claim.attempt, self._slot, log.add)
         logger.info("run %s attempt %s: trainer %s", claim.run_id, claim.attempt, trainer.pid)
         self._note_trainer(claim, trainer.pid)
+        progress = Progress(self._patience)
         try:
-            code = self._watch(trainer, claim, log)
+            code = self._watch(trainer, claim, log, progress)
         finally:
             trainer.kill()  # its whole session, whatever it left behind
         self._flush(log)
         logger.info("run %s attempt %s: trainer ended with %s", claim.run_id, claim.attempt, code)
-        self._settle(claim, self._judge(trainer, code, is_oom=oom_kills() > kills))
+        if code == HUNG:
+            verdict = Verdict(f"hung: no step for {progress.silent_seconds:.0f} s")
+        else:
+            verdict = self._judge(trainer, code, is_oom=oom_kills() > kills)
+        self._settle(claim, verdict)
 
-    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector) -> int:
+    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: Progress) -> int:
         lease = self._settings.lease_seconds
         started = time.monotonic()
         renew_at, flush_at, kill_at = started, started, float("inf")
         while (code := trainer.wait(0.05)) is None:
             now = time.monotonic()
             if now >= renew_at:
-                renew_at = now + lease / 4
-                if not self._renew(claim):
+                try:
+                    is_answered = self._renew(claim, progress)
+                except Fenced:
                     return EXIT_FENCED
+                renew_at = now + (lease / 4 if is_answered else RETRY_SECONDS)
             if now >= flush_at or log.is_full:
-                flush_at = now + 1.0
+                flush_at = now + FLUSH_SECONDS
                 self._flush(log)
+            if progress.is_hung:
+                self._end_hung(trainer, log)
+                return HUNG
             if self._stopping.is_set() and kill_at == float("inf"):
                 trainer.ask_to_stop()
                 kill_at = now + GRACE_SECONDS
@@ -156,22 +214,28 @@ class Supervisor:
                 self.keep_spare()
         return code
 
-    def _renew(self, claim: Claim) -> bool:
-        """Keep the run ours; False when it is not."""
+    def _renew(self, claim: Claim, progress: Progress) -> bool:
+        """Keep the run ours and see how far it is; False when the database is away. Raises Fenced."""
+        lease, run_id = self._settings.lease_seconds, claim.run_id
         try:
             with self._sessions.begin() as session:
                 lifecycle.renew_lease(
-                    session,
-                    claim.run_id,
-                    claim.attempt,
-                    owner=claim.worker_id,
-                    lease_seconds=self._settings.lease_seconds,
+                    session, run_id, claim.attempt, owner=claim.worker_id, lease_seconds=lease
                 )
-        except Fenced:
-            return False
+                step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
         except PASSING as error:
-            logger.warning("cannot renew the lease of run %s: %s", claim.run_id, first_line(error))
+            logger.warning("cannot renew the lease of run %s: %s", run_id, first_line(error))
+            progress.lose_sight()  # its steps cannot be stored either
+            return False
+        progress.see(step.last_step, step.progress_at)
         return True
+
+    def _end_hung(self, trainer: TrainerProcess, log: LogCollector) -> None:
+        """End a trainer that stands still; its log says where."""
+        trainer.dump_stacks()
+        trainer.wait(DUMP_SECONDS)
+        trainer.kill()
+        self._flush(log)
 
     def _note_trainer(self, claim: Claim, pid: int) -> None:
         with left_for_later("note the trainer's process"), self._sessions.begin() as session:
@@ -215,6 +279,6 @@ class Supervisor:
         if verdict.is_own_fault:
             lifecycle.fail_attempt(session, run_id, attempt, verdict.reason, limit=verdict.limit)
         else:
-            pause = 0.0 if self._stopping.is_set() else KILLED_PAUSE_SECONDS
+            pause = 0.0 if self._stopping.is_set() else verdict.pause_seconds
             lifecycle.fence(session, run_id, attempt, run_after=db_now() + pause)
             lifecycle.release_run(session, run_id, attempt, verdict.reason)

@@ -17,6 +17,7 @@ from backend.runs import lifecycle
 from backend.settings import Settings
 from worker import supervisor as module
 from worker.process import trainer_environment
+from worker.progress import Patience
 from worker.supervisor import Supervisor
 
 TOY = Path(__file__).parent / "toy_trainer.py"
@@ -46,9 +47,9 @@ def toy(settings, sessions, stopping, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     made = []
 
-    def make(behaviour):
+    def make(behaviour, **options):
         argv = (sys.executable, str(TOY), behaviour)
-        made.append(Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), stopping, argv=argv))
+        made.append(Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), stopping, argv=argv, **options))
         return made[-1]
 
     yield make
@@ -274,6 +275,7 @@ from backend.database import open_engine, open_sessions
 from backend.devices import Slot
 from backend.runs.lifecycle import Claim
 from backend.settings import Settings
+from worker.progress import Patience
 from worker.supervisor import Supervisor
 settings = Settings()
 sessions = open_sessions(open_engine(settings.effective_database_url))
@@ -293,3 +295,38 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
     process.kill()
     process.wait()
     wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", seconds=2)
+
+
+def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
+    run_id = queue_run(sessions)
+    patience = Patience(least_seconds=2, steps=1, gaps=1, start_seconds=20)
+    toy("hang", patience=patience).supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures, run.last_step) == ("queued", 1, 3)
+    assert run.reason.startswith("hung: no step for ")
+    assert "toy_trainer.py" in log_of(sessions, run_id)
+
+
+def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
+    slot = Slot(0, "cpu", "CPU", 1)
+    supervisor = Supervisor(settings, sessions, slot, stopping, argv=("/nowhere/python",))
+    supervisor.keep_spare()
+    run_id = queue_run(sessions)
+    supervisor.supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 0)
+    assert run.reason.startswith("no trainer could be started: ")
+
+
+def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
+    monkeypatch.setattr(module, "SPARE_PAUSES_SECONDS", (60.0, 90.0))
+    supervisor = toy("unready")
+    supervisor.keep_spare()
+    first = supervisor._spare
+    assert first.wait(20) == 1
+    supervisor.keep_spare()
+    assert supervisor._spare is first
+    supervisor._spare_after = 0.0
+    supervisor.keep_spare()
+    assert supervisor._spare is not first
+    assert supervisor._spare_after - time.monotonic() > 60

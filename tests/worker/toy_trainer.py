@@ -3,6 +3,7 @@
 The first argument says how it behaves once it has its run.
 """
 
+import faulthandler
 import json
 import os
 import signal
@@ -35,6 +36,8 @@ def count_to(recorder, last, stopping, seconds):
 
 def main(behaviour):
     stopping = threading.Event()
+    if behaviour == "unready":
+        sys.exit(1)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     _say({"ready": True})
     assignment = _await_assignment()
@@ -51,6 +54,8 @@ def main(behaviour):
         os.kill(os.getpid(), signal.SIGSEGV)
     if behaviour == "vanish":
         sys.exit(0)
+    if behaviour == "hang":
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
     if behaviour == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if behaviour == "child":
@@ -72,6 +77,9 @@ def main(behaviour):
         with recorder:
             recorder.begin(-1)
             status = count_to(recorder, steps, stopping, 0.02)
+            if behaviour == "hang":
+                recorder.flush()
+                threading.Event().wait()
         owner = (assignment.run_id, assignment.attempt)
         with sessions.begin() as session:
             if status == "queued":
