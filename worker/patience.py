@@ -10,7 +10,7 @@ import sqlalchemy.exc
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions
+from backend.database import Sessions, reading
 
 logger = logging.getLogger(__name__)
 
@@ -28,11 +28,29 @@ def persist(sessions: Sessions, transact: Callable[[Session], Result]) -> Result
 
     The database may go away while it commits, so `transact` may run again after it has succeeded.
     """
+
+    def once() -> Result:
+        with sessions.begin() as session:
+            return transact(session)
+
+    return _insist(once)
+
+
+def consult(sessions: Sessions, query: Callable[[Session], Result]) -> Result:
+    """What a query finds, however long the database is away; no writer waits for it."""
+
+    def once() -> Result:
+        with reading(sessions) as session:
+            return query(session)
+
+    return _insist(once)
+
+
+def _insist(once: Callable[[], Result]) -> Result:
     tries = 0
     while True:
         try:
-            with sessions.begin() as session:
-                return transact(session)
+            return once()
         except PASSING as error:
             logger.warning("the database is away, trying again: %s", first_line(error))
             time.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])

@@ -49,7 +49,7 @@ INHERITED_NAMES = {
 }
 """Further variables that a trainer gets; the operator's token and the broker's address are none of them."""
 
-LINE_LIMIT = 8192
+LINE_LIMIT = 32_768
 """A longer line of output is taken in pieces."""
 
 Listener = Callable[[str], None]
@@ -165,8 +165,8 @@ class TrainerProcess:
     def _on_output(self, line: str) -> None:
         if not self.ready.is_set() and line.startswith('{"ready"'):
             self.ready.set()
-        elif line.startswith('{"failed":'):
-            self.failure = json.loads(line)["failed"]
+        elif failure := _failure_in(line):
+            self.failure = failure
         else:
             self._emit(line)
 
@@ -181,3 +181,14 @@ class TrainerProcess:
                 self._listener(line)
             elif len(self._waiting) < 1000:
                 self._waiting.append(line)
+
+
+def _failure_in(line: str) -> dict[str, str]:
+    """What a trainer says about its own end; {} when the line says nothing of the kind."""
+    if not line.startswith('{"failed":'):
+        return {}
+    try:
+        said = json.loads(line)["failed"]
+    except ValueError:  # a piece of a long line, or something else that prints so
+        return {}
+    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}

@@ -25,7 +25,7 @@ from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from worker.outbox import Outbox
-from worker.patience import left_for_later, persist
+from worker.patience import consult, left_for_later, persist
 from worker.records import GroupRecord, StepRecord
 from worker.selection import recording_mode, select_groups
 from worker.summary import Summary
@@ -87,6 +87,7 @@ class Recorder:
 
         The summary goes back to what it was then.
         """
+        self._summary = self.read(lambda session: self._summary_at(session, from_step))
         persist(self._sessions, lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
@@ -124,7 +125,7 @@ class Recorder:
 
     def read(self, query: Callable[[Session], Found]) -> Found:
         """What a query finds, however long the database takes to come back."""
-        return persist(self._sessions, query)
+        return consult(self._sessions, query)
 
     # ------------------------------------------------------------ the writer thread
 
@@ -196,11 +197,14 @@ class Recorder:
         until = db_now() + self._lease_seconds
         self.wish = lifecycle.fence(session, self._run_id, self._attempt, lease_until=until, **values)
 
+    def _summary_at(self, session: Session, step: int) -> Summary:
+        summary = Summary()
+        for number, metrics in valid_steps(session, self._run_id, up_to=step):
+            summary.take(number, metrics)
+        return summary
+
     def _begin(self, session: Session, from_step: int) -> None:
         lifecycle.begin_attempt(session, self._run_id, self._attempt, from_step)
-        self._summary = Summary()
-        for step, metrics in valid_steps(session, self._run_id, up_to=from_step):
-            self._summary.take(step, metrics)
         self._guard(session, _progress(max(from_step, 0), self._summary.document()))
 
     def _look_for_wish(self) -> None:

@@ -128,6 +128,7 @@ class Supervisor:
             if self._spare is not None and self._spare.is_running():
                 self._bad_spares = 0 if self._spare.ready.is_set() else self._bad_spares
                 return
+            self._drop_dead(self._spare)
             self._spare_after = time.monotonic() + self._next_pause()
             try:
                 self._spare = self._start()
@@ -155,7 +156,15 @@ class Supervisor:
             spare, self._spare = self._spare, None
             if spare is not None and spare.ready.is_set():
                 self._bad_spares, self._spare_after = 0, 0.0
-        return spare if spare is not None and spare.is_running() else self._start()
+        if spare is not None and spare.is_running():
+            return spare
+        self._drop_dead(spare)
+        return self._start()
+
+    @staticmethod
+    def _drop_dead(spare: TrainerProcess | None) -> None:
+        if spare is not None:
+            spare.kill()  # it has ended; what it started, and its pipes, have not
 
     def supervise(self, claim: Claim) -> None:
         """From assignment to the end of the trainer and the run's next status."""

@@ -35,6 +35,9 @@ from worker.recorder import Recorder
 
 logger = logging.getLogger("worker.train")  # not __main__
 
+REASON_CHARACTERS = 2_000
+"""An error's message is cut here; all of it stands in the log."""
+
 
 class Assignment(NamedTuple):
     """The run this process trains."""
@@ -118,7 +121,8 @@ def _failure(error: BaseException) -> dict[str, str]:
     text = str(error).strip().splitlines()
     name = type(error).__name__
     is_memory = isinstance(error, MemoryError) or name == "OutOfMemoryError"
-    return {"reason": f"{name}: {text[0]}" if text else name, "kind": "memory" if is_memory else "exception"}
+    reason = f"{name}: {text[0]}" if text else name
+    return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
 
 
 def train_run(assignment: Assignment, stopping: threading.Event) -> None:

@@ -14,6 +14,7 @@ from backend.metrics.history import valid_steps
 from backend.models import Event, Metric, MetricKey, Rollout, RolloutGroup, RolloutTokens, Run
 from backend.runs import lifecycle
 from worker import outbox
+from worker import recorder as recorder_module
 from worker.recorder import Recorder
 from worker.records import CompletionRecord, GroupRecord, StepRecord
 
@@ -304,3 +305,18 @@ def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record)
     with database.sessions() as session:
         valid = dict(valid_steps(session, run_id, up_to=9))
     assert valid == {n: {"eval/accuracy": value} for n, value in enumerate([0.1, 0.3, 0.2, 0.25])}
+
+
+def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, run_id, record, monkeypatch):
+    """While the history is read, somebody else writes; on SQLite that fails beside a writing transaction."""
+
+    def history(session, run_id, *, up_to):
+        with database.sessions.begin() as other:
+            other.execute(update(Run).values(notes="written meanwhile"))
+        return iter([(1, {"eval/accuracy": 0.5})])
+
+    monkeypatch.setattr(recorder_module, "valid_steps", history)
+    with record() as recorder:
+        recorder.begin(1)
+    run = read(database, run_id)
+    assert (run.notes, run.summary["last"]) == ("written meanwhile", {"eval/accuracy": 0.5})

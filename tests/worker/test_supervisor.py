@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -16,9 +17,10 @@ from backend.models import Attempt, Event, LogChunk, Run
 from backend.runs import lifecycle
 from backend.settings import Settings
 from worker import supervisor as module
-from worker.process import trainer_environment
+from worker.process import LINE_LIMIT, TrainerProcess, trainer_environment
 from worker.progress import Patience
 from worker.supervisor import Supervisor
+from worker.train import _failure
 
 TOY = Path(__file__).parent / "toy_trainer.py"
 ROOT = Path(__file__).parent.parent.parent
@@ -330,3 +332,25 @@ def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch
     supervisor.keep_spare()
     assert supervisor._spare is not first
     assert supervisor._spare_after - time.monotonic() > 60
+
+
+def test_output_that_only_looks_like_a_failure_is_output(settings):
+    program = """
+print('{"failed": broken')
+print('{"failed": 3}')
+print('{"failed": {"reason": "boom", "kind": "exception"}}')
+print("after")
+"""
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    assert trainer.wait(20) == 0
+    trainer.kill()
+    assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
+    assert trainer.failure == {"reason": "boom", "kind": "exception"}
+
+
+def test_a_reason_of_any_length_arrives_as_its_beginning():
+    said = json.dumps({"failed": _failure(ValueError("\N{GRINNING FACE}" * 100_000))})
+    assert len(said.encode()) < LINE_LIMIT
+    assert json.loads(said)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")
