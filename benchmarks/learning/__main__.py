@@ -79,7 +79,7 @@ def main() -> None:
             service.stop()
     measured_with = machine()
     RESULTS.write_text(json.dumps({"machine": measured_with, "runs": rows}, indent=1) + "\n")
-    text = ", ".join(f"{name} {value}" for name, value in measured_with.items()) + "\n\n" + tables(rows)
+    text = caption(measured_with) + "\n\n" + tables(rows)
     RESULTS.with_suffix(".md").write_text(text + "\n")
     print(text)
 
@@ -135,6 +135,16 @@ def machine() -> dict[str, Any]:
         "torch": version("torch"),
         "transformers": version("transformers"),
     }
+
+
+def caption(facts: dict[str, Any]) -> str:
+    """What was measured with what."""
+    versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
+    return (
+        f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "
+        f"greedy; one run at a time on {facts['cores']} cores; {versions}. Time is training time, "
+        "evaluations and checkpoints included."
+    )
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
