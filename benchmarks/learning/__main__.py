@@ -1,6 +1,6 @@
 """Learning evidence: the two recipes through the service itself, three seeds each, as tables.
 
-    python -m benchmarks.learning          starts a service of its own, takes about 15 minutes on 2 cores
+    python -m benchmarks.learning          starts a service of its own, takes about 5 minutes on 2 cores
     python -m benchmarks.learning --seeds 0
 
 Writes results.json and results.md beside this file; `make docs` brings the tables into README.
@@ -39,7 +39,7 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         token = secrets.token_urlsafe()
-        own = {"STATE_DIR": state, "PORT": str(port), "GRPOLAB_TOKEN": token, "WORKER_SLOTS": "1"}
+        own = {"STATE_DIR": state, "PORT": str(port), "GRPOLAB_TOKEN": token}
         argv = [sys.executable, "-m", "backend.cli", "up"]
         self.process = subprocess.Popen(argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL)
         self.http = httpx2.Client(
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def launch_and_wait(service: Service, seeds: list[int]) -> list[dict[str, Any]]:
-    """The ended runs of one experiment: every recipe with every seed, one at a time."""
+    """The ended runs of one experiment: every recipe with every seed."""
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in NAMES
     ]
@@ -142,7 +142,7 @@ def caption(facts: dict[str, Any]) -> str:
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
     return (
         f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "
-        f"greedy; one run at a time on {facts['cores']} cores; {versions}. Time is training time, "
+        f"greedy; default settings on {facts['cores']} cores, one run per core; {versions}. Time is training time, "
         "evaluations and checkpoints included."
     )
 
