@@ -45,7 +45,9 @@ def recording_mode(config: RunConfig) -> Mode:
 def expected_bytes(config: RunConfig) -> int:
     """Upper estimate of what storing every rollout of the run takes."""
     sampling, evaluation = config.sampling, config.evaluation
-    train = sampling.prompts_per_step * sampling.group_size * config.steps
+    refill = config.filters.refill
+    batches = 1 if refill.type == "none" else refill.max_batches
+    train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
     evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
     completions = train + evaluations * evaluation.prompts * evaluation.k
     return completions * sampling.max_new_tokens * BYTES_PER_TOKEN

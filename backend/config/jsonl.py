@@ -5,6 +5,7 @@ Blank lines are skipped. Of each row only its place in the file is kept in memor
 """
 
 import json
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,13 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.config.problems import DOMAIN
+
 MAX_LINE_BYTES = 256_000
 MAX_LINES = 5_000_000
 MAX_ERRORS = 20
+MAX_DOMAINS = 32
+"""Each domain is a curve of its own."""
 EVAL_SPLITS = ("eval", "test", "validation")
 SPLITS = ("train", *EVAL_SPLITS)
 UNMARKED, TRAIN, EVAL = range(3)
@@ -75,18 +80,30 @@ class _Scan:
     keys: "array[int]" = field(default_factory=lambda: array("Q"))
     splits: bytearray = field(default_factory=bytearray)
     errors: list[LineError] = field(default_factory=list)
+    domains: set[str] = field(default_factory=set)
 
     def take(self, number: int, offset: int, line: bytes) -> None:
         """One line of the file, without its line break."""
         try:
             row = parse_line(line)
             check_row(row, self.columns)
+            self._count_domain(row)
         except ValueError as error:
             self.errors.append(LineError(number, str(error)))
             return
         self.offsets.append(offset)
         self.keys.append(question_key(str(row[self.columns.prompt])))
         self.splits.append(split_mark(row))
+
+    def _count_domain(self, row: Mapping[str, Any]) -> None:
+        if "domain" in row:
+            self.domains.add(str(row["domain"]))
+        if len(self.domains) > MAX_DOMAINS:
+            self.domains.discard(str(row["domain"]))
+            raise ValueError(
+                f"field 'domain': at most {MAX_DOMAINS} domains are expected in a file, "
+                f"{_shown(row['domain'])} is one more"
+            )
 
 
 def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
@@ -152,9 +169,16 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
         raise ValueError(f"field {columns.answer!r}: text or a number is expected, got {_shown(answer)}")
     if split is not None and split not in SPLITS:
         raise ValueError(f"field 'split': one of {', '.join(SPLITS)} is expected, got {_shown(split)}")
-    for name in ("id", "domain"):
-        if name in row and not isinstance(row[name], str | int):
-            raise ValueError(f"field {name!r}: text is expected, got {_shown(row[name])}")
+    if "id" in row and not isinstance(row["id"], str | int):
+        raise ValueError(f"field 'id': text is expected, got {_shown(row['id'])}")
+    if "domain" in row and not is_domain(row["domain"]):
+        expected = "1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit"
+        raise ValueError(f"field 'domain': {expected}, got {_shown(row['domain'])}")
+
+
+def is_domain(value: object) -> bool:
+    """Whether a value can name a domain."""
+    return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
 
 
 def split_mark(row: Mapping[str, Any]) -> int:

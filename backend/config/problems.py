@@ -10,7 +10,10 @@ from backend.config.base import Frozen, refusal
 from backend.config.reasoning_gym_tasks import TASKS
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]
-Domain = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")]
+DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
+"""What a domain looks like: it becomes part of a metric's name."""
+
+Domain = Annotated[str, Field(pattern=DOMAIN)]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
 FEWEST_SUMS = 200

@@ -17,6 +17,7 @@ from backend.config.jsonl import (
     read_row,
     resolve_dataset,
 )
+from backend.config.metrics import find_metric
 
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3, "level": "easy"}\n'
 
@@ -76,7 +77,10 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
             b'{"prompt": "x", "answer": "1", "split": "dev"}',
             "field 'split': one of train, eval, test, validation",
         ),
-        (b'{"prompt": "x", "answer": "1", "domain": []}', "field 'domain': text is expected, got []"),
+        (
+            b'{"prompt": "x", "answer": "1", "domain": []}',
+            "field 'domain': 1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit, got []",
+        ),
         (b'{"prompt": "x", "answer": "1", "n": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits)"),
         (
             b'{"prompt": "x", "answer": "1", "n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -190,3 +194,29 @@ def test_files_in_folders_of_the_data_directory_are_found(tmp_path):
 def test_ordinary_json_survives_unchanged():
     row = {"prompt": "été \U0001f600", "answer": "1", "n": [1, 2.5, None, {"deep": True}]}
     assert parse_line(json.dumps(row).encode()) == row
+
+
+@pytest.mark.parametrize("domain", ["", "a/b", "Math", "a b", "x" * 33, "math\n", True, None, 1.5])
+def test_a_domain_that_no_metric_can_be_named_after_is_refused_with_its_line(
+    tmp_path: Path, domain: object
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = {"prompt": "1+1", "answer": "2", "domain": "math-1"}
+    path.write_text(json.dumps(good) + "\n" + json.dumps({**good, "prompt": "1+2", "domain": domain}) + "\n")
+    with pytest.raises(BadDataset) as refused:
+        index_dataset(path, Columns())
+    assert [error.line for error in refused.value.errors] == [2]
+    assert "field 'domain'" in str(refused.value)
+
+
+def test_a_file_has_at_most_32_domains_and_each_is_in_the_catalog(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [json.dumps({"prompt": f"q{n}", "answer": "2", "domain": n}) for n in range(33)]
+    path.write_text("\n".join(rows[:32]))
+    assert len(index_dataset(path, Columns())) == 32
+    family = find_metric("eval/accuracy/31")
+    assert family is not None
+    assert family.name == "eval/accuracy/<domain>"
+    path.write_text("\n".join(rows))
+    with pytest.raises(BadDataset, match="line 33: field 'domain': at most 32 domains"):
+        index_dataset(path, Columns())

@@ -33,6 +33,15 @@ def test_expected_bytes_count_training_and_held_out_completions():
     assert expected_bytes(config) == (60 + 28) * 5 * 16
 
 
+def test_expected_bytes_count_every_batch_that_may_refill_a_step():
+    sizes = {"prompts_per_step": 2, "group_size": 3, "max_new_tokens": 5}
+    filters = {"groups": {"type": "zero_variance"}, "refill": {"type": "dynamic", "max_batches": 4}}
+    config = RunConfig.model_validate(
+        {"steps": 10, "sampling": sizes, "filters": filters, "evaluation": {"every": 0}}
+    )
+    assert expected_bytes(config) == 4 * 60 * 5 * 16
+
+
 def test_a_big_run_keeps_a_selection():
     assert recording_mode(RunConfig(steps=1_000_000)) == "selected"
 

@@ -11,6 +11,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from backend.config.jsonl import is_domain
 from backend.config.plugins import PROBLEMS_GROUP, find_plugin
 from backend.config.problems import PluginProblem
 from backend.errors import PluginFailed
@@ -40,6 +41,11 @@ class Plugin:
                     f"problem plugin {self.name!r}, {split} prompt {index}: "
                     f"{field} must be text that is not empty, got {value!r}"
                 )
+        if prompt.domain and not is_domain(prompt.domain):
+            raise PluginFailed(
+                f"problem plugin {self.name!r}, {split} prompt {index}: "
+                f"domain must be 1 to 32 of a-z, 0-9, _ and -, got {prompt.domain!r}"
+            )
         return prompt
 
 
