@@ -33,8 +33,8 @@ from worker.summary import Summary
 BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
 
-BYTES_PER_TOKEN = 40
-"""Memory of a waiting token: its string and its values."""
+BYTES_PER_TOKEN = 100
+"""Memory of a waiting token without its values: an id, a string and its place in the text."""
 
 Found = TypeVar("Found")
 
@@ -224,6 +224,7 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(groups: Sequence[GroupRecord]) -> int:
-    """Memory of a waiting step, guessed from one completion of each group: most of it is tokens."""
-    tokens = sum(len(group.completions) * len(group.completions[0].token_ids) for group in groups)
-    return 4_000 + BYTES_PER_TOKEN * tokens
+    """Memory of a waiting step: most of it is tokens, each with a value in every array."""
+    tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
+    arrays = max((len(group.completions[0].arrays) for group in groups if group.completions), default=0)
+    return 4_000 + (BYTES_PER_TOKEN + 4 * arrays) * tokens
