@@ -7,6 +7,12 @@ BROKEN = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_FREE = {"Fuse", "ByteLevel"}
 """Decoders of the tokenizers library under which a token reads the same wherever it stands."""
 
+CHARACTER_BYTES = 4
+"""No character of UTF-8 is longer."""
+
+LONGEST_WAIT = 16
+"""After so many tokens without the end of a character the text goes on: it is broken for good."""
+
 
 class TokenTexts:
     """The text of every generated token.
@@ -35,15 +41,27 @@ class TokenTexts:
 
     def _in_context(self, ids: list[int]) -> tuple[str, ...]:
         """Decode a sliding window: the text that a token adds to the whole characters before it."""
-        pieces, start, read = [], 0, 0
+        pieces = [""] * len(ids)
+        start, read = 0, 0
         for end in range(1, len(ids) + 1):
             before, after = self._decode(ids[start:read]), self._decode(ids[start:end])
             if after.endswith(BROKEN) and end < len(ids):
-                pieces.append("")
-                continue
-            pieces.append(after[len(before) :])
-            start, read = read, end
+                if end - read < LONGEST_WAIT:
+                    continue
+                cut = self._cut(ids, start, end, after)
+                after = self._decode(ids[start:cut])
+            else:
+                cut = end
+            pieces[cut - 1] = after[len(before) :]
+            start, read = read, cut
         return tuple(pieces)
+
+    def _cut(self, ids: list[int], start: int, end: int, text: str) -> int:
+        """Where tokens that are no characters can be split without splitting one that begins now."""
+        for cut in range(end - 1, end - CHARACTER_BYTES - 1, -1):
+            if self._decode(ids[start:cut]) + self._decode(ids[cut:end]) == text:
+                return cut
+        return end
 
     def _decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
