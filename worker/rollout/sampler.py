@@ -112,7 +112,7 @@ class Sampler:
         decoder = decoder_for(self.policy.model)
         groups: list[list[Completion]] = []
         longest = max(map(len, encoded), default=0) + sampling.max_new_tokens
-        rows = self.rows_at_once or rows_that_fit(self.policy.model, tokens=longest)
+        rows = self.rows_at_once or rows_that_fit(self.policy.model, sampling, tokens=longest)
         at_once = max(1, rows // group_size)
         for first in range(0, len(prompts), at_once):
             part = encoded[first : first + at_once]
@@ -187,7 +187,7 @@ class Sampler:
         )
 
 
-def rows_that_fit(model: PreTrainedModel, *, tokens: int) -> int:
+def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
     """How many rows of so many tokens have room for their keys, values and logits in a GPU's free memory."""
     if model.device.type != "cuda":
         return sys.maxsize
@@ -195,7 +195,9 @@ def rows_that_fit(model: PreTrainedModel, *, tokens: int) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize * tokens
-    logits = config.vocab_size * 32  # float32 logits, log-probabilities, probabilities and float64 sums
+    # float32 logits, log-probabilities, probabilities and float64 sums; a cut also sorts, with int64 places
+    is_cut = sampling.top_p < 1 or sampling.top_k > 0
+    logits = config.vocab_size * (64 if is_cut else 32)
     free, _ = torch.cuda.mem_get_info(model.device)
     unused = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
     return max(1, int(0.8 * (free + unused)) // (cache + logits))
