@@ -14,10 +14,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource, ReasoningGymProblem
+from backend.config.run import RunConfig
+from backend.config.sources import pinned
 from backend.errors import InvalidConfig, PluginFailed
 from worker.problems.file import load_file
 from worker.problems.hub import load_folder, load_hub
-from worker.problems.mixture import build_mixture, content_hashes, quotas, round_robin
+from worker.problems.mixture import build_mixture, quotas, round_robin
 from worker.problems.reasoning_gym import ReasoningGym
 from worker.rewards.child import ROOT
 
@@ -100,11 +102,16 @@ def test_only_what_follows_the_mark_is_the_answer(tmp_path):
     assert squares(tmp_path, rows, answer_after="####").sample(0, "train").answer in list("01234")
 
 
-def test_the_content_hash_is_recorded_by_label(tmp_path):
-    write_rows(tmp_path / "squares.jsonl", products())
-    hashes = content_hashes([FileProblem(path="squares.jsonl")], datasets_dir=tmp_path)
-    assert list(hashes) == ["file:squares.jsonl"]
-    assert len(hashes["file:squares.jsonl"]) == 64
+def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
+    path = tmp_path / "squares.jsonl"
+    write_rows(path, products())
+    launched = pinned(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
+    resumed = RunConfig.model_validate(launched.model_dump(mode="json"))
+    settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
+    assert build_mixture(resumed.problems, **settings).prompts(0, 1)
+    write_rows(path, [*products(), {"prompt": "one more", "answer": "1"}])
+    with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: SHA-256"):
+        build_mixture(resumed.problems, **settings)
 
 
 # ---------------------------------------------------------------- hub data sets

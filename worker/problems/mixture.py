@@ -15,7 +15,6 @@ from backend.config.problems import (
     ReasoningGymProblem,
     SumsProblem,
 )
-from backend.config.sources import checked_file
 from backend.errors import FieldError, InvalidConfig, PluginFailed
 from worker.problems.base import Problem
 from worker.problems.file import load_file
@@ -162,12 +161,6 @@ def build_problem(
 def _close(problem: Problem) -> None:
     if isinstance(problem, ReasoningGym):
         problem.close()
-
-
-def content_hashes(problems: Sequence[ProblemSource], *, datasets_dir: Path) -> dict[str, str]:
-    """SHA-256 of each file that is trained on, by label."""
-    files = [source for source in problems if isinstance(source, FileProblem)]
-    return {source.label: checked_file(source, datasets_dir).sha256 for source in files}
 
 
 def quotas(weights: Sequence[float], *, total: int) -> list[int]:
