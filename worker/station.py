@@ -97,11 +97,14 @@ class Station:
     def _claim(self, place: Place) -> Claim | None:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
         lease = self._settings.lease_seconds
-        with left_for_later("look for runs"), self._sessions.begin() as session:
-            return lifecycle.claim_run(
-                session, place.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
-            )
-        return None
+        try:
+            with self._sessions.begin() as session:
+                return lifecycle.claim_run(
+                    session, place.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
+                )
+        except SQLAlchemyError as error:
+            logger.warning("cannot look for runs now: %s", first_line(error))
+            return None
 
     def _poll(self) -> None:
         while not self.stopping.is_set():

@@ -34,10 +34,14 @@ def count_to(recorder, last, stopping, seconds):
     return "finished"
 
 
+def hang_if(wanted, recorder):
+    if wanted:
+        recorder.flush()
+        threading.Event().wait()
+
+
 def main(behaviour):
     stopping = threading.Event()
-    if behaviour == "unready":
-        sys.exit(1)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     _say({"ready": True})
     assignment = _await_assignment()
@@ -54,8 +58,6 @@ def main(behaviour):
         os.kill(os.getpid(), signal.SIGSEGV)
     if behaviour == "vanish":
         sys.exit(0)
-    if behaviour == "hang":
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
     if behaviour == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if behaviour == "child":
@@ -77,9 +79,7 @@ def main(behaviour):
         with recorder:
             recorder.begin(-1)
             status = count_to(recorder, steps, stopping, 0.02)
-            if behaviour == "hang":
-                recorder.flush()
-                threading.Event().wait()
+            hang_if(behaviour == "hang", recorder)
         owner = (assignment.run_id, assignment.attempt)
         with sessions.begin() as session:
             if status == "queued":
@@ -91,4 +91,7 @@ def main(behaviour):
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if sys.argv[1] == "unready":
+        sys.exit(1)
     main(sys.argv[1])
