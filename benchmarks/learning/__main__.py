@@ -142,8 +142,8 @@ def caption(facts: dict[str, Any]) -> str:
     versions = f"torch {facts['torch']}, transformers {facts['transformers']}, Python {facts['python']}"
     return (
         f"Tiny policy on `sums`, accuracy on {RECIPES[NAMES[0]].config.evaluation.prompts} held-out prompts, "
-        f"greedy; default settings on {facts['cores']} cores, one run per core; {versions}. Time is training time, "
-        "evaluations and checkpoints included."
+        f"greedy; default settings on {facts['cores']} cores, one run per core; {versions}. Time is training "
+        "time, evaluations and checkpoints included."
     )
 
 
