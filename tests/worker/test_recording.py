@@ -9,16 +9,6 @@ from worker.rewards.score import Scorer
 from worker.rollout.types import Completion, Group, Prompt
 
 
-class NoFlags(Scorer):
-    """Scores nothing: the records are about memory."""
-
-    def __init__(self) -> None:
-        pass
-
-    def flags(self, completion: Completion, correctness: float | None) -> tuple[str, ...]:
-        return ()
-
-
 def padded(length: int) -> NDArray[np.float32]:
     """A row's first values, of an array that is 1,000 wide."""
     return np.zeros((64, 1000), np.float32)[0, :length]
@@ -38,7 +28,7 @@ def group_of(length: int) -> Group:
 
 
 def test_a_waiting_record_keeps_no_padded_array_alive() -> None:
-    (record,) = evaluation_records([group_of(10)], NoFlags())
+    (record,) = evaluation_records([group_of(10)], Scorer(()))
     (completion,) = record.completions
     arrays = [completion.token_ids, *completion.arrays.values()]
     assert [getattr(array, "base", None) for array in arrays] == [None] * 3
@@ -46,5 +36,5 @@ def test_a_waiting_record_keeps_no_padded_array_alive() -> None:
 
 
 def test_the_size_of_a_step_counts_every_token_with_its_values() -> None:
-    records = evaluation_records([group_of(10), group_of(30)], NoFlags())
+    records = evaluation_records([group_of(10), group_of(30)], Scorer(()))
     assert _size(records) == 4_000 + (100 + 2 * 4) * 40
