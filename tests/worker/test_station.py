@@ -6,6 +6,7 @@ from sqlalchemy.exc import OperationalError
 
 from backend.database import open_engine, open_sessions
 from backend.devices import Slot
+from backend.errors import Fenced
 from backend.models import Run
 from backend.runs import lifecycle
 from tests.factories import make_run
@@ -50,5 +51,5 @@ def test_an_attempt_of_the_same_number_belongs_to_one_worker_only(sessions):
         claim = lifecycle.claim_run(session, "first", "host")
     with sessions.begin() as session:
         lifecycle.renew_lease(session, run.id, claim.attempt, owner="first")
-        with pytest.raises(lifecycle.Fenced):
+        with pytest.raises(Fenced):
             lifecycle.renew_lease(session, run.id, claim.attempt, owner="second")
