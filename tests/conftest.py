@@ -74,13 +74,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
-        return
-    shared = Path(os.environ[SHARED])
-    for note in shared.glob("*.json"):
-        if pid := json.loads(note.read_text())["pid"]:
-            servers.stop(pid)
-    shutil.rmtree(shared, ignore_errors=True)
+    if not hasattr(config, "workerinput"):
+        shared = Path(os.environ[SHARED])
+        for note in shared.glob("*.json"):
+            if pid := json.loads(note.read_text())["pid"]:
+                servers.stop(pid)
+        shutil.rmtree(shared, ignore_errors=True)
+    servers.let_go()
 
 
 @pytest.hookimpl(trylast=True)

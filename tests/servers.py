@@ -19,7 +19,7 @@ import psutil
 START_SECONDS = 30.0
 POSTGRES_FLAGS = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
 
-_started: list[subprocess.Popen[bytes]] = []  # a server may outlive the test process that started it
+_started: list[subprocess.Popen[bytes]] = []
 
 
 class Missing(Exception):
@@ -86,6 +86,12 @@ def stop(pid: int) -> None:
     except psutil.TimeoutExpired:
         process.kill()
         process.wait(timeout=10)
+
+
+def let_go() -> None:
+    """A server may outlive the test process that started it: nobody waits for it there."""
+    for process in _started:
+        process.returncode = process.poll() or 0
 
 
 def find_chromium() -> str:
