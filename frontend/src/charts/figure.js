@@ -182,10 +182,11 @@ function extentOf(lines) {
 }
 
 /**
- * How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
+ * Nothing but zeros stands on the panel's floor. How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
  * @param {Line[]} lines @param {View} view
  */
 function yLimits(lines, { logY }) {
+  if (!logY && lines.length && lines.every(({ series: { values, low } }) => values.every((value) => value === 0) && !low?.some(Boolean))) return { rangemode: 'nonnegative' };
   if (logY || !lines.some(({ series: { low } }) => low?.length)) return {};
   const values = lines.flatMap(({ series }) => series.values);
   const [from, to] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
@@ -202,7 +203,7 @@ export function layoutOf(view, unit, lines, extent) {
   const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
-    autosize: true, margin: { l: 52, r: 16, t: 8, b: 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
+    autosize: true, margin: { l: 52, r: 16, t: 8, b: view.logX ? 30 : 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: { family: view.theme.font, size: 11, color: view.theme.label },
     hoverlabel: { bgcolor: view.theme.raised, bordercolor: view.theme.axis, align: 'left', font: { family: view.theme.font, size: 12, color: view.theme.ink } },
     uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),

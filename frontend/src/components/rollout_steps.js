@@ -27,7 +27,7 @@ export function StepBar({ run, steps, step, onStep }) {
       <label>step <input class="field" type="number" value=${steps[at]} min=${steps[0]} max=${steps.at(-1)} onChange=${typed} /></label>
       <button type="button" class="button-icon" aria-label="Next step" title="Next step (N, →)" disabled=${at + 1 >= steps.length} onClick=${() => go(1)}><${Icon} name="right" /></button>
       <span class="faint">of ${plural(steps.length, 'step')} with rollouts</span></div>
-    <${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} /></div>`;
+    ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} />`}</div>`;
 }
 
 function Slider({ run, steps, at, onStep, go }) {

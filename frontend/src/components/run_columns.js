@@ -38,7 +38,7 @@ const IDENTITY = [
   { key: 'variant', width: 'minmax(68px, 1fr)', title: 'variant', sort: 'variant', cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>` },
   { key: 'seed', width: '46px', title: 'seed', sort: 'seed', number: true, cell: ({ seed }) => seed ?? '–' },
   { key: 'status', width: '92px', title: 'status', sort: 'status', cell: (run) => html`<${Status} run=${run} />` },
-  { key: 'step', width: '76px', title: 'step', sort: 'last_step', number: true, cell: (run) => html`<${Steps} run=${run} />` },
+  { key: 'step', width: '88px', title: 'step', sort: 'last_step', number: true, cell: (run) => html`<${Steps} run=${run} />` },
 ];
 
 function Steps({ run }) {
@@ -52,7 +52,7 @@ function Steps({ run }) {
 function fieldColumn(key) {
   const field = fieldOf(key);
   return {
-    key, width: field.number ? `${Math.max(60, 16 + 7 * field.title.length)}px` : 'minmax(96px, 1fr)', title: field.title, hint: key, number: field.number, sort: field.sort,
+    key, width: field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(96px, 1fr)', title: field.title, hint: key, number: field.number, sort: field.sort,
     cell: key === 'tags' ? ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`) : (run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`,
   };
 }

@@ -43,11 +43,17 @@ const FIGURES = [
   ['time/wall_seconds', 'training time', formatDuration],
 ];
 
+const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'cut at the cap' };
+
+/** Figures that say nothing about a run that trains nothing. */
+const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
+
 /** Newest values, and the best one where that is known. */
 function Figures({ run }) {
   const { last = {}, best = {} } = run.summary ?? {};
   const rest = isEvaluation(run) ? Object.keys(last).filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy').sort() : [];
-  const known = [...FIGURES, ...rest.map((metric) => [metric, metric.slice('eval/'.length), formatValue])].filter(([metric]) => last[metric] !== undefined);
+  const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;
+  const known = [...usual, ...rest.map((metric) => [metric, EVALUATED[metric] ?? metric.slice('eval/'.length).replaceAll('_', ' '), formatValue])].filter(([metric]) => last[metric] !== undefined);
   if (!known.length) return null;
   return html`<dl class="figures">${known.map(([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
     <dt>${label}</dt><dd>${format(last[metric])}${best[metric] && !isEvaluation(run) && html` <span class="faint">best ${format(best[metric].value)} at ${best[metric].step}</span>`}</dd></div>`)}</dl>`;

@@ -64,7 +64,7 @@ const withPriority = (by) => ({ id, priority }) => patch(`/runs/${id}`, { priori
 
 function Training({ runs, act, stop }) {
   const slotOf = (run) => workers.value.items.find((slot) => runOn(slot) === run.id);
-  return html`<table class="table"><thead><tr>${NAME_HEAD}<th>status</th><th>worker</th><th>device</th><th class="number">step</th><th class="number">left</th><th></th></tr></thead>
+  return html`<table class="table"><thead><tr>${NAME_HEAD}<th>status</th><th>worker</th><th>device</th><th class="number">step</th><th class="number">left</th><th><span class="visually-hidden">Action</span></th></tr></thead>
     <tbody>${runs.map((run) => { const slot = slotOf(run); return html`<tr key=${run.id}>${nameCell(run)}
       <td><${Status} run=${run} /></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
       <td class="number">${isEvaluation(run) ? html`<span class="faint">evaluation</span>` : html`<span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span>`}</td>
@@ -73,7 +73,7 @@ function Training({ runs, act, stop }) {
 }
 
 function Waiting({ items, act, stop }) {
-  return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th></th></tr></thead>
+  return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th><span class="visually-hidden">Action</span></th></tr></thead>
     <tbody>${items.map((run) => html`<tr key=${run.id}><td class="number faint">${run.position}</td>${nameCell(run)}
       <td>${run.why}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
       <td class="queue-actions">${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}</td></tr>`)}</tbody></table>`;
