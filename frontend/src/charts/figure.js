@@ -31,6 +31,12 @@ export const plain = (text) =>
 /** What identifies a line: its run or its group. @param {Series} series */
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
 
+/** Whether nothing of any series lies in a window of x, not even a line that crosses it. @param {Series[]} items @param {[number, number]} zoom */
+export const isOutside = (items, [from, to]) => items.every(({ x, non_finite: strange }) => {
+  const places = [...x, ...strange.map((point) => point.x ?? point.step)];
+  return places.every((place) => place < from) || places.every((place) => place > to);
+});
+
 /** Unit in which an x axis is read. @param {'step'|'wall'|'tokens'} kind @param {number} largest @returns {{size: number, unit: string}} */
 export function xUnit(kind, largest) {
   if (kind !== 'wall') return { size: 1, unit: kind };

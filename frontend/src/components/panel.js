@@ -4,7 +4,7 @@ import { navigate } from '../router.js';
 import { aboutMetric, theme } from '../state.js';
 import { MOST_RUNS, useSeries } from '../series.js';
 import { mountPanel, savePicture } from '../charts/draw.js';
-import { figureOf, keyOf } from '../charts/figure.js';
+import { figureOf, isOutside, keyOf } from '../charts/figure.js';
 import { badge } from '../charts/badge.js';
 import { chartTheme } from '../charts/theme.js';
 import { address } from '../lib/url.js';
@@ -100,8 +100,9 @@ function useIdentity(items) {
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
   if (main.error && !main.loaded) return html`<div class="panel-note" role="alert"><span>${main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
   if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
-  if (!main.loaded || main.series.some(({ raw_points: points }) => points > 0)) return null;
-  if (!zoom) return html`<div class="panel-note">No value recorded yet</div>`;
+  if (!main.loaded) return null;
+  if (!zoom) return main.series.some(({ raw_points: points }) => points > 0) ? null : html`<div class="panel-note">No value recorded yet</div>`;
+  if (!isOutside(main.series, zoom)) return null;
   return html`<div class="panel-note"><span>No value in this window</span>${onZoom && html`<button class="button button-small" onClick=${() => onZoom(null)}>Whole range</button>`}</div>`;
 }
 
