@@ -202,4 +202,6 @@ def test_the_nearest_step_is_found(in_browser):
 @pytest.mark.parametrize(("zoom", "outside"), [([50, 60], True), ([-9, -1], True), ([1.2, 1.8], False)])
 def test_a_window_is_empty_where_no_curve_crosses_it(in_browser, zoom, outside):
     curve = {"x": [1, 2], "non_finite": []}
-    assert in_browser("charts/figure.js", "(f, [items, z]) => f.isOutside(items, z)", [[curve], zoom]) is outside
+    assert (
+        in_browser("charts/figure.js", "(f, [items, z]) => f.isOutside(items, z)", [[curve], zoom]) is outside
+    )
