@@ -10,7 +10,7 @@ PROCESSES ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock learning-evidence bench-step clean
+.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -33,6 +33,9 @@ test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs wha
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
+
+screenshot: test-tools .venv/dev.stamp ## take README's picture from real runs, through the browser test
+	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
 
 check: venv-tools .venv/dev.stamp ## format, lint, types and import rules; changes nothing
 	@.venv/bin/python -m ruff format --check .

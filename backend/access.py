@@ -12,6 +12,7 @@ import secrets
 import time
 from pathlib import Path
 
+from backend.errors import Unavailable
 from backend.instance import service_url
 from backend.settings import Settings
 
@@ -26,10 +27,15 @@ def operator_token(settings: Settings) -> str:
     if settings.grpolab_token:
         return settings.grpolab_token
     path = settings.state / "token"
-    with contextlib.suppress(FileExistsError):
-        _write_private(path, secrets.token_urlsafe(32))
-    while not (token := path.read_text().strip()):  # another process is between creating and writing
-        time.sleep(0.01)
+    if not path.exists():
+        draft = path.with_name(f".token.{secrets.token_hex(8)}")
+        _write_private(draft, secrets.token_urlsafe(32))
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)  # complete or not there at all
+        draft.unlink()
+    token = path.read_text().strip()
+    if not token:
+        raise Unavailable(f"{path} is empty: remove it, and a new token is made at the next start")
     return token
 
 

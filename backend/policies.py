@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.config.policies import LANGUAGE_MODEL, TINY, PolicyOffer
-from backend.config.run import PolicyConfig
+from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
 from backend.settings import Settings
+
+TINY_CONTEXT = 1024
+"""Tokens of prompt and completion that the built-in policy can hold (a test compares it with the policy)."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
@@ -33,6 +36,23 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
         f"and names of the hub need HF_ONLINE=1; on offer are {offered}"
     )
     return [FieldError("policy.name", reason)]
+
+
+def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
+    context = _context(config.policy.name, settings)
+    wanted = config.sampling.max_new_tokens
+    if context is None or wanted < context:
+        return []
+    reason = f"is {wanted}, but the context of {config.policy.name} is {context} tokens, prompt included"
+    return [FieldError("sampling.max_new_tokens", reason)]
+
+
+def _context(policy: str, settings: Settings) -> int | None:
+    if policy == TINY.name:
+        return TINY_CONTEXT
+    found = (_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    return found if isinstance(found, int) else None
 
 
 def directory_error(directory: Path) -> str:

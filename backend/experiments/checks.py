@@ -7,7 +7,7 @@ from backend.config.merge import resolve
 from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
 from backend.errors import FieldError, InvalidConfig
-from backend.policies import policy_errors
+from backend.policies import context_errors, policy_errors
 from backend.secrecy import secret_errors
 from backend.settings import Settings
 
@@ -22,7 +22,11 @@ def runnable(
     if found := [*secret_errors(base), *secret_errors(variant or {})]:
         raise InvalidConfig(found)
     config = resolve(base, variant, seed)
-    errors = [*policy_errors(config.policy, settings), *_source_errors(config, settings)]
+    errors = [
+        *policy_errors(config.policy, settings),
+        *context_errors(config, settings),
+        *_source_errors(config, settings),
+    ]
     if errors:
         raise InvalidConfig(errors)
     return pinned(config, datasets_dir=settings.datasets_dir)

@@ -118,11 +118,11 @@ def _launched_before(session: Session, key: str, digest: str) -> dict[str, Any] 
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:
-    """The answer to a launch, whatever has become of the runs meanwhile."""
+    """The answer to a launch, whatever has become of the runs meanwhile; ids stand in the order of launch."""
     name = session.scalar(select(Experiment.name).where(Experiment.id == experiment_id))
     query = select(Run.id, Run.name, Run.variant, Run.seed).where(Run.experiment_id == experiment_id)
     runs = [
         {"id": row.id, "name": row.name, "variant": row.variant, "seed": row.seed, "status": "queued"}
-        for row in session.execute(query.order_by(Run.queued_at, Run.id))
+        for row in session.execute(query.order_by(Run.id))
     ]
     return {"id": experiment_id, "name": name, "runs": runs}

@@ -1,11 +1,13 @@
 """Routes of curves."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 from starlette.responses import Response
@@ -16,7 +18,7 @@ from backend.errors import FieldError, InvalidRequest
 from backend.experiments.statistics import t_975
 from backend.metrics.csv import metrics_csv
 from backend.metrics.reading import read_curves
-from backend.metrics.series import Curve, Floats, average, ema, thin, thin_non_finite, window
+from backend.metrics.series import Band, Curve, Floats, average, ema, thin, thin_non_finite, window
 from backend.metrics.values import spell
 from backend.paging import split_list
 from backend.problem import ERRORS
@@ -89,11 +91,14 @@ class View:
     smoothing: float
     after: int | None
 
-    def shown(self, curve: Curve) -> Curve:
-        """Smoothed over the whole raw curve first, then cut to the window."""
-        smooth = Curve(curve.steps, curve.x, ema(curve.values, self.smoothing))
-        cut = window(smooth, self.x_min, self.x_max)
-        return cut if self.after is None else cut.at(cut.steps > self.after)
+    def smoothed(self, curve: Curve) -> Curve:
+        """Smoothed over the whole raw curve."""
+        return Curve(curve.steps, curve.x, ema(curve.values, self.smoothing))
+
+    def visible(self, curve: Curve) -> NDArray[np.bool_]:
+        """Which points are in the window, and new."""
+        inside = window(curve, self.x_min, self.x_max)
+        return inside if self.after is None else inside & (curve.steps > self.after)
 
 
 @router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
@@ -161,7 +166,8 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
 
 
 def _single(run: str, name: str, metric: str, curve: Curve, view: View) -> dict[str, Any]:
-    shown = view.shown(curve)
+    smoothed = view.smoothed(curve)
+    shown = smoothed.at(view.visible(smoothed))
     return {"run": run, "name": name, "metric": metric, **_drawn(shown, thin(shown, view.max_points), view)}
 
 
@@ -190,18 +196,22 @@ def _grouped(
     for group, members in groups.items():
         having = [run for run in members if (run, metric) in curves]
         if having:
-            shown = [view.shown(curves[run, metric]) for run in having]
+            smoothed = [view.smoothed(curves[run, metric]) for run in having]
             yield {
                 "group": group,
                 "name": group,
                 "runs": having,
                 "metric": metric,
-                **_mean(shown, band, view),
+                **_mean(smoothed, band, view),
             }
 
 
-def _mean(shown: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
-    mean = average(shown, band, T_975)
+def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
+    """Averaged over whole curves first, then cut: a zoom never changes a mean."""
+    whole = average(curves, band, T_975)
+    visible = view.visible(whole.mean)
+    mean = Band(whole.mean.at(visible), whole.low[visible], whole.high[visible], whole.n[visible])
+    shown = [curve.at(view.visible(curve)) for curve in curves]
     kept = thin(mean.mean, view.max_points, *((mean.low, mean.high) if band else ()))
     drawn = _drawn(mean.mean, kept, view) | {"n": mean.n[kept]}
     drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
@@ -218,15 +228,38 @@ def _nulls(values: Floats) -> list[float | None]:
 def _groups(
     session: Session, runs: Sequence[str], known: Mapping[str, Any], group_by: str
 ) -> dict[str, list[str]]:
+    if group_by == "variant":
+        return variants_of([known[run] for run in runs])
     configs = configs_of(session, runs) if group_by.startswith("config.") else {}
     groups: dict[str, list[str]] = {}
     for run in runs:
         if configs:
             name = _field(configs[run], group_by.removeprefix("config."))
         else:
-            name = known[run].variant if group_by == "variant" else known[run].experiment_name or ""
+            name = known[run].experiment_name or ""
         groups.setdefault(name, []).append(run)
     return groups
+
+
+def variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
+    """Ids of runs that differ in their seed alone, by variant.
+
+    Where one variant name stands for several configs, the experiment's name (and, if that does not tell them
+    apart, the config's hash) is added.
+    """
+    members: dict[tuple[str, str], list[Any]] = {}
+    for run in runs:
+        members.setdefault((run.variant, run.config_hash), []).append(run)
+    times = Counter(variant for variant, _ in members)
+    named: dict[str, list[str]] = {}
+    for (variant, digest), group in members.items():
+        label = (
+            variant if times[variant] == 1 else f"{variant} · {group[0].experiment_name or 'no experiment'}"
+        )
+        if label in named:
+            label = f"{label} · {digest[:6]}"
+        named[label] = [run.id for run in group]
+    return named
 
 
 def _field(config: Any, path: str) -> str:
@@ -244,10 +277,10 @@ def _missing(run: str, metric: str, known: Mapping[str, Any]) -> dict[str, str]:
 
 def _cursor(curves: Mapping[tuple[str, str], Curve], known: Mapping[str, Any]) -> str | None:
     """The step up to which everything was shown: that of the slowest run that still grows."""
-    last: dict[str, int] = {}
+    last = dict.fromkeys(known, -1)
     for (run, _), curve in curves.items():
         last[run] = max(last.get(run, -1), int(curve.steps[-1]))
     growing = [step for run, step in last.items() if known[run].status in ("queued", "running", "paused")]
     if growing:
         return str(min(growing))
-    return str(max(last.values())) if last else None
+    return str(max(last.values())) if last and max(last.values()) >= 0 else None

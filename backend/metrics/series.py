@@ -80,11 +80,11 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
     return (within + carried[:, None] * decay).reshape(-1)[:n]
 
 
-def window(curve: Curve, x_min: float | None, x_max: float | None) -> Curve:
-    """The points with x_min <= x <= x_max."""
+def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
+    """Which points have x_min <= x <= x_max."""
     low = -np.inf if x_min is None else x_min
     high = np.inf if x_max is None else x_max
-    return curve.at((curve.x >= low) & (curve.x <= high))
+    return (curve.x >= low) & (curve.x <= high)
 
 
 def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
@@ -153,24 +153,44 @@ def valid_rows(steps: Ints, attempts: Ints, limits: Sequence[tuple[int, int]]) -
 
 
 def average(curves: Sequence[Curve], spread: str, t_975: Floats) -> Band:
-    """Mean over curves at each step, of those that have a finite value there, with a band around it.
+    """Mean over curves at each step (or x), of those that have a finite value there, with a band around it.
 
     spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
     95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
     degrees of freedom (index 0 unused). One curve alone has no spread.
     """
-    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
-    values = np.full((len(curves), len(steps)), np.nan)
-    x = np.full_like(values, np.nan)
-    for row, curve in enumerate(curves):
-        place = np.searchsorted(steps, curve.steps)
-        values[row, place] = np.where(np.isfinite(curve.values), curve.values, np.nan)
-        x[row, place] = curve.x
+    steps, x, values = _side_by_side(curves)
     n = np.count_nonzero(~np.isnan(values), axis=0)
     mean = _nan_mean(values, n)
     low, high = _edges(values, mean, n, spread, t_975)
-    there = np.count_nonzero(~np.isnan(x), axis=0)
-    return Band(Curve(steps, _nan_mean(x, there), mean), low, high, n)
+    return Band(Curve(steps, x, mean), low, high, n)
+
+
+def _side_by_side(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
+    """Steps, x and the values of each curve there, NaN where a curve has none."""
+    if all(np.array_equal(curve.x, curve.steps) for curve in curves):
+        steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+        values = np.full((len(curves), len(steps)), np.nan)
+        for row, curve in enumerate(curves):
+            finite = np.isfinite(curve.values)
+            values[row, np.searchsorted(steps, curve.steps[finite])] = curve.values[finite]
+        return steps, steps.astype(float), values
+    # Runs reach a step at different times: each is read at the same x, between its own points.
+    longest = max(curves, key=len)
+    ends = [curve.x[-1] for curve in curves if len(curve)]
+    x = np.unique(np.concatenate([longest.x, ends]))
+    values = np.stack([_read_at(curve, x) for curve in curves])
+    steps = np.interp(x, longest.x, longest.steps).round().astype(np.int64)
+    return steps, x, values
+
+
+def _read_at(curve: Curve, x: Floats) -> Floats:
+    """The curve at each x, on the line between its finite points; NaN outside of them."""
+    finite = np.isfinite(curve.values)
+    if not finite.any():
+        return np.full(len(x), np.nan)
+    read: Floats = np.interp(x, curve.x[finite], curve.values[finite], left=np.nan, right=np.nan)
+    return read
 
 
 def _nan_mean(values: Floats, n: Ints) -> Floats:

@@ -26,7 +26,11 @@ def add_event(
     session.execute(insert(Event).values(**values, message=clean_text(message), data=dict(data or {})))
 
 
-def events_of(session: Session, run_id: str, *, after: int = 0, limit: int = 200) -> Sequence[Event]:
-    """Events of a run in order, behind the event `after`."""
-    query = select(Event).where(Event.run_id == run_id, Event.id > after).order_by(Event.id).limit(limit)
-    return session.scalars(query).all()
+def events_of(
+    session: Session, run_id: str, *, after: int | None = None, limit: int = 200, backwards: bool = False
+) -> Sequence[Event]:
+    """Events of a run in order, or from the newest on; behind the event `after` in that order."""
+    query = select(Event).where(Event.run_id == run_id)
+    if after is not None:
+        query = query.where(Event.id < after if backwards else Event.id > after)
+    return session.scalars(query.order_by(Event.id.desc() if backwards else Event.id).limit(limit)).all()

@@ -17,7 +17,7 @@ from sqlalchemy import CursorResult, and_, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from backend.database import db_now
-from backend.errors import Fenced, MoveForbidden, RunNotFound
+from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.models import Attempt, Run
 from backend.runs.events import add_event
 from backend.runs.lost import Lease, is_one_of
@@ -269,6 +269,8 @@ def retry_run(session: Session, run_id: str) -> None:
 
 
 def _requeue(session: Session, run: Run, reason: str) -> None:
+    if run.deleted_at is not None:
+        raise Conflict(f"run {run.id!r} is in the trash: restore it first")
     values = {"queued_at": db_now(), "finished_at": None, "own_failures": 0, "run_after": 0.0, "wish": ""}
     _move(session, run, "queued", "", note=reason, **values)
 

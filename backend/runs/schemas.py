@@ -114,3 +114,16 @@ class CloneRequest(Body):
     """Fields of RunConfig laid over the old run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     name: Name | None = None
+
+
+class EvaluationRequest(Body):
+    """Which checkpoint to evaluate, and on what."""
+
+    step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    """Step of the checkpoint; the newest one if it is left out."""
+    problems: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=32)] | None = None
+    """Problem sources as in a run's config; those of the run if they are left out."""
+    prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
+    """Held-out prompts."""
+    k: Annotated[int, Field(ge=1, le=256)] = 1
+    """Completions per prompt: 1 decodes greedily, more give pass@k and avg@k."""

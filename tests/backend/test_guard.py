@@ -170,7 +170,7 @@ def test_every_answer_carries_the_security_headers(client, path):
     assert "script-src 'self';" in policy
     assert "unsafe-eval" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert (headers.get("cache-control") == "no-store") is path.startswith("/api/")
 
 

@@ -103,7 +103,24 @@ def test_of_very_many_nan_the_first_is_shown():
 
 
 def test_the_window_has_both_of_its_ends():
-    assert window(curve([5, 6, 7, 8]), 1, 2).values.tolist() == [6, 7]
+    assert window(curve([5, 6, 7, 8]), 1, 2).tolist() == [False, True, True, False]
+    assert window(curve([5, 6, 7, 8]), None, None).all()
+
+
+def test_the_mean_over_wall_time_never_runs_backwards():
+    slow = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
+    fast = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+    mean = average([slow, fast], "", T_975).mean
+    assert (np.diff(mean.x) > 0).all()
+    assert mean.x[-1] == 10
+
+
+def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
+    slow = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
+    fast = Curve(np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0]))
+    mean = average([slow, fast], "", T_975)
+    assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
+    assert mean.n.tolist() == [2, 2, 2, 2, 2]
 
 
 def test_rows_behind_the_step_where_a_later_attempt_continued_are_hidden():

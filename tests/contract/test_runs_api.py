@@ -207,6 +207,51 @@ def test_a_clone_waits_with_the_same_config_and_its_changes(client, made):
     assert refused.json()["errors"][0]["path"] == "steps"
 
 
+def test_a_clone_belongs_to_no_experiment_so_that_it_is_no_further_seed(client, made):
+    run = made()
+    clone = client.post(f"/api/v1/runs/{run.id}/clone").json()
+    assert (clone["experiment"], clone["parent_run"]) == (None, run.id)
+
+
+def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, made):
+    run = made(seed=5, config={"steps": 20})
+    with database.sessions.begin() as session:
+        for step in (10, 20):
+            session.add(
+                Checkpoint(
+                    run_id=run.id,
+                    step=step,
+                    attempt=1,
+                    path=f"s{step}",
+                    sha256="",
+                    bytes_total=0,
+                    manifest={},
+                )
+            )
+    path = f"/api/v1/runs/{run.id}/evaluations"
+    answer = client.post(path, json={"step": 10, "prompts": 7, "k": 3})
+    assert answer.status_code == 202
+    child = answer.json()
+    assert (child["status"], child["parent_run"], child["fork_step"]) == ("queued", run.id, 10)
+    assert (child["config"]["steps"], child["config"]["seed"]) == (0, 5)
+    assert child["config"]["evaluation"] == {"every": 1, "prompts": 7, "k": 3}
+    assert client.post(path).json()["fork_step"] == 20
+    assert client.post(path, json={"step": 15}).status_code == 409
+    assert client.post(path, json={"k": 0}).json()["errors"][0]["path"] == "k"
+    assert client.post("/api/v1/runs/nothing/evaluations").status_code == 404
+
+
+def test_the_newest_events_come_first_when_asked_for(client, database, made):
+    run = made()
+    with database.sessions.begin() as session:
+        for number in range(5):
+            add_event(session, "alert", f"event {number}", run_id=run.id, level="error", data={})
+    page = get(client, f"/runs/{run.id}/events", limit=2, order="desc")
+    rest = get(client, f"/runs/{run.id}/events", order="desc", cursor=page["next"])
+    messages = [event["message"] for event in page["items"] + rest["items"]]
+    assert messages == [f"event {number}" for number in (4, 3, 2, 1, 0)]
+
+
 def test_events_and_output_come_in_order_page_by_page(client, database, made):
     run = made()
     with database.sessions.begin() as session:

@@ -146,3 +146,22 @@ def test_the_csv_is_a_download_with_every_step(client, trained):
     assert lines[0] == "step,loss/total,policy/entropy,reward/mean,time/wall_seconds,tokens/total"
     assert len(lines) == 3001
     assert answer.text.endswith("\n")
+
+
+def test_a_zoom_never_changes_a_mean(client, trained):
+    asked = {"group_by": "variant", "x": "tokens", "max_points": 5000}
+    whole = series(client, trained, "reward/mean", **asked)["series"][0]
+    low, high = whole["x"][100], whole["x"][200]
+    part = series(client, trained, "reward/mean", **asked, x_min=low, x_max=high)["series"][0]
+    assert part["x"] == whole["x"][100:201]
+    assert part["values"] == whole["values"][100:201]
+
+
+def test_one_variant_name_with_two_configs_gives_two_means(client, database):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, variant="grpo", config={"steps": 5 + number // 2}) for number in range(4)]
+        for run in runs:
+            write_metric(session, run, "a", {1: 1.0})
+    groups = series(client, runs, "a", group_by="variant")["series"]
+    assert [len(group["runs"]) for group in groups] == [2, 2]
+    assert len({group["name"] for group in groups}) == 2
