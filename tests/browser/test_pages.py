@@ -298,3 +298,19 @@ def test_a_window_without_points_says_so_and_leads_back(page, service):
     expect(reward.get_by_text("No value in this window")).to_be_visible()
     reward.get_by_role("button", name="Whole range").click()
     expect(reward.get_by_text("No value in this window")).to_have_count(0)
+
+
+def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
+    page.goto(f"/run/{service.trained}?tab=files")
+    page.get_by_role("button", name="Evaluate").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Prompts").fill("0")
+    dialog.get_by_role("button", name="Evaluate").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("greater than or equal to 1")
+    dialog.get_by_label("Prompts").fill("16")
+    dialog.get_by_label("Completions of each").fill("4")
+    dialog.get_by_role("button", name="Evaluate").click()
+    page.get_by_role("tabpanel").get_by_role("link", name="step 4").click()
+    expect(page.get_by_text("The numbers appear here when the evaluation is done.")).to_be_visible()
+    [child] = [run for run in service.get("/runs")["items"] if run["parent_run"] == service.trained]
+    assert (child["steps"], child["fork_step"]) == (0, 4)

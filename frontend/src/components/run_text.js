@@ -108,7 +108,7 @@ export function FilesTab({ run }) {
   return html`<section class="card run-part"><h2>Checkpoints</h2><p class="quiet">Each is a Hugging Face directory that <code>from_pretrained</code> opens.</p>
     <${Loaded} resource=${checkpoints} isEmpty=${({ items }) => !items.length}
       empty=${html`<p class="quiet run-none">No checkpoint yet${run.config?.checkpointing?.every ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end` : ''}.</p>`}>
-      ${({ items }) => html`<div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">accuracy</th><th class="number">size</th><th>written</th><th>files</th><th><span class="visually-hidden">Action</span></th></tr></thead>
+      ${({ items }) => html`<div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">accuracy</th><th class="number">size</th><th>written</th><th><span class="visually-hidden">Action</span></th><th>files</th></tr></thead>
         <tbody>${items.map((item) => html`<tr key=${item.id}><td class="number">${item.step}</td><td class="number">${item.attempt}</td><td class="number">${formatValue(item.accuracy)}</td><td class="number">${formatBytes(item.bytes)}</td>
           <td><${Ago} time=${item.created_at} /></td><td><${Evaluate} run=${run} checkpoint=${item} /></td>
           <td class="run-files"><div>${item.files.map((file) => html`<${FileLink} key=${file.name} run=${run.id} name=${file.name} checkpoint=${item.name} />`)}</div></td></tr>`)}</tbody></table></div>`}<//></section>
