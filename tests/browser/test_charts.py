@@ -205,3 +205,12 @@ def test_a_window_is_empty_where_no_curve_crosses_it(in_browser, zoom, outside):
     assert (
         in_browser("charts/figure.js", "(f, [items, z]) => f.isOutside(items, z)", [[curve], zoom]) is outside
     )
+
+
+def test_a_constant_learning_rate_has_a_scale_on_which_it_can_be_read(figure):
+    axis = figure(series(values=[1e-6, 1e-6, 1e-6]))["layout"]["yaxis"]
+    assert (axis["range"], axis["autorange"]) == ([0, 2e-6], False)
+
+
+def test_curves_that_change_find_their_own_scale(figure):
+    assert "range" not in figure(series())["layout"]["yaxis"]

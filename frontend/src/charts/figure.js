@@ -187,12 +187,20 @@ function extentOf(lines) {
   return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
 }
 
+/** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
+function flatValue(lines) {
+  const values = lines.flatMap(({ series: { values: means, low, high } }) => [...means, ...(low ?? []), ...(high ?? [])].filter((value) => typeof value === 'number'));
+  return values.length && values.every((value) => value === values[0]) ? values[0] : null;
+}
+
 /**
- * Nothing but zeros stands on the panel's floor. How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
+ * A constant stands in the middle of a scale from 0, so that a small learning rate can be read; zeros stand on the
+ * floor. How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
  * @param {Line[]} lines @param {View} view
  */
 function yLimits(lines, { logY }) {
-  if (!logY && lines.length && lines.every(({ series: { values, low } }) => values.every((value) => value === 0) && !low?.some(Boolean))) return { rangemode: 'nonnegative' };
+  const flat = logY ? null : flatValue(lines);
+  if (flat !== null) return flat === 0 ? { rangemode: 'nonnegative' } : { range: [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], autorange: false };
   if (logY || !lines.some(({ series: { low } }) => low?.length)) return {};
   const values = lines.flatMap(({ series }) => series.values);
   const [from, to] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
