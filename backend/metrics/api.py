@@ -244,20 +244,20 @@ def _groups(
 def variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
     """Ids of runs that differ in their seed alone, by variant.
 
-    Where one variant name stands for several configs, the experiment's name (and, if that does not tell them
-    apart, the config's hash) is added.
+    Runs that begin with different checkpoints are apart too. Where one variant name stands for several groups,
+    the experiment's or the run's name (and, if that does not tell them apart, origin or config) is added.
     """
-    members: dict[tuple[str, str], list[Any]] = {}
+    members: dict[tuple[str, str, str], list[Any]] = {}
     for run in runs:
-        members.setdefault((run.variant, run.config_hash), []).append(run)
-    times = Counter(variant for variant, _ in members)
+        origin = "" if run.fork_step is None else f"{run.parent_run} at {run.fork_step}"
+        members.setdefault((run.variant, run.config_hash, origin), []).append(run)
+    times = Counter(variant for variant, _, _ in members)
     named: dict[str, list[str]] = {}
-    for (variant, digest), group in members.items():
-        label = (
-            variant if times[variant] == 1 else f"{variant} · {group[0].experiment_name or 'no experiment'}"
-        )
+    for (variant, digest, origin), group in members.items():
+        whose = group[0].experiment_name or group[0].name
+        label = variant if times[variant] == 1 else f"{variant} · {whose}"
         if label in named:
-            label = f"{label} · {digest[:6]}"
+            label = f"{label} · {origin or digest[:6]}"
         named[label] = [run.id for run in group]
     return named
 

@@ -144,9 +144,19 @@ def log_chunks(
 
 
 def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """(id, name, variant, seed, status, config_hash, experiment_name) of those runs that exist."""
+    """What names a run, and what groups it, of those runs that exist."""
     experiment = Experiment.name.label("experiment_name")
-    columns = (Run.id, Run.name, Run.variant, Run.seed, Run.status, Run.config_hash, experiment)
+    columns = (
+        Run.id,
+        Run.name,
+        Run.variant,
+        Run.seed,
+        Run.status,
+        Run.config_hash,
+        Run.parent_run,
+        Run.fork_step,
+        experiment,
+    )
     query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
     found: list[Any] = list(session.execute(query.where(Run.id.in_(list(run_ids)))))
     return {row.id: row for row in found}
