@@ -244,7 +244,7 @@ def _groups(
 def variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
     """Ids of runs that differ in their seed alone, by variant.
 
-    Runs that begin with different checkpoints are apart too. Where one variant name stands for several groups,
+    Runs that begin with different checkpoints are apart too. Where a variant name stands for several groups,
     the experiment's or the run's name (and, if that does not tell them apart, origin or config) is added.
     """
     members: dict[tuple[str, str, str], list[Any]] = {}
