@@ -1,6 +1,7 @@
 """Engine, sessions, the database's clock and ids, for SQLite and Postgres alike."""
 
 import os
+import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.functions import GenericFunction
 
 Sessions = sessionmaker[Session]
+
+WAL_SECONDS = 15.0
+"""How long a connection tries to switch a database to the write-ahead log."""
 
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -65,8 +69,8 @@ def _open_sqlite(url: str, *, pool_size: int) -> Engine:
         # The driver starts no transaction for SELECT and DDL; we begin every one ourselves.
         dbapi.isolation_level = None
         cursor = dbapi.cursor()
+        _use_wal(cursor)
         for pragma in (
-            "journal_mode=WAL",
             "synchronous=NORMAL",
             "busy_timeout=15000",
             "foreign_keys=ON",
@@ -84,6 +88,20 @@ def _open_sqlite(url: str, *, pool_size: int) -> Engine:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _use_wal(cursor: Any) -> None:
+    """Switch to the write-ahead log; SQLite does not wait by itself when two switch a new file at once."""
+    deadline = time.monotonic() + WAL_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def open_sessions(engine: Engine) -> Sessions:
