@@ -1,0 +1,18 @@
+"""Published methods as values: what each changes against the defaults, whose it is, and what to watch.
+
+A preset sets the objective and, where the method asks for it, updates per batch, group filters, length
+handling, reward terms and prompt order. Batch sizes, learning rates and lengths come from the policy's
+profile; the papers' own sizes stand in the note. Each family of methods has a file of its own.
+"""
+
+from backend.config.presets.book import BOOK
+from backend.config.presets.classics import CLASSICS
+from backend.config.presets.grpo import GRPO
+from backend.config.presets.preset import Preset
+from backend.config.presets.sequence import SEQUENCE
+from backend.config.presets.systems import SYSTEMS
+
+__all__ = ["PRESETS", "Preset"]
+
+PRESETS: dict[str, Preset] = CLASSICS | GRPO | SEQUENCE | SYSTEMS | BOOK
+"""Every preset by the name that configs use."""

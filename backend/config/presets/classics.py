@@ -1,0 +1,36 @@
+"""Policy gradients from before GRPO."""
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.config.presets.preset import Preset, preset
+
+CLASSICS: dict[str, Preset] = {
+    "reinforce": preset(
+        "REINFORCE",
+        "Williams 1992",
+        """The plain policy gradient: each completion's log-probability times its reward above the
+        step's mean. No ratio, no clip, no length normalisation. Watch optim/grad_norm, which the
+        baseline should calm, and advantage/std. For language models: lr 1e-6, one update per batch.""",
+        objective=Objective(
+            advantage=knobs.BatchMean(),
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.SeqMeanTokenSum(),
+        ),
+    ),
+    "rloo": preset(
+        "RLOO",
+        "arXiv:2402.14740",
+        """REINFORCE whose baseline is the mean of the other completions of the same prompt, with
+        the KL to the reference taken off the reward. Watch reward/mean together with kl/k1: the
+        trained reward contains the KL. Paper: 2 or 4 completions per prompt, lr 1e-6, KL weight
+        0.03 (TL;DR) or 0.10 (HH).""",
+        objective=Objective(
+            advantage=knobs.LeaveOneOut(),
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            kl=knobs.KlK1(coef=0.03, place="reward"),
+            aggregation=knobs.SeqMeanTokenSum(),
+        ),
+    ),
+}

@@ -1,0 +1,84 @@
+"""GRPO and methods that change its advantage or its clip alone."""
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
+from backend.config.run import UpdatesConfig
+
+GRPO: dict[str, Preset] = {
+    "grpo": preset(
+        "GRPO",
+        "arXiv:2402.03300",
+        """Group-normalised advantages, PPO's clip on token ratios, a mean over each completion's
+        tokens and a k3 pull to the reference. The token mean per completion favours long wrong
+        answers: watch length/mean_incorrect against length/mean_correct, and
+        groups/zero_variance_frac. Paper: 64 completions per prompt, lr 1e-6, 1024 tokens; it prints
+        no clip range, 0.2 is the convention.""",
+        objective=Objective(
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            kl=knobs.KlK3(coef=0.04),
+        ),
+    ),
+    "r1": preset(
+        "DeepSeek-R1",
+        "arXiv:2501.12948",
+        """GRPO with a clip so wide (10) that it hardly acts and a weak KL, over 16 minibatches per
+        batch. Watch ratio/max and kl/k3. Paper: 16 completions per prompt, 8192 rollouts per batch,
+        and the reference is replaced every 400 steps; here it stays the policy that the run began
+        with.""",
+        objective=Objective(
+            surrogate=knobs.PpoClip(eps_low=10.0, eps_high=10.0),
+            kl=knobs.KlK3(coef=0.001),
+        ),
+        updates=UpdatesConfig(minibatches=16),
+    ),
+    "dr_grpo": preset(
+        "Dr. GRPO",
+        "arXiv:2503.20783",
+        """GRPO without its two biases: no division by the group's standard deviation (hard and easy
+        prompts weigh the same) and token sums over a constant (long and short completions do).
+        Watch length/mean_incorrect, which should stop growing. Paper: 8 completions per prompt,
+        constant 3000 tokens; here the constant is the length cap.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.SeqMeanTokenSumNorm(),
+        ),
+    ),
+    "lite_ppo": preset(
+        "Lite PPO",
+        "arXiv:2508.08221",
+        """Two tricks are enough: the group's mean with the whole batch's standard deviation, and
+        one mean over all tokens. Nearly uniform groups no longer blow up: watch advantage/std.
+        Paper: 8 completions per prompt, temperature 0.99, top-p 0.99, top-k 100.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.BatchStd()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "cispo": preset(
+        "CISPO",
+        "arXiv:2506.13585",
+        """The ratio as a capped, constant weight on the log-probability: no token loses its
+        gradient, so rare turning points keep learning. The loss value is not comparable with
+        clipped methods. Watch clip/high_frac (weights at the cap) and policy/entropy. The paper
+        does not give the cap, 5 is ScaleRL's (arXiv:2510.13786). Paper: 16 updates per batch,
+        dynamic sampling and a length penalty as DAPO.""",
+        objective=Objective(
+            surrogate=knobs.WeightCap(cap=5.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=DYNAMIC_SAMPLING,
+        length=SOFT_OVERLONG,
+        updates=UpdatesConfig(minibatches=16),
+    ),
+    "sapo": preset(
+        "SAPO",
+        "arXiv:2511.20347",
+        """A smooth gate in place of the clip: the gradient fades as the ratio leaves 1, a little
+        faster where the advantage is negative. Watch gate/mean (1 on fresh rollouts) and
+        policy/entropy; there is no clip fraction.""",
+        objective=Objective(surrogate=knobs.Sapo(tau_pos=1.0, tau_neg=1.05)),
+    ),
+}

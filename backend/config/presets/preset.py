@@ -1,0 +1,48 @@
+"""What a preset is, how one is written down, and settings that several of them share."""
+
+from typing import Any
+
+from backend.config import knobs
+from backend.config.base import Frozen
+from backend.config.run import AccuracyFilter, DynamicRefill, FiltersConfig, LengthConfig, SoftOverlong
+
+
+class Preset(Frozen):
+    """One published method."""
+
+    title: str
+    """Name as people say it."""
+    source: str
+    """Where it was published."""
+    note: str
+    """What it does, what to watch, and the sizes its paper used."""
+    changes: dict[str, Any]
+    """Fields of RunConfig that differ from the defaults."""
+
+
+def preset(title: str, source: str, note: str, **sections: Any) -> Preset:
+    """A preset from sections of RunConfig; only the fields that were written down become changes."""
+    changes = {name: _written(section) for name, section in sections.items()}
+    return Preset(title=title, source=source, note=" ".join(note.split()), changes=changes)
+
+
+def _written(value: Any) -> Any:
+    """The fields that were written down, with the `type` that picks each union member."""
+    if isinstance(value, tuple):
+        return [_written(part) for part in value]
+    if not isinstance(value, Frozen):
+        return value
+    tag = {name: getattr(value, name) for name in ("type", "name") if name in type(value).model_fields}
+    return tag | {name: _written(getattr(value, name)) for name in sorted(value.model_fields_set, key=str)}
+
+
+NO_SCALE = knobs.GroupMean(scale=knobs.NoScale())
+"""Reward minus the group's mean, in units of reward."""
+
+DYNAMIC_SAMPLING = FiltersConfig(
+    groups=AccuracyFilter(low=0.0, high=1.0), refill=DynamicRefill(max_batches=10)
+)
+"""DAPO's: prompts that are neither solved nor hopeless, sampled until the step is full."""
+
+SOFT_OVERLONG = LengthConfig(penalty=SoftOverlong())
+"""DAPO's penalty before the length cap."""

@@ -1,0 +1,45 @@
+"""Methods whose ratio belongs to the whole completion."""
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.config.presets.preset import Preset, preset
+from backend.config.run import UpdatesConfig
+
+SEQUENCE: dict[str, Preset] = {
+    "gspo": preset(
+        "GSPO",
+        "arXiv:2507.18071",
+        """One ratio per completion, the geometric mean of its token ratios, clipped as a whole
+        within a few ten-thousandths of 1. A clip fraction about a hundred times GRPO's is normal
+        here. Watch ratio/max and the stability of the loss. Paper: four minibatches per batch.""",
+        objective=Objective(
+            ratio=knobs.SequenceGeometricRatio(),
+            surrogate=knobs.PpoClip(eps_low=3e-4, eps_high=4e-4),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
+    "gspo_token": preset(
+        "GSPO-token",
+        "arXiv:2507.18071",
+        """GSPO's value with a gradient of each token's own, so that advantages may differ between
+        tokens. With one advantage per completion it trains exactly as GSPO. Watch the same as
+        there.""",
+        objective=Objective(
+            ratio=knobs.SequenceGeometricTokenRatio(),
+            surrogate=knobs.PpoClip(eps_low=3e-4, eps_high=4e-4),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
+    "gmpo": preset(
+        "GMPO",
+        "arXiv:2507.20673",
+        """The geometric mean of token ratios that were clipped in log space first: single outliers
+        lose their pull, the sequence keeps its gradient. Watch ratio/max and ratio/min (narrower
+        than GRPO's) and policy/entropy (higher). Paper: 8 completions per prompt, lr 1e-6, 3000
+        tokens.""",
+        objective=Objective(
+            ratio=knobs.SequenceGeometricRatio(),
+            surrogate=knobs.GeoToken(eps_low=0.4, eps_high=0.4),
+        ),
+    ),
+}
