@@ -2,12 +2,10 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
 from sqlalchemy.orm import Session
 
 from backend.models import Checkpoint
@@ -15,19 +13,16 @@ from backend.runs import checkpoints as store
 from worker.policy.checkpoint import (
     MANIFEST,
     BadCheckpoint,
-    TrainingState,
     load_checkpoint,
     remove_checkpoint,
     remove_drafts,
     save_checkpoint,
 )
 from worker.policy.model import Policy
-from worker.policy.optimizer import PolicyOptimizer
 from worker.recorder import Recorder
+from worker.state import Parts
 
 logger = logging.getLogger(__name__)
-
-Generators = Mapping[str, torch.Generator]
 
 
 class Checkpoints:
@@ -37,10 +32,8 @@ class Checkpoints:
         self.root, self.recorder, self.run_id, self.attempt, self.keep = root, recorder, run_id, attempt, keep
         self.saved_step = -1
 
-    def restore(
-        self, policy: Policy, optimizer: PolicyOptimizer, generators: Generators
-    ) -> TrainingState | None:
-        """Put everything in the state of the newest checkpoint that is whole; None when the run has none.
+    def restore(self, policy: Policy, parts: Parts) -> int | None:
+        """Put everything in the state of the newest checkpoint that is whole; its step, None without one.
 
         A damaged one is passed over with an event. Raises BadCheckpoint when all are damaged.
         """
@@ -49,42 +42,39 @@ class Checkpoints:
         for row in rows:
             try:
                 self._check_manifest(row)
-                state = load_checkpoint(self.root / row.path, policy, optimizer, generators)
+                step = load_checkpoint(self.root / row.path, policy, parts)
             except BadCheckpoint as error:
                 logger.warning("%s", error.detail)
                 self.recorder.event("checkpoint", "error", f"refused: {error.detail}", step=row.step)
                 continue
-            self.saved_step = state.step
-            self.recorder.event("checkpoint", "info", f"continued from step {state.step}", step=state.step)
-            return state
+            self.saved_step = step
+            self.recorder.event("checkpoint", "info", f"continued from step {step}", step=step)
+            return step
         if rows:
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
         return None
 
-    def save(
-        self,
-        policy: Policy,
-        optimizer: PolicyOptimizer,
-        state: TrainingState,
-        generators: Generators,
-    ) -> None:
-        """Write a checkpoint of a step and forget the ones that are no longer kept."""
-        if state.step == self.saved_step:
+    def save(self, policy: Policy, parts: Parts, *, step: int, accuracy: float | None) -> None:
+        """Write a checkpoint of a step and forget the ones that are no longer kept.
+
+        `accuracy` is what the policy reached on held-out problems at this very step, if it was measured.
+        """
+        if step == self.saved_step:
             return
-        directory = self.root / f"s{state.step:06d}-a{self.attempt}"
-        save_checkpoint(directory, policy, optimizer, state, generators)
+        directory = self.root / f"s{step:06d}-a{self.attempt}"
+        save_checkpoint(directory, policy, parts, step=step)
         manifest = (directory / MANIFEST).read_bytes()
         row = {
             "run_id": self.run_id,
-            "step": state.step,
+            "step": step,
             "attempt": self.attempt,
             "path": directory.name,
             "sha256": sha256(manifest).hexdigest(),
             "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
-            "manifest": _described(directory, state.values.get("accuracy")),
+            "manifest": _described(directory, accuracy),
         }
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
-        self.saved_step = state.step
+        self.saved_step = step
         self._prune()
 
     def _check_manifest(self, row: Checkpoint) -> None:

@@ -2,9 +2,10 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
 from worker.rollout.collector import Collected, tensors
 from worker.rollout.types import Group
+from worker.state import Parts
 
 Arrays = dict[str, np.ndarray]
 
@@ -63,17 +65,34 @@ class Learned:
         }
 
 
-class Learner:
-    """Owns the policy's weights during a step.
+@dataclass(slots=True)
+class Baseline:
+    """The moving reward average that the `ema` baseline subtracts; 0 with any other."""
 
-    `average` is the moving reward average of the `ema` baseline: state, so it is checkpointed.
-    """
+    average: float = 0.0
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"average": self.average}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
+        self.average = values["average"]
+
+
+class Learner:
+    """Owns the policy's weights during a step; `parts` is what it carries from step to step."""
 
     def __init__(
         self, config: RunConfig, policy: Policy, optimizer: PolicyOptimizer, reference: Policy | None
     ) -> None:
         self.config, self.policy, self.optimizer, self.reference = config, policy, optimizer, reference
-        self.average = 0.0
+        self.baseline = Baseline()
+        self.parts: Parts = {"baseline": self.baseline}
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
@@ -147,8 +166,10 @@ class Learner:
         rewards, scored = tensors([group.rewards for group in groups])
         if self.config.objective.kl_in_reward:
             rewards -= kl_reward_penalty(batch, self.config.objective).cpu().double().view(rewards.shape)
-        estimate = estimate_advantages(rewards, scored, self.config.objective.advantage, average=self.average)
-        self.average = estimate.average
+        estimate = estimate_advantages(
+            rewards, scored, self.config.objective.advantage, average=self.baseline.average
+        )
+        self.baseline.average = estimate.average
         learned.advantages += estimate.advantages.tolist()
         return replace(batch, advantages=estimate.advantages.flatten().float().to(mask.device))
 

@@ -13,26 +13,31 @@ for each step:
 import resource
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from backend.config.run import RunConfig, StopAfterTime, StopAtAccuracy, StopOnNonFinite
 from backend.settings import Settings
 from worker.checkpoints import Checkpoints
 from worker.learner import Learned, Learner
 from worker.outcome import Outcome
-from worker.policy.checkpoint import TrainingState, load_weights, verify_checkpoint
+from worker.policy.checkpoint import load_weights, verify_checkpoint
 from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.problems.mixture import build_mixture
+from worker.randomness import Randomness
 from worker.recorder import Recorder
 from worker.recording import evaluation_records, step_records
 from worker.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
+from worker.state import Parts
 from worker.step_metrics import Metrics, evaluation_metrics, group_metrics
 
 EMPTY_STEPS = 20
@@ -46,7 +51,7 @@ def use_threads(threads: int) -> None:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run stands: its state beside weights, optimizer and random numbers."""
+    """Where a run stands."""
 
     step: int = 0
     """Last finished step."""
@@ -56,8 +61,6 @@ class Progress:
     """Tokens generated."""
     wall_seconds: float = 0.0
     """Training time, pauses left out."""
-    average: float = 0.0
-    """Moving reward average of the `ema` baseline."""
     empty_steps: int = 0
     """Steps in a row without signal."""
     short_steps: int = 0
@@ -66,6 +69,19 @@ class Progress:
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
     """Held-out accuracy at this very step, if it was measured."""
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return asdict(self)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
+        for name, value in values.items():
+            setattr(self, name, value)
 
 
 class Trainer:
@@ -86,7 +102,6 @@ class Trainer:
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
-        self.generators = {"training": self.generator}
         self.policy = load_policy(config.policy, settings, device=device)
         reference = frozen_copy(self.policy) if config.objective.needs_reference else None
         if origin is not None:
@@ -109,6 +124,12 @@ class Trainer:
         self.sampler = Sampler(self.policy)
         self.giving_up_sampler = Sampler(self.policy, is_unwanted=self._is_asked_to_end)
         self.progress = Progress()
+        self.parts: Parts = {
+            "progress": self.progress,
+            "random": Randomness({"training": self.generator}),
+            "optimizer": self.optimizer,
+            **self.learner.parts,
+        }
         self.timeouts = 0
         self.last_save_seconds = 0.0
         self.clock = time.perf_counter()
@@ -130,16 +151,14 @@ class Trainer:
 
     def _begin(self) -> None:
         """Continue from the newest good checkpoint, or evaluate the policy as it came."""
-        restored = self.checkpoints.restore(self.policy, self.optimizer, self.generators)
+        restored = self.checkpoints.restore(self.policy, self.parts)
         if restored is None:
             self.recorder.begin(-1)
             if self.config.evaluation.every:
                 metrics, groups = self._evaluate()
                 self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
             return
-        self.progress = Progress(**restored.values)
-        self.learner.average = self.progress.average
-        self.recorder.begin(self.progress.step)
+        self.recorder.begin(restored)
 
     def _step(self) -> Metrics:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
@@ -187,7 +206,6 @@ class Trainer:
         progress, wanted = self.progress, self.config.sampling.prompts_per_step
         progress.cursor = collected.cursor
         progress.tokens += collected.tokens
-        progress.average = self.learner.average
         all_skipped = bool(learned.norms) and learned.skipped == len(learned.norms)
         progress.skipped_steps = progress.skipped_steps + 1 if all_skipped else 0
         progress.empty_steps = 0 if collected.kept else progress.empty_steps + 1
@@ -251,8 +269,8 @@ class Trainer:
         """A checkpoint of this step, unless there is one."""
         started = time.perf_counter()
         self.recorder.flush()
-        state = TrainingState(self.progress.step, values=asdict(self.progress))
-        self.checkpoints.save(self.policy, self.optimizer, state, self.generators)
+        step, accuracy = self.progress.step, self.progress.accuracy
+        self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
 
     def _is_due(self, every: int) -> bool:

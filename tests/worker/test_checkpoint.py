@@ -11,16 +11,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3MoeConfig, Qw
 
 from backend.config.run import OptimizerConfig, PolicyConfig
 from backend.settings import Settings
+from worker.learner import Baseline
 from worker.policy.checkpoint import (
     BadCheckpoint,
-    TrainingState,
     checkpoints,
     load_checkpoint,
     load_weights,
-    random_states,
     remove_checkpoint,
     remove_drafts,
-    restore_random_states,
     save_checkpoint,
     verify_checkpoint,
 )
@@ -28,8 +26,10 @@ from worker.policy.logprobs import token_logprobs
 from worker.policy.model import as_policy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.problems.sums import Sums
+from worker.randomness import Randomness
 from worker.rollout.batching import token_batch
 from worker.rollout.sampler import Decoding, Sampler
+from worker.state import Stateful
 
 
 class Run:
@@ -41,6 +41,12 @@ class Run:
             self.policy.model, OptimizerConfig(lr=1e-3, schedule="linear"), steps=8
         )
         self.generator = torch.Generator().manual_seed(5)
+        self.baseline = Baseline(0.5)
+        self.parts: dict[str, Stateful] = {
+            "optimizer": self.optimizer,
+            "random": Randomness({"sampler": self.generator}),
+            "baseline": self.baseline,
+        }
         self.step = 0
 
     def train(self, steps):
@@ -59,17 +65,15 @@ class Run:
             self.optimizer.step(self.step)
 
     def save(self, directory):
-        state = TrainingState(step=self.step, values={"cursor": 2 * self.step, "baseline": 0.5})
-        return save_checkpoint(directory, self.policy, self.optimizer, state, {"sampler": self.generator})
+        return save_checkpoint(directory, self.policy, self.parts, step=self.step)
 
     def load(self, directory):
-        state = load_checkpoint(directory, self.policy, self.optimizer, {"sampler": self.generator})
-        self.step = state.step
-        return state
+        self.step = load_checkpoint(directory, self.policy, self.parts)
+        return self
 
     def fingerprint(self):
         weights = [parameter.detach().double().sum().item() for parameter in self.policy.model.parameters()]
-        moments = [float(value.double().sum()) for _, value in sorted(self.optimizer.state_tensors().items())]
+        moments = [float(value.double().sum()) for _, value in sorted(self.optimizer.tensors().items())]
         return [*weights, *moments, torch.rand(1, generator=self.generator).item(), torch.rand(1).item()]
 
 
@@ -110,9 +114,18 @@ def test_a_checkpoint_is_a_directory_that_from_pretrained_opens(tmp_path):
 def test_the_state_comes_back_as_it_was(tmp_path):
     run = Run()
     run.train(1)
+    run.baseline.average = 0.25
     run.save(tmp_path / "a")
-    state = Run().load(tmp_path / "a")
-    assert (state.step, state.values) == (1, {"cursor": 2, "baseline": 0.5})
+    other = Run().load(tmp_path / "a")
+    assert (other.step, other.baseline.average) == (1, 0.25)
+
+
+def test_a_checkpoint_with_other_state_than_the_run_has_is_refused(tmp_path):
+    directory = Run().save(tmp_path / "a")
+    other = Run()
+    other.parts["critic"] = other.parts.pop("baseline")
+    with pytest.raises(BadCheckpoint, match="holds other state than the run has: baseline, critic"):
+        other.load(directory)
 
 
 def test_a_damaged_or_missing_file_is_noticed(tmp_path):
@@ -158,7 +171,7 @@ def test_weights_of_another_shape_are_refused(tmp_path):
     with pytest.raises(
         BadCheckpoint, match=r"model\.norm\.weight has shape \[128\], the policy expects \[64\]"
     ):
-        load_checkpoint(directory, other.policy, other.optimizer, {"sampler": other.generator})
+        other.load(directory)
 
 
 def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
@@ -189,7 +202,8 @@ def test_a_mixture_of_experts_reads_its_own_checkpoint(tmp_path):
 def test_all_random_number_generators_are_restored():
     own = torch.Generator().manual_seed(1)
     random.gauss(0, 1)  # leaves a second value in store
-    states = {name: state.clone() for name, state in random_states({"own": own}).items()}
+    randomness = Randomness({"own": own})
+    states = {name: state.clone() for name, state in randomness.tensors().items()}
 
     def draw():
         return (
@@ -201,7 +215,7 @@ def test_all_random_number_generators_are_restored():
         )
 
     first = draw()
-    restore_random_states(states, {"own": own})
+    randomness.restore({}, states)
     assert draw() == first
 
 

@@ -301,7 +301,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     update = optimizer.step(1)
     assert not update.applied
     assert model.weight.tolist() == [[1.0, 1.0]]
-    assert optimizer.state_tensors() == {}
+    assert optimizer.tensors() == {}
 
 
 def test_the_gradient_is_scaled_down_to_its_largest_norm():

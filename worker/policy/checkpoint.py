@@ -1,9 +1,8 @@
 """Checkpoints: a Hugging Face directory that `from_pretrained` opens, with all that a run continues from.
 
     config.json model.safetensors tokenizer.json ...   the policy
-    trainer/optimizer.safetensors                      moments, step counts, float32 master weights
-    trainer/random.safetensors                         states of all random number generators
-    trainer/state.json                                 step, further values, versions
+    trainer/<part>.safetensors                         tensors of each part of the run's state
+    trainer/state.json                                 step, JSON values of each part, versions
     manifest.json                                      size and SHA-256 of every file above
 
 A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
@@ -12,10 +11,8 @@ A directory appears under its name only when it is complete and on disk. Nothing
 import json
 import os
 import platform
-import random
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -28,9 +25,9 @@ from torch import Tensor
 
 from backend.errors import Conflict
 from worker.policy.model import Policy
-from worker.policy.optimizer import PolicyOptimizer
+from worker.state import Parts
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 
 
@@ -41,33 +38,20 @@ class BadCheckpoint(Conflict):
         super().__init__(f"checkpoint {directory}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """What a run continues from, beside weights, optimizer and random numbers."""
-
-    step: int
-    """Training steps done."""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """Further state as JSON: prompt cursor, moving averages, counters."""
-
-
-def save_checkpoint(
-    directory: Path,
-    policy: Policy,
-    optimizer: PolicyOptimizer,
-    state: TrainingState,
-    generators: Mapping[str, torch.Generator],
-) -> Path:
-    """Write a checkpoint under the name `directory`; one of that name is replaced."""
+def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int) -> Path:
+    """Write what a run is after `step` under the name `directory`; one of that name is replaced."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "trainer").mkdir(parents=True)
     policy.model.save_pretrained(draft)
     policy.tokenizer.save_pretrained(draft)
-    _save_tensors(draft / "trainer/optimizer.safetensors", optimizer.state_tensors())
-    _save_tensors(draft / "trainer/random.safetensors", random_states(generators))
-    _write_json(draft / "trainer/state.json", {**asdict(state), "format": FORMAT, "versions": versions()})
+    for name, part in parts.items():
+        if tensors := part.tensors():
+            _save_tensors(draft / f"trainer/{name}.safetensors", tensors)
+    values = {name: part.values() for name, part in parts.items()}
+    state = {"step": step, "parts": values, "format": FORMAT, "versions": versions()}
+    _write_json(draft / "trainer/state.json", state)
     _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
     for path in [*draft.rglob("*"), draft]:
         _sync(path)
@@ -91,16 +75,19 @@ def verify_checkpoint(directory: Path) -> None:
             )
 
 
-def load_checkpoint(
-    directory: Path, policy: Policy, optimizer: PolicyOptimizer, generators: Mapping[str, torch.Generator]
-) -> TrainingState:
-    """Verify a checkpoint and put policy, optimizer and all random number generators in its state."""
+def load_checkpoint(directory: Path, policy: Policy, parts: Parts) -> int:
+    """Verify a checkpoint, put the policy and every part in its state and return its step."""
     verify_checkpoint(directory)
+    state = json.loads((directory / "trainer/state.json").read_text())
+    if state["format"] != FORMAT:
+        raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
+    if strangers := sorted(state["parts"].keys() ^ parts.keys()):
+        raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(strangers)}")
     load_weights(directory, policy)
-    optimizer.load_state_tensors(load_file(directory / "trainer/optimizer.safetensors"))
-    restore_random_states(load_file(directory / "trainer/random.safetensors"), generators)
-    document = json.loads((directory / "trainer/state.json").read_text())
-    return TrainingState(step=document["step"], values=document["values"])
+    for name, part in parts.items():
+        file = directory / f"trainer/{name}.safetensors"
+        part.restore(state["parts"][name], load_file(file) if file.is_file() else {})
+    return int(state["step"])
 
 
 @torch.no_grad()
@@ -150,37 +137,6 @@ def remove_drafts(parent: Path) -> None:
     for pattern in (".*.draft", ".*.doomed"):
         for leftover in parent.glob(pattern):
             shutil.rmtree(leftover)
-
-
-def random_states(generators: Mapping[str, torch.Generator]) -> dict[str, Tensor]:
-    """The global generators of Python, numpy and torch, and the given ones, as tensors."""
-    version, words, gauss = random.getstate()
-    _, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002 - libraries use it
-    states = {
-        "python": torch.tensor([version, *words]),
-        "python/gauss": torch.tensor([] if gauss is None else [gauss], dtype=torch.float64),
-        "numpy": torch.tensor([*np.asarray(keys).tolist(), int(position), int(has_gauss)]),
-        "numpy/gauss": torch.tensor([cached], dtype=torch.float64),
-        "torch": torch.get_rng_state(),
-    }
-    for index in range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0):
-        states[f"cuda/{index}"] = torch.cuda.get_rng_state(index)
-    return states | {f"generator/{name}": generator.get_state() for name, generator in generators.items()}
-
-
-def restore_random_states(states: Mapping[str, Tensor], generators: Mapping[str, torch.Generator]) -> None:
-    """Put all generators in the states that `random_states` gave; a GPU that is not there is passed over."""
-    version, *words = states["python"].tolist()
-    random.setstate((version, tuple(words), *(states["python/gauss"].tolist() or [None])))
-    *keys, position, has_gauss = states["numpy"].tolist()
-    mersenne = ("MT19937", np.array(keys, dtype=np.uint32), position, has_gauss, states["numpy/gauss"].item())
-    np.random.set_state(mersenne)  # noqa: NPY002 - libraries use it
-    torch.set_rng_state(states["torch"])
-    for index in range(torch.cuda.device_count()):
-        if f"cuda/{index}" in states:
-            torch.cuda.set_rng_state(states[f"cuda/{index}"], index)
-    for name, generator in generators.items():
-        generator.set_state(states[f"generator/{name}"])
 
 
 def versions() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -101,8 +101,12 @@ class PolicyOptimizer:
             if self.masters[name] is not weight:
                 weight.copy_(self.masters[name])
 
-    def state_tensors(self) -> dict[str, Tensor]:
-        """Moments, step counts and master weights by parameter name: all that `load_state_tensors` needs."""
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Moments, step counts and master weights by parameter name."""
         tensors = {}
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
@@ -112,8 +116,8 @@ class PolicyOptimizer:
         return tensors
 
     @torch.no_grad()
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `state_tensors` gave."""
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
         self.adam.state.clear()
         for key, value in tensors.items():
             kind, _, name = key.partition("/")
