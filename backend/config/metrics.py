@@ -138,6 +138,9 @@ FAMILIES = (
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
 
+ALIASES: dict[str, str] = {alias: metric.name for metric in _CATALOG for alias in metric.aliases}
+"""Our name of a metric by each name that other trainers give it."""
+
 
 def find_metric(name: str) -> Metric | None:
     """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""

@@ -6,6 +6,7 @@ from fastapi import APIRouter, BackgroundTasks, Header, Query
 
 from backend.answers import Cursor, Json, Limit
 from backend.depends import ReadSession, SettingsOf, WriteSession
+from backend.errors import FieldError, InvalidRequest
 from backend.experiments.launch import launch
 from backend.experiments.schemas import (
     ExperimentDetail,
@@ -16,6 +17,7 @@ from backend.experiments.schemas import (
 )
 from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
 from backend.experiments.summary import summarize
+from backend.metrics.known import must_be_known
 from backend.paging import page_of, split_list
 from backend.problem import ERRORS
 from backend.queue import ring
@@ -72,5 +74,10 @@ def summary(
     ] = "",
 ) -> Json:
     """Mean, spread and 95 % interval over seeds: at the end, at best, at equal tokens."""
-    find_experiment(session, experiment_id)
-    return Json(summarize(session, experiment_id, metrics=split_list(metrics), baseline=baseline))
+    variants = [variant["name"] for variant in find_experiment(session, experiment_id).request["variants"]]
+    if baseline and baseline not in variants:
+        reason = f"there is no variant {baseline!r}; there are {', '.join(variants)}"
+        raise InvalidRequest([FieldError("baseline", reason)])
+    names = split_list(metrics)
+    must_be_known(session, names, "metrics")
+    return Json(summarize(session, experiment_id, metrics=names, baseline=baseline))

@@ -17,6 +17,7 @@ from backend.depends import ReadSession
 from backend.errors import FieldError, InvalidRequest
 from backend.experiments.statistics import t_975
 from backend.metrics.csv import metrics_csv
+from backend.metrics.known import must_be_known
 from backend.metrics.reading import read_curves
 from backend.metrics.series import Band, Curve, Floats, average, ema, thin, thin_non_finite, window
 from backend.metrics.values import spell
@@ -120,6 +121,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     """Curves of metrics of runs, thinned without losing a spike, the first or the last point."""
     run_ids, names = split_list(runs), split_list(metrics)
     _check_budget(run_ids, names, max_points, group_by=group_by)
+    must_be_known(session, names, "metrics")
     known = names_of(session, run_ids)
     present = [run for run in run_ids if run in known]
     curves = read_curves(session, present, names, x)

@@ -53,6 +53,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
             limit,
             lambda group: shown_group(group, completions.get(group.id, [])),
             lambda group: group_place(group, sort),
+            order=sort,
         )
     )
 

@@ -53,7 +53,7 @@ def list_groups(
     columns, kinds = _order(sort)
     is_descending = sort.startswith("-")
     query = select(RolloutGroup).where(*_conditions(session, wanted))
-    if place := read_cursor(cursor, *kinds):
+    if place := read_cursor(cursor, *kinds, order=sort):
         here = tuple_(*columns)
         query = query.where(here < tuple(place) if is_descending else here > tuple(place))
     ways = [column.desc() if is_descending else column.asc() for column in columns]

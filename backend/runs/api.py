@@ -66,10 +66,13 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     wanted = RunFilter(statuses, experiment, variant, tag, q, archived, deleted)
     with_config = "config" in include
     rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
-    if "attempts" not in include:
-        return Json(page_of(rows, limit, shown_run, place_of))
-    attempts = attempts_of(session, [row.id for row in rows[:limit]])
-    return Json(page_of(rows, limit, lambda row: shown_run(row, attempts=attempts.get(row.id, [])), place_of))
+    with_attempts = "attempts" in include
+    attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
+
+    def shown(row: Any) -> dict[str, Any]:
+        return shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
+
+    return Json(page_of(rows, limit, shown, place_of, order=sort))
 
 
 @router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
@@ -245,10 +248,10 @@ def events(
 ) -> Json:
     """What happened to the run, from the first or from the last event."""
     must_exist(session, run_id)
-    place = read_cursor(cursor, int)
+    place = read_cursor(cursor, int, order=order, largest=2**63)
     after = place[0] if place else None
     rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
-    return Json(page_of(rows, limit, shown_event, lambda event: (event.id,)))
+    return Json(page_of(rows, limit, shown_event, lambda event: (event.id,), order=order))
 
 
 def shown_event(event: Event) -> dict[str, Any]:
@@ -277,9 +280,9 @@ def logs(
 ) -> Json:
     """The trainer's output in pieces, from the first or from the last one."""
     must_exist(session, run_id)
-    place = read_cursor(cursor, int, int)
+    place = read_cursor(cursor, int, int, order=order)
     rows = log_chunks(session, run_id, attempt=attempt, after=place, limit=limit, backwards=order == "desc")
-    return Json(page_of(rows, limit, _shown_chunk, lambda chunk: (chunk.attempt, chunk.number)))
+    return Json(page_of(rows, limit, _shown_chunk, lambda chunk: (chunk.attempt, chunk.number), order=order))
 
 
 def _shown_chunk(chunk: LogChunk) -> dict[str, Any]:

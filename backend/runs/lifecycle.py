@@ -163,7 +163,7 @@ def finish_run(session: Session, run_id: str, attempt: int, status: End, reason:
 
 
 def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -> str:
-    """The run goes back to the queue through no fault of its own; a wish of the user is obeyed instead."""
+    """The run goes back to its place in the queue, through no fault of its own; a wish is obeyed instead."""
     wish = fence(session, run_id, attempt)
     return _leave(session, run_id, attempt, _status_for(wish), reason)
 
@@ -171,19 +171,18 @@ def release_run(session: Session, run_id: str, attempt: int, reason: str = "") -
 def fail_attempt(
     session: Session, run_id: str, attempt: int, reason: str, *, limit: int = FAILURE_LIMIT
 ) -> str:
-    """The trainer ended by its own fault: back to the queue, and failed after `limit` such ends in a row."""
+    """The trainer ended by its own fault: to the queue's end; failed after `limit` such ends in a row."""
     fence(session, run_id, attempt, own_failures=Run.own_failures + 1)
     run = locked_run(session, run_id)
     if run.own_failures >= limit:
         return _leave(session, run_id, attempt, "failed", reason)
     pause = BACKOFF_SECONDS[min(run.own_failures, len(BACKOFF_SECONDS)) - 1]
-    return _leave(
-        session, run_id, attempt, _status_for(run.wish), reason, run_after=db_now() + pause, level="error"
-    )
+    later = {"queued_at": db_now(), "run_after": db_now() + pause}
+    return _leave(session, run_id, attempt, _status_for(run.wish), reason, level="error", **later)
 
 
 def take_back_lost(session: Session, leases: Collection[Lease]) -> list[str]:
-    """Put the runs of these lost leases back into the queue, or where their user wanted them."""
+    """Put the runs of these lost leases back to their place in the queue, or where their user wanted them."""
     query = select(Run.id, Run.attempt, Run.wish).where(is_one_of(leases)).with_for_update(skip_locked=True)
     lost = session.execute(query).all()
     for run_id, attempt, wish in lost:
@@ -208,8 +207,6 @@ def _leave(
     """From running to another status, by the attempt that owns the run."""
     reason = clean_text(reason)
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
-    if status == "queued":
-        values |= {"queued_at": db_now()}
     if status in ENDED:
         values |= {"finished_at": db_now()}
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")

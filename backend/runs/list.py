@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.errors import FieldError, InvalidRequest
+from backend.metrics.known import must_be_known
 from backend.metrics.values import SPELLINGS
 from backend.models import Experiment, Run
 from backend.paging import read_cursor
@@ -37,6 +38,7 @@ COLUMNS = (
     Experiment.name.label("experiment_name"),
     Run.variant,
     Run.seed,
+    Run.config_hash,
     Run.status,
     Run.reason,
     Run.wish,
@@ -80,6 +82,15 @@ class RunOrder:
     column: Any
     metric: str
     is_descending: bool
+    word: str = ""
+    """What was asked for; cursors carry it."""
+
+    @property
+    def kind(self) -> tuple[type, ...]:
+        """Of what type a cursor's value is: one that the column can be compared with."""
+        kind = float if self.metric else self.column.type.python_type
+        kinds = (int, float) if kind is float else (kind,)
+        return (*kinds, type(None)) if self.may_miss else kinds
 
     @property
     def may_miss(self) -> bool:
@@ -101,6 +112,8 @@ def list_runs(
     session: Session, wanted: RunFilter, order: RunOrder, *, limit: int, cursor: str, with_config: bool
 ) -> Sequence[Row[Any]]:
     """One page of runs and one more, from the place where the cursor stands."""
+    if order.metric:
+        must_be_known(session, [order.metric], "sort")
     # First the ids, then the rows: sorting all runs with all of their columns takes ten times as long.
     key, run_id, page = _keys(wanted, order)
     if cursor:
@@ -147,13 +160,13 @@ def read_order(sort: str) -> RunOrder:
     """`-created_at`, `name`, `-summary.reward/mean`: a column or a metric's last value."""
     name = sort.removeprefix("-")
     if name in SORTABLE:
-        return RunOrder(SORTABLE[name], "", sort.startswith("-"))
+        return RunOrder(SORTABLE[name], "", sort.startswith("-"), sort)
     metric = name.removeprefix("summary.")
     if metric == name or not METRIC_NAME.fullmatch(metric):
         known = ", ".join((*SORTABLE, "summary.<metric>"))
         reason = f"is {sort!r}; {known} are expected, with - for descending"
         raise InvalidRequest([FieldError("sort", reason)])
-    return RunOrder(None, metric, sort.startswith("-"))
+    return RunOrder(None, metric, sort.startswith("-"), sort)
 
 
 def place_of(row: Row[Any]) -> tuple[Any, ...]:
@@ -162,9 +175,7 @@ def place_of(row: Row[Any]) -> tuple[Any, ...]:
 
 
 def _behind(order: RunOrder, key: ColumnElement[Any], run_id: Any, cursor: str) -> ColumnElement[bool]:
-    is_text = not order.metric and order.column.type.python_type is str
-    place = read_cursor(cursor, (str,) if is_text else (int, float, type(None)), str)
-    seen, last = place or (None, "")
+    seen, last = read_cursor(cursor, order.kind, str, order=order.word) or (None, "")
     is_behind = run_id < last if order.is_descending else run_id > last
     if seen is None:
         return and_(key.is_(None), is_behind)

@@ -66,6 +66,8 @@ class RunItem(BaseModel):
     experiment_name: str | None
     variant: str
     seed: int
+    config_hash: str
+    """Of the config without its seed: equal for all seeds of one config."""
     status: str
     reason: str
     wish: str

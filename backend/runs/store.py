@@ -31,6 +31,7 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "experiment_name": row.experiment_name,
         "variant": row.variant,
         "seed": row.seed,
+        "config_hash": row.config_hash,
         "status": row.status,
         "reason": row.reason,
         "wish": row.wish,
@@ -114,8 +115,10 @@ def trash_run(session: Session, run_id: str) -> None:
 
 
 def restore_run(session: Session, run_id: str) -> None:
-    """Take a run out of the trash."""
-    must_exist(session, run_id)
+    """Take a run out of the trash; if it still trains, it goes on: the wish to stop came with the trash."""
+    run = locked_run(session, run_id)
+    if run.status == "running" and run.wish == "stop" and run.deleted_at is not None:
+        request_wish(session, run_id, "")
     session.execute(update(Run).where(Run.id == run_id).values(deleted_at=None))
 
 

@@ -7,7 +7,7 @@ import { rememberRuns } from './state.js';
 
 const PAGE = 100;
 const MOST_PER_CALL = 200;
-const EMPTY = { items: [], next: null, error: null, loading: true, loaded: false, loadedAt: 0 };
+const EMPTY = { key: '', items: [], next: null, error: null, loading: true, loaded: false, loadedAt: 0 };
 
 /** The first `count` runs and the cursor after them. */
 async function firstRuns(parameters, count, signal) {
@@ -40,15 +40,15 @@ export function useRuns(parameters) {
     firstRuns(parameters, now.current.items.length, abort.signal).then(({ items, next }) => {
       if (abort.signal.aborted) return;
       rememberRuns(items.map(({ id }) => id));
-      setState({ items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
+      setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
     }, (error) => { if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false })); });
     return () => abort.abort();
   }, [key, round]);
 
   const isFetching = useRef(false);
   const more = useCallback(async () => {
-    const { next, items } = now.current;
-    if (!next || isFetching.current) return;
+    const { next, items, key: loaded } = now.current;
+    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to the list that gave it
     isFetching.current = true;
     try {
       const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });

@@ -45,7 +45,8 @@ async function send(names, runs, shape, metrics) {
     const { series } = await get('/series', parametersOf(names, runs, shape));
     answer('resolve', (name) => series.filter(({ metric }) => metric === name));
   } catch (error) {
-    answer('reject', () => error);
+    if (error.status === 422 && names.length > 1) names.forEach((name) => send([name], runs, shape, metrics)); // one of them is not known: the others have curves
+    else answer('reject', () => error);
   }
 }
 

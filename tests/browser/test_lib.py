@@ -220,12 +220,13 @@ def test_sections_come_in_the_order_of_the_question(in_browser):
     assert sections == ["eval", "reward", "loss", "time", "zebra"]
 
 
-def run_of(run_id, experiment, **config):
+def run_of(run_id, experiment, lr=0.1, seed=0):
     return {
         "id": run_id,
         "variant": "grpo",
         "experiment_name": experiment,
-        "config": {"lr": 0.1, "seed": 0, **config},
+        "config_hash": f"{lr}".ljust(64, "0"),
+        "config": {"lr": lr, "seed": seed},
     }
 
 
@@ -247,6 +248,12 @@ def test_runs_of_one_variant_with_other_configs_stand_apart(in_browser):
 def test_the_experiments_tell_groups_of_one_variant_apart(in_browser):
     groups = groups_of(in_browser, run_of("a", "one"), run_of("b", "two", lr=0.2))
     assert groups == [["grpo · one", ["a"]], ["grpo · two", ["b"]]]
+
+
+def test_without_configs_their_hashes_tell_groups_apart(in_browser):
+    runs = [run_of("a", "one"), run_of("b", "one", lr=0.25)]
+    groups = groups_of(in_browser, *({**run, "config": None} for run in runs))
+    assert groups == [["grpo · 0.1000", ["a"]], ["grpo · 0.2500", ["b"]]]
 
 
 def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):

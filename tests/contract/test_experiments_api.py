@@ -160,6 +160,22 @@ def test_the_summary_has_mean_spread_and_interval_per_variant(client, database):
     assert dapo["last"]["delta"] == {"mean": pytest.approx(0.3), "low": None, "high": None}
 
 
+@pytest.mark.parametrize(
+    ("params", "path", "words"),
+    [
+        ({"metrics": "eval/acuracy"}, "metrics", "near it are eval/accuracy"),
+        ({"baseline": "dapo"}, "baseline", "there is no variant 'dapo'; there are GRPO"),
+    ],
+)
+def test_a_summary_of_what_is_not_there_is_refused(client, params, path, words):
+    made = launch(client, BODY | {"variants": [{"name": "GRPO"}]}).json()
+    answer = client.get(f"/api/v1/experiments/{made['id']}/summary", params=params)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["path"] == path
+    assert words in error["message"]
+
+
 def test_runs_are_compared_at_the_tokens_that_all_have_reached(client, database):
     with database.sessions.begin() as session:
         experiment = make_experiment(session)

@@ -133,6 +133,23 @@ def test_a_released_run_waits_again_unless_the_user_wanted_it_to_end(session):
     assert session.scalar(select(Run.wish).where(Run.id == stopped.id)) == ""
 
 
+def test_a_run_that_was_interrupted_keeps_its_place_in_the_queue(session):
+    run = make_run(session, queued_at=1.0)
+    waiting = make_run(session, queued_at=2.0)
+    claim(session)
+    lifecycle.release_run(session, run.id, 1, "the worker ends")
+    assert [claim(session).run_id for _ in range(2)] == [run.id, waiting.id]
+
+
+def test_a_run_that_failed_goes_to_the_end_of_the_queue(session):
+    run = make_run(session, queued_at=1.0)
+    waiting = make_run(session, queued_at=2.0)
+    claim(session)
+    lifecycle.fail_attempt(session, run.id, 1, "out of memory")
+    session.execute(update(Run).values(run_after=0.0))
+    assert [claim(session).run_id for _ in range(2)] == [waiting.id, run.id]
+
+
 def test_a_run_fails_at_the_third_failure_of_its_own(session):
     run = make_run(session)
     seen = []

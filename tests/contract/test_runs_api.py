@@ -51,6 +51,7 @@ def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(clie
     item = page["items"][0]
     assert (item["experiment"], item["experiment_name"]) == (experiment.id, "sweep")
     assert (item["tags"], item["notes"], item["summary"]["last"]) == (["a"], "n", {"reward/mean": 0.5})
+    assert item["config_hash"] == run.config_hash
     assert "config" not in item
     assert "attempts" not in item
     full = get(client, "/runs", include="config,attempts")["items"][0]
@@ -116,17 +117,9 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
     [
         ({"sort": "config"}, "sort", "created_at"),
         ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
+        ({"sort": "summary.rewrad/mean"}, "sort", "near it are reward/mean"),
         ({"status": "crashed"}, "status", "'crashed'"),
         ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
-        ({"cursor": write_cursor(["text", "x"])}, "cursor", "not one that this list has given out"),
-        (
-            {"cursor": write_cursor([1, "x"]), "sort": "name"},
-            "cursor",
-            "not one that this list has given out",
-        ),
-        ({"cursor": write_cursor([2**70, "x"])}, "cursor", "not one that this list has given out"),
-        ({"cursor": write_cursor([1.5, "a\0"])}, "cursor", "not one that this list has given out"),
-        ({"cursor": write_cursor([float("nan"), "a"])}, "cursor", "not one that this list has given out"),
         ({"limit": "1000"}, "limit", "200"),
         ({"limit": "many"}, "limit", "'many'"),
     ],
@@ -137,6 +130,49 @@ def test_a_wrong_parameter_is_named_with_what_was_expected(client, params, path,
     error = answer.json()["errors"][0]
     assert error["path"] == path
     assert words in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "place"),
+    [
+        ("-created_at", ["text", "x"]),
+        ("name", [1, "x"]),
+        ("-created_at", [2**70, "x"]),
+        ("-created_at", [1.5, "a\0"]),
+        ("-created_at", [float("nan"), "a"]),
+        ("-created_at", [True, "a"]),
+        ("-created_at", [None, "a"]),
+        ("last_step", [1e300, "a"]),
+        ("last_step", [2**40, "a"]),
+        ("seed", [1.5, "a"]),
+        ("seed", [1]),
+        ("summary.reward/mean", ["0.5", "a"]),
+    ],
+)
+def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, made, sort, place):
+    made()
+    params = {"sort": sort, "cursor": write_cursor(place, order=sort)}
+    answer = client.get("/api/v1/runs", params=params)
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error == {"path": "cursor", "message": "is not one that this list has given out"}
+
+
+def test_a_cursor_serves_only_the_order_that_gave_it_out(client, made):
+    for number in range(3):
+        made(name=f"run-{number}", created_at=float(number))
+    cursor = get(client, "/runs", sort="last_step", limit=1)["next"]
+    assert get(client, "/runs", sort="last_step", limit=1, cursor=cursor)["items"]
+    answer = client.get("/api/v1/runs", params={"sort": "-last_step", "cursor": cursor})
+    assert answer.status_code == 422
+    assert "belongs to the order 'last_step', but '-last_step' is asked for" in answer.text
+
+
+@pytest.mark.parametrize("place", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
+def test_a_cursor_of_output_that_fits_no_column_is_refused(client, made, place):
+    cursor = write_cursor(place, order="asc")
+    answer = client.get(f"/api/v1/runs/{made().id}/logs", params={"cursor": cursor})
+    assert answer.status_code == 422
 
 
 def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
@@ -193,6 +229,13 @@ def test_the_trash_holds_a_run_until_it_is_restored(client, made):
     assert names(client) == []
     assert client.post(f"/api/v1/runs/{run.id}/restore").json()["deleted"] is False
     assert names(client) == [run.name]
+
+
+def test_a_restored_run_that_still_trains_is_no_longer_asked_to_stop(client, made):
+    run = made(status="running", lease_until=4e9)
+    assert client.delete(f"/api/v1/runs/{run.id}").json()["wish"] == "stop"
+    restored = client.post(f"/api/v1/runs/{run.id}/restore").json()
+    assert (restored["deleted"], restored["wish"]) == (False, "")
 
 
 def test_a_clone_waits_with_the_same_config_and_its_changes(client, made):

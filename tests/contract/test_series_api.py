@@ -110,11 +110,11 @@ def test_only_what_is_new_comes_after_the_cursor(client, database):
 def test_what_is_missing_is_said_and_nothing_fails(client, database):
     with database.sessions.begin() as session:
         run = make_run(session)
-    answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "a"}).json()
+    answer = client.get("/api/v1/series", params={"runs": f"{run.id},ghost", "metrics": "kl/k1"}).json()
     assert answer["series"] == []
     assert answer["missing"] == [
-        {"run": run.id, "metric": "a", "reason": "no points"},
-        {"run": "ghost", "metric": "a", "reason": "no such run"},
+        {"run": run.id, "metric": "kl/k1", "reason": "no points"},
+        {"run": "ghost", "metric": "kl/k1", "reason": "no such run"},
     ]
 
 
@@ -137,6 +137,31 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
     answer = client.get("/api/v1/series", params={"runs": "a", "metrics": "m"} | params)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == path
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rewrad/mean", "there is no metric 'rewrad/mean'; near it are reward/mean"),
+        ("reward_std", "there is no metric 'reward_std'; it is called reward/std here"),
+        ("qqqqqq", "there is no metric 'qqqqqq'; GET /api/v1/metric-catalog lists them"),
+        ("x" * 200, "at most 128 characters"),
+    ],
+)
+def test_an_unknown_metric_is_named_with_the_nearest_known_ones(client, trained, name, words):
+    params = {"runs": trained[0].id, "metrics": f"loss/total,{name}"}
+    answer = client.get("/api/v1/series", params=params)
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["path"] == "metrics"
+    assert words in error["message"]
+
+
+def test_a_known_metric_that_was_not_recorded_is_empty(client, trained):
+    metrics = "kl/k3,reward/my_own_term/mean,eval/accuracy/geometry"
+    answer = series(client, trained[:1], metrics)
+    assert answer["series"] == []
+    assert [missing["reason"] for missing in answer["missing"]] == ["no points"] * 3
 
 
 def test_the_csv_is_a_download_with_every_step(client, trained):

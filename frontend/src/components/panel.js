@@ -98,7 +98,7 @@ function useIdentity(items) {
 }
 
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
-  if (main.error && !main.loaded) return html`<div class="panel-note" role="alert"><span>${main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
+  if (main.error && !main.loaded) return html`<div class="panel-note" role="alert"><span>${main.error.errors?.[0]?.message ?? main.error.title ?? main.error.message}</span><button class="button button-small" onClick=${main.retry}>Try again</button></div>`;
   if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
   if (!main.loaded) return null;
   if (!zoom) return main.series.some(({ raw_points: points }) => points > 0) ? null : html`<div class="panel-note">No value recorded yet</div>`;

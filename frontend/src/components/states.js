@@ -13,13 +13,16 @@ export function Empty({ title, children, action }) {
   </div>`;
 }
 
-/** What happened, what to do; the rest of the page stays. @param {{error: import('../api.js').ApiError, retry?: () => void}} props */
-export function Failure({ error, retry }) {
+/**
+ * What happened, what to do; the rest of the page stays. Trying again is offered where nothing else is.
+ * @param {{error: import('../api.js').ApiError, retry?: () => void, action?: {label: string, run: () => void}}} props
+ */
+export function Failure({ error, retry, action = retry && { label: 'Try again', run: retry } }) {
   return html`<div class="state state-failure" role="alert">
     <h2><${Icon} name="warn" /> ${error.title ?? error.message}</h2>
     ${error.detail && html`<p>${error.detail}</p>`}
     ${error.errors?.length > 0 && html`<ul>${error.errors.map(({ path, message }) => html`<li><code>${path}</code> ${message}</li>`)}</ul>`}
-    ${retry && html`<div class="state-action"><button class="button" onClick=${retry}><${Icon} name="refresh" /> Try again</button></div>`}
+    ${action && html`<div class="state-action"><button class="button" onClick=${action.run}><${Icon} name="refresh" /> ${action.label}</button></div>`}
   </div>`;
 }
 

@@ -5,14 +5,11 @@ import { formatField, groupDifferences } from './config.js';
 
 const MOST_FIELDS = 2;
 
-/** What a run was set to, its seed left out; equal for all seeds of one variant of one config. @param {any} run */
-const settingOf = ({ config_hash: hash, config }) => hash ?? (config ? JSON.stringify({ ...config, seed: undefined }) : '');
-
 /** Runs by variant and config, in the order of launching. @param {any[]} runs @returns {Group[]} */
 export function groupsOf(runs) {
   const groups = new Map();
   for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
-    const key = JSON.stringify([run.variant, settingOf(run)]);
+    const key = JSON.stringify([run.variant, run.config_hash]);
     if (!groups.has(key)) groups.set(key, { variant: run.variant ?? '', runs: [] });
     groups.get(key).runs.push(run);
   }
@@ -30,7 +27,7 @@ function named(groups) {
 function namesAmong(same) {
   if (same.length === 1) return [same[0].variant];
   const marks = [same.map(experimentOf), fieldsOf(same)].find((texts) => texts.every(Boolean) && new Set(texts).size === same.length);
-  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : i + 1}`);
+  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : same[i].runs[0].config_hash.slice(0, 6)}`);
 }
 
 /** The experiment of a group; nothing where its runs are of several. */
@@ -39,7 +36,7 @@ function experimentOf({ runs }) {
   return names.size === 1 ? [...names][0] : '';
 }
 
-/** The first fields that differ, as `lr 0.001, steps 20`. */
+/** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
 function fieldsOf(same) {
   const rows = groupDifferences(same.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })));
   const text = (i) => rows.slice(0, MOST_FIELDS).map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`).join(', ');

@@ -27,7 +27,7 @@ const SPEC = {
 
 const parametersOf = ({ q, status, tag, variant, experiment, archived, trash, sort, columns, group }) => ({
   q, status, tag, variant, experiment, archived: archived && !trash ? 'true' : undefined, deleted: trash ? 'true' : undefined, sort,
-  include: group === 'variant' || [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
+  include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
 const isFiltered = ({ q, status, tag, variant, experiment, archived, trash }) => Boolean(q || status || tag || variant || experiment || archived || trash);
@@ -110,7 +110,8 @@ const groupName = (key, runs) => {
 };
 
 function Body({ runs, view, change, children }) {
-  if (!runs.loaded) return runs.error ? html`<${Failure} error=${runs.error} retry=${runs.reload} />` : html`<${Skeleton} rows=${14} label="Loading runs" />`;
+  const action = runs.error?.status === 422 ? { label: 'Newest first', run: () => change({ sort: undefined }) } : undefined;
+  if (!runs.loaded) return runs.error ? html`<${Failure} error=${runs.error} retry=${runs.reload} action=${action} />` : html`<${Skeleton} rows=${14} label="Loading runs" />`;
   if (runs.items.length) return children;
   if (isFiltered(view)) {
     const clear = () => change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false, trash: false });

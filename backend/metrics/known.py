@@ -1,0 +1,30 @@
+"""Which metric names there are: those of the catalog, of its families, and all that were ever recorded."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from sqlalchemy.orm import Session
+
+from backend.config.metrics import ALIASES, FAMILIES, METRICS, find_metric
+from backend.errors import FieldError, InvalidRequest
+from backend.metrics.store import find_keys
+
+LONGEST_NAME = 128
+
+
+def must_be_known(session: Session, names: Sequence[str], path: str) -> None:
+    """Raise InvalidRequest at the parameter `path` for each name that no run can have recorded."""
+    doubtful = [name for name in names if find_metric(name) is None]
+    recorded = find_keys(session, doubtful) if doubtful else {}
+    if unknown := [name for name in doubtful if name not in recorded]:
+        raise InvalidRequest([FieldError(path, _reason(name)) for name in unknown])
+
+
+def _reason(name: str) -> str:
+    if len(name) > LONGEST_NAME:
+        return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
+    if name in ALIASES:
+        return f"there is no metric {name!r}; it is called {ALIASES[name]} here"
+    near = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
+    hint = f"near it are {', '.join(near)}" if near else "GET /api/v1/metric-catalog lists them"
+    return f"there is no metric {name!r}; {hint}"
