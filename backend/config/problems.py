@@ -1,5 +1,6 @@
 """Where prompts come from: each problem source and its parameters."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from math import comb
 from typing import Annotated, Any, Literal
@@ -7,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.base import Frozen, refusal
+from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
 
 Weight = Annotated[float, Field(gt=0, le=1e6)]
@@ -85,11 +87,8 @@ class ReasoningGymProblem(Frozen):
     def _known(self) -> "ReasoningGymProblem":
         if self.task not in TASKS:
             raise refusal([("task", f"there is no task {self.task!r}{_nearest(self.task, TASKS)}")])
-        known = TASKS[self.task]
-        unknown = [key for key in self.task_config if key not in known]
-        if unknown:
-            expected = ", ".join(known) or "no parameter"
-            raise refusal([(f"task_config.{key}", f"{self.task} takes {expected}") for key in unknown])
+        if found := parameter_errors(self.task, TASKS[self.task], self.task_config):
+            raise refusal([(f"task_config.{key}", reason) for key, reason in found])
         return self
 
 
@@ -233,6 +232,6 @@ def problem_catalog() -> list[dict[str, Any]]:
     ]
 
 
-def _nearest(name: str, known: dict[str, tuple[str, ...]]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=3)
     return f"; near it are {', '.join(near)}" if near else "; GET /api/v1/problems lists them"

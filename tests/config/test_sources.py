@@ -8,9 +8,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from backend.config.problems import FileProblem, ProblemSource, problem_catalog
-from backend.config.reasoning_gym_tasks import TASKS
+from backend.config.reasoning_gym_checks import parameter_errors
+from backend.config.reasoning_gym_tasks import _TABLE, TASKS
 from backend.config.rewards import RewardTerm, reward_catalog
 from backend.config.sources import checked_file, source_errors
+from tests import reasoning_gym_table
 
 SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
 TERMS: TypeAdapter[list[RewardTerm]] = TypeAdapter(list[RewardTerm])
@@ -34,17 +36,80 @@ def errors_of(
 
 
 def test_the_table_of_tasks_is_that_of_the_installed_library():
-    from dataclasses import fields
+    assert _TABLE.strip() == reasoning_gym_table.table()
 
-    from worker.problems.gym import library
 
-    left_out = {"seed", "size", "data_file"}
-    installed = {
-        name: {field.name for field in fields(config)} - left_out
-        for name, (_, config) in library().factory.DATASETS.items()
-        if name != "composite"
-    }
-    assert {name: set(keys) for name, keys in TASKS.items()} == installed
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_no_parameter_is_refused_that_the_library_accepts():
+    refused = 0
+    for name, config in reasoning_gym_table.config_classes().items():
+        for key, parameter in TASKS[name].parameters.items():
+            if parameter.type in ("int", "number"):
+                for value in (-(10**6), -1, 0, 1, 2, 1000, 10**6):
+                    errors = parameter_errors(name, TASKS[name], {key: value})
+                    accepts = library_accepts(config, {key: value})
+                    assert not (errors and accepts), (name, key, value, errors)
+                    refused += bool(errors)
+    assert refused > 500
+
+
+def library_accepts(config: Any, values: dict[str, Any]) -> bool:
+    try:
+        made = config(**values)
+        if hasattr(made, "validate"):
+            made.validate()
+    except (AssertionError, ValueError):
+        return False
+    return True
+
+
+def test_the_defaults_of_every_task_are_accepted():
+    for name, task in TASKS.items():
+        known = {key: each.default for key, each in task.parameters.items() if each.default is not None}
+        assert parameter_errors(name, task, known) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "config", "errors"),
+    [
+        (
+            "chain_sum",
+            {"min_terms": "abc"},
+            ['min_terms: a whole number (default 2) is expected, got "abc"'],
+        ),
+        ("chain_sum", {"min_terms": 2.5}, ["min_terms: a whole number (default 2) is expected, got 2.5"]),
+        (
+            "chain_sum",
+            {"min_terms": True},
+            ["min_terms: a whole number (default 2) is expected, got true"],
+        ),
+        ("chain_sum", {"min_terms": 0}, ["min_terms: chain_sum expects min_terms > 0, got 0"]),
+        (
+            "chain_sum",
+            {"min_terms": 9},
+            ["min_terms: chain_sum expects min_terms <= max_terms, got 9 and max_terms = 6"],
+        ),
+        (
+            "chain_sum",
+            {"min_terms": 9, "max_terms": 2},
+            ["max_terms: chain_sum expects max_terms >= min_terms, got 2 and min_terms = 9"],
+        ),
+        ("chain_sum", {"min_terms": 9, "max_terms": 12}, []),
+        ("countdown", {"operators": "+"}, ['operators: a list of texts is expected, got "+"']),
+        ("codeio", {"difficulty": None}, []),
+        ("codeio", {"difficulty": "x"}, ['difficulty: a whole number or null is expected, got "x"']),
+        (
+            "basic_arithmetic",
+            {"format_style": "ornate"},
+            ['format_style: one of simple, natural is expected, got "ornate"'],
+        ),
+        ("gcd", {"max_value": 2**60}, [f"max_value: a whole number (default 1000) is expected, got {2**60}"]),
+        ("list_functions", {"n": 1}, ["n: list_functions takes no parameter"]),
+    ],
+)
+def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, errors):
+    found = parameter_errors(task, TASKS[task], config)
+    assert [f"{key}: {reason}" for key, reason in found] == errors
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""What can be known of a reasoning_gym task's parameters without the library: types and comparisons."""
+
+import json
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backend.config.reasoning_gym_tasks import Parameter, Rule, Task
+
+LARGEST = 2**53
+"""Numbers that every JSON reader keeps exactly."""
+
+COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+EXPECTED = {
+    "int": "a whole number",
+    "number": "a number",
+    "bool": "true or false",
+    "text": "text",
+    "texts": "a list of texts",
+    "numbers": "a list of numbers",
+    "pairs": "a list of pairs of numbers",
+}
+
+
+def parameter_errors(name: str, task: Task, config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(parameter, reason) of each that is unknown, of another type or against what the task asserts."""
+    strange = [(key, reason) for key in config if (reason := _type_error(name, task, key, config[key]))]
+    wrong = {key for key, _ in strange}
+    return [*strange, *_broken_rules(name, task, {key: config[key] for key in config if key not in wrong})]
+
+
+def _type_error(name: str, task: Task, key: str, value: Any) -> str:
+    if (parameter := task.parameters.get(key)) is None:
+        return f"{name} takes {', '.join(task.parameters) or 'no parameter'}"
+    if _fits(value, parameter.type):
+        return ""
+    return f"{_expected(parameter)} is expected, got {_shown(value)}"
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind.endswith("?"):
+        return value is None or _fits(value, kind[:-1])
+    match kind:
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST
+        case "number":
+            return isinstance(value, float) or _fits(value, "int")
+        case "text":
+            return isinstance(value, str)
+        case "texts" | "numbers":
+            return isinstance(value, list) and all(_fits(part, kind[:-1]) for part in value)
+        case "pairs":
+            return isinstance(value, list) and all(
+                _fits(part, "numbers") and len(part) == 2 for part in value
+            )
+        case _:
+            return value in kind.split("|")
+
+
+def _expected(parameter: Parameter) -> str:
+    kind = parameter.type.removesuffix("?")
+    words = EXPECTED.get(kind) or f"one of {', '.join(kind.split('|'))}"
+    default = "" if parameter.default is None else f" (default {json.dumps(parameter.default)})"
+    return f"{words}{' or null' if parameter.type.endswith('?') else ''}{default}"
+
+
+def _broken_rules(name: str, task: Task, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """At most one for each parameter that was written; defaults are the library's own."""
+    values = {key: parameter.default for key, parameter in task.parameters.items()} | dict(config)
+    told: set[str] = set()
+    for rule in task.rules:
+        left, right = (_value(side, values) for side in (rule.left, rule.right))
+        at = rule.left if rule.left in config else rule.right
+        if (
+            at in config
+            and at not in told
+            and None not in (left, right)
+            and not COMPARE[rule.operator](left, right)
+        ):
+            told.add(at)
+            yield at, f"{name} expects {_as_seen_from(at, rule)}, got {_got(at, rule, values)}"
+
+
+def _value(side: str, values: Mapping[str, Any]) -> Any:
+    return values[side] if side in values else float(side)
+
+
+def _as_seen_from(at: str, rule: Rule) -> str:
+    if at == rule.left:
+        return " ".join(rule)
+    return f"{rule.right} {TURNED[rule.operator]} {rule.left}"
+
+
+def _got(at: str, rule: Rule, values: Mapping[str, Any]) -> str:
+    other = rule.right if at == rule.left else rule.left
+    beside = f" and {other} = {_shown(values[other])}" if other in values else ""
+    return f"{_shown(values[at])}{beside}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

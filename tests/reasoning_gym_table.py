@@ -1,0 +1,99 @@
+"""What the installed reasoning_gym says about its tasks, as backend/config/reasoning_gym_tasks.py holds it.
+
+Run it to write that table anew: python -m tests.reasoning_gym_table
+"""
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from worker.problems.gym import library
+
+OURS = ("seed", "size")
+"""Parameters that a run sets itself."""
+
+WORDS = {
+    "typing.Optional[int]": "int?",
+    "typing.Optional[str]": "text?",
+    "typing.Optional[list[str]]": "texts?",
+    "list[str]": "texts",
+    "tuple": "texts",
+    "tuple[str]": "texts",
+    "tuple[str, ...]": "texts",
+    "typing.Sequence[str]": "texts",
+    "list[float]": "numbers",
+    "list[tuple[float, float]]": "pairs",
+}
+COMPARISONS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+
+
+def config_classes() -> dict[str, Any]:
+    """The config class of each task by its name; `composite` left out."""
+    library()
+    from reasoning_gym.factory import DATASETS
+
+    return {name: config for name, (_, config) in sorted(DATASETS.items()) if name != "composite"}
+
+
+def parameters(config: Any) -> dict[str, str]:
+    """Of each parameter that JSON can express: its default where it is one value, else its type in a word."""
+    found = {field.name: _written(field) for field in dataclasses.fields(config) if field.name not in OURS}
+    return {name: word for name, word in found.items() if word and "file" not in name}
+
+
+def _written(field: Any) -> str:
+    if typing.get_origin(field.type) is typing.Literal:
+        return "|".join(typing.get_args(field.type))
+    if field.type in (int, float, bool) and field.default is not None:
+        return json.dumps(field.type(field.default))
+    if field.type is str:
+        return "text"
+    is_plain = isinstance(field.type, type) and not typing.get_args(field.type)
+    return WORDS.get(field.type.__name__ if is_plain else repr(field.type), "")
+
+
+def rules(config: Any) -> list[str]:
+    """The comparisons of parameters with each other and with numbers that the task's `validate` asserts."""
+    if not hasattr(config, "validate"):
+        return []
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(config.validate))).body
+    assert isinstance(function, ast.FunctionDef)
+    tests = [line.test for line in function.body if isinstance(line, ast.Assert)]
+    known = parameters(config)
+    return list(dict.fromkeys(rule for test in tests for rule in _comparisons(test, known)))
+
+
+def _comparisons(test: ast.expr, known: dict[str, str]) -> Iterator[str]:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for part in test.values:
+            yield from _comparisons(part, known)
+    elif isinstance(test, ast.Compare):
+        sides = [_side(side, known) for side in (test.left, *test.comparators)]
+        for left, operator, right in zip(sides, test.ops, sides[1:], strict=False):
+            if left and right and type(operator) in COMPARISONS:
+                yield f"{left}{COMPARISONS[type(operator)]}{right}"
+
+
+def _side(side: ast.expr, known: dict[str, str]) -> str:
+    """A parameter or a number; empty for anything else."""
+    text = ast.unparse(side).removeprefix("self.")
+    return text if text in known or text.lstrip("-").replace(".", "", 1).isdigit() else ""
+
+
+def table() -> str:
+    """The text of the table."""
+    lines = []
+    for name, config in config_classes().items():
+        words = [f"{key}={word}" for key, word in parameters(config).items()]
+        entry = f"{name}: {' '.join(words)}" + (f" ; {' '.join(found)}" if (found := rules(config)) else "")
+        lines += textwrap.wrap(entry, 108, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
