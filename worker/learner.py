@@ -15,7 +15,13 @@ from backend.config.run import MaskTruncated, RunConfig
 from worker.objective import filters
 from worker.objective.batch import PolicyBatch
 from worker.objective.metric_sums import MetricSums
-from worker.objective.policy_loss import denominators, estimate_advantages, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import (
+    denominators,
+    estimate_advantages,
+    kl_reward_penalty,
+    policy_loss,
+    whiten,
+)
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
@@ -115,6 +121,7 @@ class Learner:
         started = time.perf_counter()
         tokens = self._tokens(groups)
         batch = self._open(tokens, groups, learned, opening=opening)
+        applied = batch.advantages.clone()
         upweight = 1.0
         if self.config.filters.upweight:
             upweight = filters.upweight(kept=len(groups), total=len(collected.groups))
@@ -122,7 +129,11 @@ class Learner:
         per_token: dict[str, Tensor] = {}
         for _ in range(epochs):
             for rows in self._minibatches(len(groups), generator):
-                learned.norms.append(self._update(tokens, batch, rows, per_token, learned, upweight=upweight))
+                here = rows.to(batch.mask.device)
+                part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
+                applied[here] = part.advantages
+                learned.norms.append(self._update(tokens, part, rows, per_token, learned, upweight=upweight))
+        learned.advantages += applied.view(len(groups), -1).tolist()
         learned.arrays += _by_completion(per_token, tokens.lengths.tolist(), len(groups))
         learned.seconds += time.perf_counter() - started
 
@@ -170,8 +181,12 @@ class Learner:
             rewards, scored, self.config.objective.advantage, average=self.baseline.average
         )
         self.baseline.average = estimate.average
-        learned.advantages += estimate.advantages.tolist()
-        return replace(batch, advantages=estimate.advantages.flatten().float().to(mask.device))
+        batch = replace(
+            batch,
+            advantages=estimate.advantages.flatten().float().to(mask.device),
+            scored=scored.flatten().to(mask.device),
+        )
+        return whiten(batch, self.config.objective.advantage, over="step")
 
     def _needs_old(self, opening: Policy | None) -> bool:
         """Whether the opening log-probs differ from those of the first update, or are needed before it."""
@@ -205,18 +220,20 @@ class Learner:
         *,
         upweight: float,
     ) -> float:
-        """One optimizer step on some rows; returns the gradient norm (not finite: the step was skipped)."""
+        """One optimizer step on some rows of `tokens`, whose batch is given.
+
+        Returns the gradient norm; where it is not finite the step was skipped.
+        """
         objective = self.config.objective
-        here = rows.to(batch.mask.device)
         weights = denominators(
-            batch.mask[here],
-            batch.group_index[here],
+            batch.mask,
+            batch.group_index,
             objective,
             max_new_tokens=self.config.sampling.max_new_tokens,
             upweight=upweight,
         )
         for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
-            chosen = here[part.to(here.device)]
+            chosen = part.to(batch.mask.device)
             scored = token_logprobs(
                 self.policy.model,
                 tokens.rows(rows[part]),
@@ -227,7 +244,7 @@ class Learner:
                 scored.logprobs,
                 batch.rows(chosen).columns(scored.logprobs.shape[1]),
                 objective,
-                weights.rows(part.to(here.device)),
+                weights.rows(chosen),
                 entropy=scored.entropy,
             )
             found.loss.backward()

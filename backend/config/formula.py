@@ -126,23 +126,25 @@ def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) 
     return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
 
 
-def _advantage(objective: Objective) -> Math:
-    advantage = objective.advantage
-    group, batch = symbol("R", "group"), symbol("R", "batch")
+def _centred(advantage: knobs.Advantage) -> Math:
     match advantage:
         case knobs.GroupMean():
-            centred = row(_REWARD, "−", call("mean", group))
+            return row(_REWARD, "−", call("mean", symbol("R", "group")))
         case knobs.LeaveOneOut():
-            centred = row(_REWARD, "−", call("mean", symbol("R", "group without i")))
+            return row(_REWARD, "−", call("mean", symbol("R", "group without i")))
         case knobs.BatchMean():
-            centred = row(_REWARD, "−", call("mean", batch))
+            return row(_REWARD, "−", call("mean", symbol("R", "batch")))
         case knobs.MovingAverage():
-            centred = row(_REWARD, "−", symbol("b"))
+            return row(_REWARD, "−", symbol("b"))
         case knobs.NoBaseline():
-            centred = _REWARD
+            return _REWARD
         case _:
             assert_never(advantage)
-    value = _scaled(centred, advantage.scale, group, batch)
+
+
+def _advantage(objective: Objective) -> Math:
+    advantage = objective.advantage
+    value = _scaled(_centred(advantage), advantage.scale)
     if advantage.group_sum == "sqrt":
         value = product(root(symbol("G")), value)
     if objective.token_weight.type == "none":
@@ -152,12 +154,26 @@ def _advantage(objective: Objective) -> Math:
     return row(symbol("A", "it"), "=", product(value, weight))
 
 
-def _scaled(centred: Math, scale: knobs.Scale, group: Math, batch: Math) -> Math:
-    if isinstance(scale, knobs.NoScale):
-        return centred
-    rewards = group if isinstance(scale, knobs.GroupStd) else batch
+def _scaled(centred: Math, scale: knobs.Scale) -> Math:
+    match scale:
+        case knobs.NoScale():
+            return centred
+        case knobs.GroupStd():
+            return fraction(centred, _deviation(symbol("R", "group"), scale))
+        case knobs.BatchStd():
+            return fraction(centred, _deviation(symbol("R", "batch"), scale))
+        case knobs.SeqWhiten() | knobs.TokenWhiten():
+            over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
+            return fraction(row(symbol("c", "i"), "−", call("mean", over)), _deviation(over, scale))
+        case _:
+            assert_never(scale)
+
+
+def _deviation(
+    values: Math, scale: knobs.GroupStd | knobs.BatchStd | knobs.SeqWhiten | knobs.TokenWhiten
+) -> Math:
     name = "std" if scale.ddof == 1 else "std_population"
-    return fraction(centred, row(call(name, rewards), "+", number(scale.eps)))
+    return row(call(name, values), "+", number(scale.eps))
 
 
 def _ratio(objective: Objective) -> list[Math]:
@@ -206,12 +222,19 @@ def _definitions(objective: Objective) -> list[Math]:
     is_plain = objective.ratio.logprob_temperature == "one"
     return [
         *([row(symbol("π"), "at temperature", _ONE)] if is_plain else []),
+        *_centred_definition(objective.advantage),
         *_baseline_definition(objective.advantage),
         *_reward_definition(objective),
         *_surrogate_definition(objective.surrogate),
         *_correction_definition(objective.correction),
         *_kl_definition(objective),
     ]
+
+
+def _centred_definition(advantage: knobs.Advantage) -> list[Math]:
+    if not isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
+        return []
+    return [row(symbol("c", "i"), "=", _centred(advantage))]
 
 
 def _baseline_definition(advantage: knobs.Advantage) -> list[Math]:

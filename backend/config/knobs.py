@@ -40,7 +40,27 @@ class BatchStd(Frozen):
     """Added to the standard deviation; units of reward."""
 
 
-Scale = Annotated[GroupStd | NoScale | BatchStd, Field(discriminator="type")]
+class SeqWhiten(Frozen):
+    """Mean 0 and deviation 1 over the completions of each minibatch (Magistral, arXiv:2506.10910)."""
+
+    type: Literal["seq_whiten"] = "seq_whiten"
+    ddof: Ddof = 1
+    """1: sample standard deviation; 0: population."""
+    eps: float = Field(default=1e-4, ge=0, le=1)
+    """Added to the standard deviation; units of reward."""
+
+
+class TokenWhiten(Frozen):
+    """Mean 0 and deviation 1 over all tokens of the step (PPO; REINFORCE++, arXiv:2501.03262)."""
+
+    type: Literal["token_whiten"] = "token_whiten"
+    ddof: Ddof = 1
+    """1: sample standard deviation (TRL, verl); 0: population (NeMo-RL)."""
+    eps: float = Field(default=1e-8, ge=0, le=1)
+    """Added to the standard deviation; units of reward."""
+
+
+Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten, Field(discriminator="type")]
 
 
 class _Advantage(Frozen):

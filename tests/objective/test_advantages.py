@@ -5,7 +5,9 @@ import torch
 
 from backend.config import knobs
 from worker.objective.advantages import reweighted_by_probability
-from worker.objective.policy_loss import estimate_advantages
+from worker.objective.batch import PolicyBatch
+from worker.objective.policy_loss import estimate_advantages, whiten
+from worker.objective.whitening import whitened
 
 TWO_GROUPS = [[1, 1, 0, 0], [1, 0, 0, 0]]
 NO_SCALE = knobs.NoScale()
@@ -104,3 +106,75 @@ def test_reweighting_leaves_likely_tokens_and_mutes_rare_ones():
     old = torch.tensor([[0.1, 0.5, 0.9]]).log()
     found = reweighted_by_probability(torch.ones(1, 1), old, alpha=0.3)
     assert found.tolist()[0] == pytest.approx([0.73, 0.85, 0.97])
+
+
+def whitened_groups(scale, *, lengths, over, unscored=(), **rest):
+    """The advantages of TWO_GROUPS with completions of these lengths."""
+    knob = knobs.GroupMean(scale=scale, **rest)
+    estimate = advantages(TWO_GROUPS, knob, unscored=unscored).advantages
+    scored = torch.ones(8, dtype=torch.bool)
+    for prompt, completion in unscored:
+        scored[4 * prompt + completion] = False
+    lengths = torch.tensor(lengths).flatten().unsqueeze(1)
+    batch = PolicyBatch(
+        mask=torch.arange(int(lengths.max())) < lengths,
+        advantages=estimate.flatten(),
+        group_index=torch.tensor([0] * 4 + [1] * 4),
+        scored=scored,
+    )
+    return whiten(batch, knob, over=over).advantages.tolist()
+
+
+LENGTHS = [[2, 3, 1, 4], [1, 1, 2, 2]]
+
+
+def test_magistral_whitens_the_completions_of_a_minibatch():
+    found = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    assert found[:4] == pytest.approx([0.9998, 0.9998, -0.9998, -0.9998], abs=6e-5)
+    assert found[4:] == pytest.approx([1.4997, -0.4999, -0.4999, -0.4999], abs=6e-5)
+    population = knobs.SeqWhiten(ddof=0, eps=0)
+    found = whitened_groups(population, lengths=LENGTHS, over="minibatch")
+    assert found[:4] == pytest.approx([1.0690, 1.0690, -1.0690, -1.0690], abs=6e-5)
+    assert found[4:] == pytest.approx([1.6036, -0.5345, -0.5345, -0.5345], abs=6e-5)
+
+
+def test_prorl_whitens_over_all_tokens_of_the_step():
+    found = whitened_groups(knobs.TokenWhiten(ddof=0), lengths=LENGTHS, over="step")
+    assert found[:4] == pytest.approx([1.1594, 1.1594, -1.0230, -1.0230], abs=6e-5)
+    assert found[4:] == pytest.approx([1.7050, -0.4774, -0.4774, -0.4774], abs=6e-5)
+    found = whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="step")
+    assert found[:4] == pytest.approx([1.1226, 1.1226, -0.9905, -0.9905], abs=6e-5)
+    assert found[4:] == pytest.approx([1.6508, -0.4622, -0.4622, -0.4622], abs=6e-5)
+
+
+def test_each_whitening_acts_once_and_where_it_says():
+    centred = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
+    assert whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="step") == centred
+    assert whitened_groups(knobs.TokenWhiten(), lengths=LENGTHS, over="minibatch") == centred
+    assert whitened_groups(NO_SCALE, lengths=LENGTHS, over="minibatch") == centred
+
+
+def test_whitening_keeps_the_groups_sum_rule():
+    plain = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch")
+    rooted = whitened_groups(knobs.SeqWhiten(), lengths=LENGTHS, over="minibatch", group_sum="sqrt")
+    assert rooted == pytest.approx([2 * a for a in plain])
+
+
+def test_an_unscored_completion_takes_no_part_in_whitening():
+    found = whitened_groups(knobs.SeqWhiten(eps=0), lengths=LENGTHS, over="minibatch", unscored=[(1, 0)])
+    assert found[4:] == [0, 0, 0, 0]
+    assert found[:2] == pytest.approx([0.5 / (1 / 6) ** 0.5] * 2)  # seven completions, four of them +-0.5
+
+
+def test_whitening_over_tokens_that_have_advantages_of_their_own():
+    """PPO's whitened GAE advantages."""
+    gae = torch.tensor([[0.7372, 0.5655, 0.4900, 0.2000, float("nan")]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, True, True, False]])
+    found = whitened(gae, mask, ddof=1, eps=1e-8)
+    assert found.tolist()[0] == pytest.approx([1.0667, 0.3004, -0.0365, -1.3306, 0], abs=3e-4)
+
+
+def test_whitening_equal_advantages_gives_zeros():
+    values = torch.full((6, 1), 0.2, dtype=torch.float64)
+    assert whitened(values, torch.ones(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
+    assert whitened(values, torch.zeros(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6

@@ -13,6 +13,10 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 
 
+def members(union):
+    return typing.get_args(typing.get_args(union)[0])
+
+
 def text_of(preset):
     return formula(resolve({"preset": preset}).objective)["text"].splitlines()
 
@@ -43,8 +47,18 @@ def test_the_numbers_are_those_of_the_config():
     assert "3 Aᵢ" in formula(objective)["text"]
 
 
-def members(union):
-    return typing.get_args(typing.get_args(union)[0])
+def test_a_whitening_says_over_what():
+    magistral = Objective(advantage=knobs.GroupMean(scale=knobs.SeqWhiten()))
+    lines = formula(magistral)["text"].splitlines()
+    assert lines[1] == "Aᵢ = (cᵢ − mean(c_minibatch)) / (std(c_minibatch) + 0.0001)"
+    assert "cᵢ = Rᵢ − mean(R_group)" in lines
+
+
+@pytest.mark.parametrize("scale", members(knobs.Scale))
+def test_every_scale_has_a_formula_of_its_own(scale):
+    others = [other for other in members(knobs.Scale) if other is not scale]
+    texts = [formula(Objective(advantage=knobs.GroupMean(scale=kind())))["text"] for kind in (scale, *others)]
+    assert texts.count(texts[0]) == 1
 
 
 RATIOS = members(knobs.Ratio)

@@ -11,7 +11,14 @@ from backend.config import knobs
 from worker.objective.policy_loss import estimate_advantages
 
 BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
-SCALES = [knobs.NoScale(), knobs.GroupStd(), knobs.GroupStd(ddof=0), knobs.BatchStd()]
+SCALES = [
+    knobs.NoScale(),
+    knobs.GroupStd(),
+    knobs.GroupStd(ddof=0),
+    knobs.BatchStd(),
+    knobs.SeqWhiten(),
+    knobs.TokenWhiten(),
+]
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]

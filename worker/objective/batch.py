@@ -28,6 +28,8 @@ class PolicyBatch:
     """Log-probabilities as the sampler reported them while generating; None when it reported none."""
     reference_logprobs: Float[Tensor, "B T"] | None = None
     """Log-probabilities under the frozen reference; None when the objective has no reference term."""
+    scored: Bool[Tensor, "B"] | None = None
+    """False for completions without a reward: advantage 0 and no part in whitening; None: all have one."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
         """The batch reduced to some of its rows: a minibatch or a micro-batch."""

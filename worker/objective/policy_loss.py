@@ -3,7 +3,8 @@
 Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
 """
 
-from typing import NamedTuple, assert_never
+from dataclasses import replace
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,6 +21,7 @@ from worker.objective import (
     masked,
     ratios,
     surrogates,
+    whitening,
 )
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
@@ -56,7 +58,8 @@ def estimate_advantages(
 ) -> AdvantageEstimate:
     """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
 
-    Give it the rewards that are left after shaping and group filters; needs whole groups in one place.
+    Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
+    the scale is a whitening, `whiten` does the rest.
     """
     following = average
     match advantage:
@@ -73,8 +76,39 @@ def estimate_advantages(
             centred = advantages.constant_centred(rewards, scored, baseline=0.0)
         case _:
             assert_never(advantage)
-    factor = rewards.shape[1] ** 0.5 if advantage.group_sum == "sqrt" else 1.0
+    factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor, following)
+
+
+def whiten(
+    batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
+) -> PolicyBatch:
+    """The batch with its advantages whitened, where that is the scale.
+
+    Call it with over="step" once the rows of a step are together, and with over="minibatch" on the rows of
+    each optimizer batch: token_whiten acts in the first call, seq_whiten in the second.
+    """
+    scale = advantage.scale
+    if isinstance(scale, knobs.TokenWhiten) and over == "step":
+        counts = masked.lengths(batch.mask)
+    elif isinstance(scale, knobs.SeqWhiten) and over == "minibatch":
+        counts = torch.ones_like(batch.group_index)
+    else:
+        return batch
+    counts = counts if batch.scored is None else counts * batch.scored
+    found = whitening.whitened(
+        batch.advantages.unsqueeze(1), counts.unsqueeze(1), ddof=scale.ddof, eps=scale.eps
+    )
+    group_size = int((batch.group_index == batch.group_index[0]).sum())
+    return replace(batch, advantages=found.squeeze(1) * _group_factor(advantage, group_size))
+
+
+def _is_whitening(scale: knobs.Scale) -> bool:
+    return isinstance(scale, knobs.SeqWhiten | knobs.TokenWhiten)
+
+
+def _group_factor(advantage: knobs.Advantage, group_size: int) -> float:
+    return group_size**0.5 if advantage.group_sum == "sqrt" else 1.0
 
 
 def _scaled(
@@ -84,7 +118,7 @@ def _scaled(
     scale: knobs.Scale,
 ) -> Float[Tensor, "P G"]:
     match scale:
-        case knobs.NoScale():
+        case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten():
             return centred
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)
