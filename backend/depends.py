@@ -41,6 +41,9 @@ def _writing(request: Request) -> Iterator[Session]:
         yield session
 
 
+LabOf = Annotated[Lab, Depends(lab_of)]
+"""For what needs several transactions, or checks for a while before it writes."""
+
 SettingsOf = Annotated[Settings, Depends(_settings)]
 ReadSession = Annotated[Session, Depends(_reading, scope="function")]
 WriteSession = Annotated[Session, Depends(_writing, scope="function")]

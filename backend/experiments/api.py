@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Header, Query
 
 from backend.answers import Cursor, Json, Limit
-from backend.depends import ReadSession, SettingsOf, WriteSession
+from backend.depends import LabOf, ReadSession
 from backend.errors import FieldError, InvalidRequest
 from backend.experiments.launch import launch
 from backend.experiments.schemas import (
@@ -28,16 +28,10 @@ Key = Annotated[str, Header(max_length=200, pattern=r"^[\x21-\x7e]*$")]
 
 
 @router.post("", status_code=201, response_model=LaunchedExperiment)
-def create(
-    body: ExperimentRequest,
-    session: WriteSession,
-    settings: SettingsOf,
-    later: BackgroundTasks,
-    idempotency_key: Key = "",
-) -> Json:
+def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, idempotency_key: Key = "") -> Json:
     """Queue variants x seeds, all or none. The same Idempotency-Key and body again give the same answer."""
-    answer = launch(session, settings, body, key=idempotency_key)
-    later.add_task(ring, settings)
+    answer = launch(lab, body, key=idempotency_key)
+    later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)
 
 

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash
 from backend.config.run import RunConfig
-from backend.database import insert_into, new_id
+from backend.database import insert_into, new_id, reading
+from backend.depends import Lab
 from backend.errors import Conflict, FieldError, InvalidConfig
 from backend.experiments.checks import runnable
 from backend.experiments.naming import new_run_names
@@ -35,22 +36,26 @@ class Planned(NamedTuple):
     config: RunConfig
 
 
-def launch(session: Session, settings: Settings, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
-    """Queue an experiment; the same key and body again give the same answer. schemas.LaunchedExperiment."""
+def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
+    """Queue an experiment; the same key and body again give the same answer. schemas.LaunchedExperiment.
+
+    Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
+    """
     document = request.model_dump(mode="json")
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-    if key and (known := _launched_before(session, key, digest)):
-        return known
-    planned = list(plan(settings, request))
-    experiment_id = new_id()
-    row = {"id": experiment_id, "name": request.name, "request": document, "request_hash": digest}
-    statement = insert_into(session, Experiment).values(**row, idempotency_key=key or None)
-    made = session.execute(statement.on_conflict_do_nothing().returning(Experiment.id)).scalar_one_or_none()
-    if made is None:
-        # Somebody with the same key was quicker by a moment.
-        return _launched_before(session, key, digest) or {}
-    _queue(session, experiment_id, planned, request)
-    return launched(session, experiment_id)
+    with reading(lab.sessions) as session:
+        if key and (known := _launched_before(session, key, digest)):
+            return known
+    planned = list(plan(lab.settings, request))
+    row = {"id": new_id(), "name": request.name, "request": document, "request_hash": digest}
+    with lab.sessions.begin() as session:
+        statement = insert_into(session, Experiment).values(**row, idempotency_key=key or None)
+        made = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
+        if made is None:
+            # Somebody with the same key was quicker by a moment.
+            return _launched_before(session, key, digest) or {}
+        _queue(session, made, planned, request)
+        return launched(session, made)
 
 
 def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:

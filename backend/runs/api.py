@@ -4,24 +4,20 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, BackgroundTasks, Query
-from sqlalchemy import insert
-from sqlalchemy.orm import Session
 from starlette.responses import FileResponse
 
 from backend.answers import Cursor, Json, Limit, Page
-from backend.config.merge import merge
-from backend.depends import ReadSession, SettingsOf, WriteSession
-from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
-from backend.experiments.checks import runnable
-from backend.experiments.launch import run_row
-from backend.experiments.naming import new_run_names
-from backend.models import Checkpoint, Event, LogChunk, Run
+from backend.database import reading
+from backend.depends import Lab, LabOf, ReadSession, SettingsOf, WriteSession
+from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.models import Checkpoint, Event, LogChunk
 from backend.paging import iso, page_of, read_cursor, split_list
 from backend.problem import ERRORS
 from backend.queue import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
-from backend.runs.events import add_event, events_of
+from backend.runs.children import queue_child
+from backend.runs.events import events_of
 from backend.runs.list import RunFilter, list_runs, place_of, read_order
 from backend.runs.schemas import CloneRequest, EvaluationRequest, RunChanges, RunItem, RunPage
 from backend.runs.store import (
@@ -34,7 +30,6 @@ from backend.runs.store import (
     shown_run,
     trash_run,
 )
-from backend.settings import Settings
 
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
 
@@ -137,69 +132,26 @@ def retry(run_id: str, session: WriteSession, settings: SettingsOf, later: Backg
 
 
 @router.post("/{run_id}/clone", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
-def clone(
-    run_id: str,
-    session: WriteSession,
-    settings: SettingsOf,
-    later: BackgroundTasks,
-    body: CloneRequest | None = None,
-) -> Json:
+def clone(run_id: str, lab: LabOf, later: BackgroundTasks, body: CloneRequest | None = None) -> Json:
     """Queue a new run with the same config, and whatever is changed in it; it belongs to no experiment."""
-    new_id = _clone(session, settings, run_id, body or CloneRequest())
-    later.add_task(ring, settings)
-    return Json(find_run(session, new_id), 202, background=later)
-
-
-def _clone(session: Session, settings: Settings, run_id: str, request: CloneRequest) -> str:
-    old = lifecycle.locked_run(session, run_id)
-    seed = old.seed if request.seed is None else request.seed
-    config = runnable(settings, merge(old.config, request.changes), None, seed)
-    row = run_row(request.name or new_run_names(session, 1)[0], old.variant, config)
-    return _queue_child(session, old, f"a clone of {old.name}", **row, tags=old.tags)
+    return _queued_child(lab, later, run_id, body or CloneRequest())
 
 
 @router.post(
     "/{run_id}/evaluations", status_code=202, response_model=RunItem, response_model_exclude_unset=True
 )
-def evaluate(
-    run_id: str,
-    session: WriteSession,
-    settings: SettingsOf,
-    later: BackgroundTasks,
-    body: EvaluationRequest | None = None,
-) -> Json:
+def evaluate(run_id: str, lab: LabOf, later: BackgroundTasks, body: EvaluationRequest | None = None) -> Json:
     """Queue a run without steps that evaluates one checkpoint of this run."""
-    new_id = _evaluate(session, settings, run_id, body or EvaluationRequest())
-    later.add_task(ring, settings)
-    return Json(find_run(session, new_id), 202, background=later)
+    return _queued_child(lab, later, run_id, body or EvaluationRequest())
 
 
-def _evaluate(session: Session, settings: Settings, run_id: str, request: EvaluationRequest) -> str:
-    old = lifecycle.locked_run(session, run_id)
-    known = [row.step for row in checkpoints_of(session, run_id)]
-    if not known or (request.step is not None and request.step not in known):
-        wanted = "checkpoint" if request.step is None else f"checkpoint of step {request.step}"
-        there = ", ".join(map(str, known)) or "none"
-        raise Conflict(f"run {run_id!r} has no {wanted}; it has checkpoints of steps: {there}")
-    step = known[0] if request.step is None else request.step
-    changes: dict[str, Any] = {
-        "steps": 0,
-        "evaluation": {"every": 1, "prompts": request.prompts, "k": request.k},
-        "optimizer": {"warmup_steps": 0},
-    }
-    if request.problems is not None:
-        changes["problems"] = request.problems
-    config = runnable(settings, merge(old.config, changes), None, old.seed)
-    row = run_row(f"{old.name}, step {step}", "evaluation", config)
-    reason = f"an evaluation of {old.name} at step {step}"
-    return _queue_child(session, old, reason, **row, tags=["evaluation"], fork_step=step)
-
-
-def _queue_child(session: Session, parent: Run, reason: str, **row: Any) -> str:
-    """Enter a run that comes from another one; it is no seed of that one's experiment."""
-    session.execute(insert(Run).values(**row, parent_run=parent.id))
-    add_event(session, "lifecycle", f"queued as {reason}", run_id=row["id"], data={"to": "queued"})
-    return str(row["id"])
+def _queued_child(
+    lab: Lab, later: BackgroundTasks, run_id: str, request: CloneRequest | EvaluationRequest
+) -> Json:
+    new_id = queue_child(lab, run_id, request)
+    later.add_task(ring, lab.settings)
+    with reading(lab.sessions) as session:
+        return Json(find_run(session, new_id), 202, background=later)
 
 
 @router.get("/{run_id}/checkpoints", response_model=Page)

@@ -1,11 +1,14 @@
 """Launching and judging experiments over HTTP, on both databases."""
 
+import json
 import threading
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
+from backend.config import sources
+from backend.config.jsonl import index_dataset
 from backend.experiments.schemas import ExperimentDetail, ExperimentSummary, LaunchedExperiment
 from backend.models import Experiment, Run
 from tests.factories import make_experiment, make_run, write_metric
@@ -72,6 +75,27 @@ def test_the_same_key_sent_at_the_same_time_launches_once(client, database):
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.text for answer in answers}) == 1
     assert count(database, Experiment) == 1
+
+
+def test_others_write_while_a_launch_is_being_checked(client, database, settings, monkeypatch):
+    settings.datasets_dir.mkdir()
+    rows = [json.dumps({"prompt": f"{n}+1=?", "answer": str(n + 1)}) for n in range(20)]
+    (settings.datasets_dir / "rows.jsonl").write_text("\n".join(rows))
+    with database.sessions.begin() as session:
+        run = make_run(session)
+    pages = []
+
+    def renaming(path, columns):
+        pages.append(client.patch(f"/api/v1/runs/{run.id}", json={"name": f"renamed {len(pages)}"}))
+        return index_dataset(path, columns)
+
+    monkeypatch.setattr(sources, "index_dataset", renaming)
+    problems = [{"name": "file", "path": "rows.jsonl"}]
+    assert launch(client, BODY | {"base": {"problems": problems}}, "k3").status_code == 201
+    sources._cached_index.cache_clear()
+    clone = client.post(f"/api/v1/runs/{run.id}/clone", json={"changes": {"problems": problems}})
+    assert clone.status_code == 202, clone.text
+    assert [page.status_code for page in pages] == [200, 200]
 
 
 @pytest.mark.parametrize(
