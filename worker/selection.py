@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from backend.config.run import RunConfig
+from backend.config.sizes import most_bytes
 
 SMALL_RUN_BYTES = 1_000_000_000
-"""A run whose rollouts are expected to take less than this keeps all of them."""
-
-BYTES_PER_TOKEN = 16
-"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
+"""A run whose rollouts take less than this keeps all of them."""
 
 PROBES = 32
 """Held-out prompts whose completions are always stored: the same ones at every evaluation."""
@@ -38,19 +36,8 @@ def recording_mode(config: RunConfig) -> Mode:
     """What `recording.rollouts` means for this run."""
     wanted = config.recording.rollouts
     if wanted == "auto":
-        return "all" if expected_bytes(config) <= SMALL_RUN_BYTES else "selected"
+        return "all" if most_bytes(config) <= SMALL_RUN_BYTES else "selected"
     return wanted
-
-
-def expected_bytes(config: RunConfig) -> int:
-    """Upper estimate of what storing every rollout of the run takes."""
-    sampling, evaluation = config.sampling, config.evaluation
-    refill = config.filters.refill
-    batches = 1 if refill.type == "none" else refill.max_batches
-    train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
-    evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
-    completions = train + evaluations * evaluation.prompts * evaluation.k
-    return completions * sampling.max_new_tokens * BYTES_PER_TOKEN
 
 
 def select_groups(

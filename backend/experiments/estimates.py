@@ -6,10 +6,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
+from backend.config.sizes import most_bytes, most_tokens
 from backend.models import Run
-
-ROLLOUT_BYTES_PER_TOKEN = 16
-"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
 
 LOOKED_AT = 300
 """Newest runs whose step time is looked at."""
@@ -19,22 +17,14 @@ Estimates = dict[str, float | None]
 
 def estimates(session: Session, config: RunConfig) -> Estimates:
     """Per run; `seconds` and `step_seconds` are None until a run of the same size was seen."""
-    tokens = _tokens_at_most(config)
     step_seconds = _seen_step_seconds(session, config)
     return {
         "seconds": None if step_seconds is None else step_seconds * config.steps,
         "step_seconds": step_seconds,
         "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * config.steps),
-        "tokens_at_most": float(tokens),
-        "disk_bytes": float(tokens * ROLLOUT_BYTES_PER_TOKEN),
+        "tokens_at_most": float(most_tokens(config)),
+        "disk_bytes": float(most_bytes(config)),
     }
-
-
-def _tokens_at_most(config: RunConfig) -> int:
-    sampling, evaluation = config.sampling, config.evaluation
-    train = sampling.prompts_per_step * sampling.group_size * config.steps
-    times = 2 + config.steps // evaluation.every if evaluation.every else 0
-    return (train + times * evaluation.prompts * evaluation.k) * sampling.max_new_tokens
 
 
 def _seen_step_seconds(session: Session, config: RunConfig) -> float | None:

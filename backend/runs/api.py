@@ -44,7 +44,9 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     experiment: Text = "",
     variant: Text = "",
     tag: Text = "",
-    q: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
+    q: Annotated[
+        str, Query(max_length=200, description="Part of the name of run, variant or experiment.")
+    ] = "",
     sort: Annotated[str, Query(max_length=150, description="Field, or `summary.<metric>`.")] = "-created_at",
     include: Include = "",
     limit: Limit = 50,

@@ -70,7 +70,7 @@ class RunFilter:
     variant: str = ""
     tag: str = ""
     q: str = ""
-    """Part of the name, in any case of letters."""
+    """Part of the name of run, variant or experiment, in any case of letters."""
     archived: bool = False
     deleted: bool = False
 
@@ -152,7 +152,9 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     if wanted.tag:
         found.append(cast(Run.tags, Text).contains(json.dumps(wanted.tag), autoescape=True))
     if wanted.q:
-        found.append(Run.name.icontains(wanted.q, autoescape=True))
+        experiments = select(Experiment.id).where(Experiment.name.icontains(wanted.q, autoescape=True))
+        own = (column.icontains(wanted.q, autoescape=True) for column in (Run.name, Run.variant))
+        found.append(or_(*own, Run.experiment_id.in_(experiments)))
     return found
 
 

@@ -259,3 +259,10 @@ def test_without_configs_their_hashes_tell_groups_apart(in_browser):
 def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):
     groups = [{"runs": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}, {"runs": [{"id": "x"}]}]
     assert in_browser("lib/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == ["a", "x", "b"]
+
+
+@pytest.mark.parametrize(("seeds", "band"), [([3, 3], "ci95"), ([3, 2], "minmax"), ([1], "minmax")])
+def test_an_interval_is_drawn_by_itself_only_where_there_are_three_seeds(in_browser, seeds, band):
+    groups = [{"runs": [{}] * n} for n in seeds]
+    assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('auto', groups)", groups) == band
+    assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('std', groups)", groups) == "std"

@@ -63,13 +63,15 @@ def test_a_run_in_a_list_has_every_field_and_config_and_attempts_on_request(clie
 
 def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, database, made):
     with database.sessions.begin() as session:
-        experiment = make_experiment(session)
+        experiment = make_experiment(session, name="sweep")
         make_run(session, name="calm-lynx", status="running", experiment_id=experiment.id, tags=["good one"])
     made(name="odd_heron", status="failed", variant="dapo", tags=["good"])
     made(name="oddXheron", archived_at=1.0)
     made(name="gone", deleted_at=1.0)
     assert names(client, status="running,queued") == ["calm-lynx"]
     assert names(client, q="D_H") == ["odd_heron"]
+    assert names(client, q="APO") == ["odd_heron"]  # of the variant
+    assert names(client, q="wee") == ["calm-lynx"]  # of the experiment
     assert names(client, tag="good") == ["odd_heron"]
     assert names(client, variant="dapo") == ["odd_heron"]
     assert names(client, experiment=experiment.id) == ["calm-lynx"]

@@ -1,7 +1,8 @@
 from dataclasses import dataclass
 
 from backend.config.run import RunConfig
-from worker.selection import PROBES, expected_bytes, recording_mode, select_groups
+from backend.config.sizes import most_bytes
+from worker.selection import PROBES, recording_mode, select_groups
 
 
 @dataclass
@@ -21,7 +22,7 @@ def test_a_small_run_keeps_every_group():
     assert select([Scored(), Scored("eval"), Scored()], mode="all") == [0, 1, 2]
 
 
-def test_expected_bytes_count_training_and_held_out_completions():
+def test_most_bytes_count_training_and_held_out_completions():
     config = RunConfig.model_validate(
         {
             "steps": 10,
@@ -30,16 +31,16 @@ def test_expected_bytes_count_training_and_held_out_completions():
         }
     )
     # 10 steps x 2 x 3 and 4 evaluations x 7, 5 tokens of 16 bytes each
-    assert expected_bytes(config) == (60 + 28) * 5 * 16
+    assert most_bytes(config) == (60 + 28) * 5 * 16
 
 
-def test_expected_bytes_count_every_batch_that_may_refill_a_step():
+def test_most_bytes_count_every_batch_that_may_refill_a_step():
     sizes = {"prompts_per_step": 2, "group_size": 3, "max_new_tokens": 5}
     filters = {"groups": {"type": "zero_variance"}, "refill": {"type": "dynamic", "max_batches": 4}}
     config = RunConfig.model_validate(
         {"steps": 10, "sampling": sizes, "filters": filters, "evaluation": {"every": 0}}
     )
-    assert expected_bytes(config) == 4 * 60 * 5 * 16
+    assert most_bytes(config) == 4 * 60 * 5 * 16
 
 
 def test_a_big_run_keeps_a_selection():

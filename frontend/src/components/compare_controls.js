@@ -2,6 +2,7 @@
 import { html, useState } from '../dom.js';
 import { bySection } from '../lib/metrics.js';
 import { formatCount } from '../lib/format.js';
+import { bandOf } from '../lib/groups.js';
 import { highlight } from '../charts/draw.js';
 import { copyText } from '../actions.js';
 import { CurveControls } from './curve_controls.js';
@@ -11,13 +12,15 @@ import { Segments, Select, Swatch } from './marks.js';
 const BANDS = [{ value: 'ci95', label: '95 % interval' }, { value: 'std', label: 'standard deviation' }, { value: 'stderr', label: 'standard error' },
   { value: 'minmax', label: 'min to max' }, { value: 'none', label: 'none' }];
 
-/** @param {{view: any, change: Function, available: string[]}} props */
-export function CompareControls({ view, change, available }) {
+const bandOptions = (groups) => [{ value: 'auto', label: `auto: ${BANDS.find(({ value }) => value === bandOf('auto', groups)).label}` }, ...BANDS];
+
+/** @param {{view: any, change: Function, available: string[], groups: any[]}} props */
+export function CompareControls({ view, change, available, groups }) {
   const isGrouped = view.by === 'variant';
   return html`<div class="compare-controls">
     <div class="toolbar">
       <${Segments} label="Lines" value=${view.by} options=${[{ value: 'variant', label: 'mean by variant' }, { value: 'run', label: 'single runs' }]} onChange=${(by) => change({ by, hide: [] })} />
-      ${isGrouped && html`<${Select} label="band" value=${view.band} options=${BANDS} onChange=${(band) => change({ band })} />
+      ${isGrouped && html`<${Select} label="band" value=${view.band} options=${bandOptions(groups)} onChange=${(band) => change({ band })} />
         <button class="button-quiet" aria-pressed=${view.seeds} onClick=${() => change({ seeds: !view.seeds })}>seeds</button>`}
       <${CurveControls} view=${view} change=${change} />
       <span class="spacer"></span>

@@ -56,3 +56,12 @@ export function fairShare(groups, most) {
   }
   return ids;
 }
+
+/** Seeds from which on an interval for the mean says more than the values themselves (of two it spans 12.7 standard errors). */
+const ENOUGH_SEEDS = 3;
+
+/** The band to draw: what was chosen, else the interval where there are seeds enough for one. @param {string} band @param {Group[]} groups */
+export function bandOf(band, groups) {
+  if (band !== 'auto') return band;
+  return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
+}

@@ -9,7 +9,7 @@ import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { chosenSections } from '../lib/compare.js';
-import { fairShare, groupsOf } from '../lib/groups.js';
+import { bandOf, fairShare, groupsOf } from '../lib/groups.js';
 import { MOST_RUNS } from '../series.js';
 import { metricsOf, runTitle } from '../lib/run_fields.js';
 import { formatCount, plural } from '../lib/format.js';
@@ -21,7 +21,7 @@ import { Panels } from '../components/panels.js';
 import { openRollouts } from '../components/panel.js';
 
 const SPEC = {
-  experiment: text(), runs: list(), by: choice(['variant', 'run']), band: choice(['ci95', 'std', 'stderr', 'minmax', 'none']), seeds: flag(),
+  experiment: text(), runs: list(), by: choice(['variant', 'run']), band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']), seeds: flag(),
   metrics: list(['key']), hide: list([]), baseline: text(), panel: text(), ...CURVE_SPEC,
 };
 
@@ -62,7 +62,7 @@ function Comparison({ runs, view, change }) {
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
-  const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, groupBy: isGrouped ? 'variant' : '', band: view.band, seeds: isGrouped && view.seeds };
+  const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, groupBy: isGrouped ? 'variant' : '', band: bandOf(view.band, groups), seeds: isGrouped && view.seeds };
   useKeys({
     v: { label: 'by variant / by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
     d: { label: 'show or hide single seeds', run: () => change({ seeds: !view.seeds }) },
@@ -79,7 +79,7 @@ function Comparison({ runs, view, change }) {
 
   return html`<div class="page compare">
     <${Head} runs=${runs} groups=${groups} />
-    <${CompareControls} view=${view} change=${change} available=${available} />
+    <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend} looks=${looks} names=${names} groups=${groups} drawn=${drawn} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
     ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${drawn} view=${curves} change=${change} looks=${visible} names=${names}

@@ -1,0 +1,23 @@
+"""How much a run generates and stores at most, counted from its config."""
+
+from backend.config.run import RunConfig
+
+BYTES_PER_TOKEN = 16
+"""Measured: text, token strings and per-token arrays of one generated token, compressed."""
+
+
+def most_tokens(config: RunConfig) -> int:
+    """Tokens of the whole run if every completion is as long as it may be and every refill is used."""
+    sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
+    refill = config.filters.refill
+    batches = 1 if refill.type == "none" else refill.max_batches
+    batches *= updates.epochs if updates.resample_each_epoch else 1
+    train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
+    evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
+    completions = train + evaluations * evaluation.prompts * evaluation.k
+    return completions * sampling.max_new_tokens
+
+
+def most_bytes(config: RunConfig) -> int:
+    """Bytes that storing every rollout of the run takes at most."""
+    return most_tokens(config) * BYTES_PER_TOKEN
