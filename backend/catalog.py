@@ -172,9 +172,16 @@ def _as_request(body: dict[str, Any]) -> ValidateRequest:
             {"base": body, "seed": body.get("seed", 0)} if is_plain else body
         )
     except ValidationError as error:
-        raise RequestValidationError(
-            [{**item, "loc": ("body", *item["loc"])} for item in error.errors()]
-        ) from None
+        raise RequestValidationError([_of_the_config(item) for item in error.errors()]) from None
+
+
+def _of_the_config(item: Any) -> dict[str, Any]:
+    """An error of the request, with a path as the config's own errors have it."""
+    context = dict(item.get("ctx", {}))
+    for part in ("base.", "variant."):
+        if "path" in context:
+            context["path"] = context["path"].removeprefix(part)
+    return {**item, "loc": ("body", *item["loc"]), "ctx": context}
 
 
 def _all(items: Any) -> Json:

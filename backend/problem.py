@@ -112,6 +112,8 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     """Pydantic's words with the value that was met, shortened: it may be long, NaN or no JSON at all."""
     place, *parts = (str(part) for part in item["loc"])
     path = ".".join(parts) or place
+    if item["type"] == "unstorable":
+        return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
     message = str(item["msg"]).removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if item["type"] == "missing":

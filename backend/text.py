@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+LARGEST = 2**63
+"""Integers from here on fit no column of 64 bits."""
+
 DEEPEST = 50
 """A document from outside is nested no deeper."""
 
@@ -18,8 +21,14 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
         return path, f"is nested deeper than {DEEPEST} levels"
     if isinstance(document, str):
         return None if document == clean_text(document) else (path, "contains NUL or half a surrogate pair")
+    if isinstance(document, int):
+        return (
+            None
+            if abs(document) < LARGEST
+            else (path, f"must be less than 2^63 in size, got {_short(document)}")
+        )
     if isinstance(document, float):
-        return None if math.isfinite(document) else (path, "must be a finite number")
+        return None if math.isfinite(document) else (path, f"must be a finite number, got {document}")
     if isinstance(document, dict):
         parts = [(str(key), key) for key in document] + [(str(key), value) for key, value in document.items()]
     elif isinstance(document, list):
@@ -28,3 +37,9 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
         return None
     found = (unstorable(value, f"{path}.{key}" if path else key, depth + 1) for key, value in parts)
     return next((each for each in found if each), None)
+
+
+def _short(number: int) -> str:
+    """Its digits, or how many there are."""
+    text = str(number)
+    return text if len(text) <= 30 else f"{text[:12]}... of {len(text.lstrip('-'))} digits"

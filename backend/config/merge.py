@@ -63,11 +63,19 @@ def config_hash(config: RunConfig) -> str:
 
 def field_errors(error: ValidationError, written: Any) -> list[FieldError]:
     """Pydantic's errors about `written` as (dotted path, message with the value that was met)."""
+    items = error.errors(include_url=False)
+    places = [item["loc"] for item in items]
     return [
         found
-        for item in error.errors(include_url=False)
+        for item in items
+        if not (item["type"] == "too_short" and _is_above(item["loc"], places))
         for found in _field_errors(tuple(_without_tags(item["loc"], written)), dict(item))
     ]
+
+
+def _is_above(place: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
+    """Whether a list holds something that has an error of its own: without it the list counts as shorter."""
+    return any(len(other) > len(place) and other[: len(place)] == place for other in places)
 
 
 def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
@@ -88,15 +96,29 @@ def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
             written = None
 
 
+EXPECTED = {
+    "tuple_type": "a list is expected",
+    "model_type": "an object with fields is expected",
+    "model_attributes_type": "an object with fields is expected",
+    "dict_type": "an object with fields is expected",
+}
+"""Words for what pydantic says in words of Python."""
+
+
 def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError]:
-    if item["type"] == "combination":
-        return [FieldError(".".join((*loc, path)), reason) for path, reason in item["ctx"]["errors"]]
-    message = item["msg"].removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        return [FieldError(".".join(loc), "there is no such field")]
-    if item["type"] == "missing":
-        return [FieldError(".".join(loc), "is required")]
-    return [FieldError(".".join(loc), f"{_lower_first(message)}, got {_shown(item.get('input'))}")]
+    path, kind, context = ".".join(loc), item["type"], item.get("ctx", {})
+    if kind == "combination":
+        return [FieldError(".".join((*loc, below)), reason) for below, reason in context["errors"]]
+    if kind == "extra_forbidden":
+        return [FieldError(path, "there is no such field")]
+    if kind == "missing":
+        return [FieldError(path, "is required")]
+    if kind == "union_tag_not_found":
+        return [FieldError(f"{path}.{context['discriminator'].strip(chr(39))}", "is required")]
+    message = EXPECTED.get(kind) or _lower_first(item["msg"].removeprefix("Value error, "))
+    if kind == "too_short":
+        message = f"at least {context['min_length']} is expected"
+    return [FieldError(path, f"{message}, got {_shown(item.get('input'))}")]
 
 
 def _lower_first(text: str) -> str:

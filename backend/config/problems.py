@@ -11,7 +11,7 @@ from backend.config.base import Frozen, refusal
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import TASKS
 
-Weight = Annotated[float, Field(gt=0, le=1e6)]
+Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
 DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 """What a domain looks like: it becomes part of a metric's name."""
 

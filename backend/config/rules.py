@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from backend.config.run import RunConfig
 
 GROUP_BASELINES = ("group_mean", "loo")
+MOST_COMPLETIONS = 2**18
+"""In one step, or in one evaluation: ten times what the largest published runs use."""
+
 Problem = tuple[str, str]
 """Dotted path of a field and the reason it is refused."""
 
@@ -18,6 +21,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
     """Every contradiction between sections of a config."""
     return [
         *_budget_errors(config),
+        *_size_errors(config),
         *_group_errors(config),
         *_filter_errors(config),
         *_update_errors(config),
@@ -30,6 +34,17 @@ def _budget_errors(config: "RunConfig") -> Iterator[Problem]:
         yield "steps", "is 0, and evaluation.every is 0 too: there would be nothing to do"
     if config.optimizer.warmup_steps > config.steps:
         yield "optimizer.warmup_steps", f"must be at most steps = {config.steps}"
+
+
+def _size_errors(config: "RunConfig") -> Iterator[Problem]:
+    sampling, evaluation = config.sampling, config.evaluation
+    most = f"at most {MOST_COMPLETIONS:,} completions are expected"
+    if (rows := sampling.prompts_per_step * sampling.group_size) > MOST_COMPLETIONS:
+        factors = f"is {sampling.group_size}, times prompts_per_step = {sampling.prompts_per_step}"
+        yield "sampling.group_size", f"{factors} makes {rows:,} a step: {most}"
+    if (rows := evaluation.prompts * evaluation.k) > MOST_COMPLETIONS:
+        factors = f"is {evaluation.prompts}, times k = {evaluation.k}"
+        yield "evaluation.prompts", f"{factors} makes {rows:,} an evaluation: {most}"
 
 
 def _group_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -71,21 +86,30 @@ def _update_errors(config: "RunConfig") -> Iterator[Problem]:
 
 
 def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
-    domains = {source.domain for source in config.problems}
-    rewarded = {term.domain for term in config.rewards}
-    for index, source in enumerate(config.problems):
-        if "" not in rewarded and source.domain not in rewarded:
-            yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
+    yield from _domain_errors(config)
     seen: set[tuple[str, str]] = set()
     for index, term in enumerate(config.rewards):
-        if term.domain and term.domain not in domains:
-            known = ", ".join(sorted(domains))
-            yield f"rewards.{index}.domain", f"is {term.domain!r}, but the problems have the domains {known}"
         if (term.label, term.domain) in seen:
             yield f"rewards.{index}.name", f"{term.label!r} stands twice for the same domain"
         seen.add((term.label, term.domain))
     if all(term.weight == 0 for term in config.rewards):
         yield "rewards", "all weights are 0: nothing would be rewarded"
+
+
+def _domain_errors(config: "RunConfig") -> Iterator[Problem]:
+    """Reward terms for domains that no problem has; where there is none, problems that no term is for."""
+    domains = {source.domain for source in config.problems}
+    strange = [
+        index for index, term in enumerate(config.rewards) if term.domain and term.domain not in domains
+    ]
+    for index in strange:
+        known = ", ".join(sorted(domains))
+        domain = config.rewards[index].domain
+        yield f"rewards.{index}.domain", f"is {domain!r}, but the problems have the domains {known}"
+    rewarded = {term.domain for term in config.rewards}
+    for index, source in enumerate(config.problems):
+        if not strange and "" not in rewarded and source.domain not in rewarded:
+            yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
 
 
 def warnings(config: "RunConfig") -> list[str]:

@@ -11,6 +11,8 @@ from backend.config.rewards import CorrectnessReward, RewardTerm
 
 NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
 
+MOST_STEPS = 10_000_000
+
 
 class PolicyConfig(Frozen):
     """The language model that is trained."""
@@ -84,10 +86,10 @@ class OptimizerConfig(Frozen):
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Decoupled weight decay."""
 
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    """Gradients are scaled down to this L2 norm."""
+    max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """Gradients are scaled down to this L2 norm; a very large one leaves them as they are."""
 
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
     """Steps over which the learning rate rises from 0."""
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -222,7 +224,7 @@ class LengthConfig(Frozen):
 class EvaluationConfig(Frozen):
     """Held-out evaluation, at step 0, every `every` steps and at the end."""
 
-    every: Annotated[int, Field(ge=0)] = 10
+    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 10
     """Steps between evaluations; 0: never."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
@@ -235,7 +237,7 @@ class EvaluationConfig(Frozen):
 class CheckpointingConfig(Frozen):
     """Directories from which a run continues and which `from_pretrained` opens."""
 
-    every: Annotated[int, Field(ge=0)] = 25
+    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 25
     """Steps between checkpoints; 0: only at the end and when the run is paused."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -266,7 +268,7 @@ class StopAfterTime(Frozen):
 
     type: Literal["wall_time"] = "wall_time"
 
-    seconds: Annotated[float, Field(gt=0)]
+    seconds: Annotated[float, Field(gt=0, le=1e9)]
     """Training time summed over attempts, in seconds."""
 
 
@@ -298,7 +300,7 @@ class RunConfig(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of sampling, prompt order and everything else that is random."""
 
-    steps: Annotated[int, Field(ge=0, le=10_000_000)] = 150
+    steps: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 150
     """Training steps; 0: only evaluate."""
 
     policy: PolicyConfig = PolicyConfig()

@@ -20,6 +20,8 @@ from backend.models import Experiment, Run
 from backend.runs.events import add_event
 from backend.settings import Settings
 
+MOST_STEPS_TOGETHER = 100_000_000
+
 
 class KeyTaken(Conflict):
     """The Idempotency-Key belongs to another request."""
@@ -72,6 +74,13 @@ def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
             errors += [FieldError(f"variants.{number}.{found.path}", found.message) for found in error.errors]
     if errors:
         raise InvalidConfig(errors)
+    if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MOST_STEPS_TOGETHER:
+        reason = (
+            f"make {steps:,} steps together; at most {MOST_STEPS_TOGETHER:,} are expected of an experiment"
+        )
+        raise InvalidConfig(
+            [FieldError("seeds", f"{len(request.seeds)} seeds of {len(configs)} variants {reason}")]
+        )
     # The first seed of every variant comes first: a comparison is there early.
     for seed in request.seeds:
         for variant, config in zip(request.variants, configs, strict=True):

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from backend.text import clean_text, unstorable
 
@@ -22,7 +23,10 @@ class Body(BaseModel):
     @classmethod
     def _storable(cls, document: Any) -> Any:
         if found := unstorable(document):
-            raise ValueError(f"{clean_text(found[0])} {found[1]}")
+            path, reason = found
+            raise PydanticCustomError(
+                "unstorable", "{path} {reason}", {"path": clean_text(path), "reason": reason}
+            )
         return document
 
 

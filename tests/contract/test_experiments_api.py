@@ -22,7 +22,9 @@ BODY = {
 
 
 def launch(client, body, key=""):
-    return client.post("/api/v1/experiments", json=body, headers={"Idempotency-Key": key} if key else {})
+    """Sent as Python writes JSON: with infinities, and half surrogate pairs escaped."""
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    return client.post("/api/v1/experiments", content=json.dumps(body), headers=headers)
 
 
 def count(database, table):
@@ -118,6 +120,11 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
         ({"seeds": [-1]}, "seeds.0", "-1"),
         ({"seeds": []}, "seeds", "at least 1"),
         ({"seeds": list(range(100)), "variants": [{"name": str(n)} for n in range(6)]}, "seeds", "600 runs"),
+        ({"base": {"steps": 10**7}, "seeds": list(range(6))}, "seeds", "make 120,000,000 steps together"),
+        ({"base": {"optimizer": {"lr": float("inf")}}}, "base.optimizer.lr", "got inf"),
+        ({"base": {"steps": 2**70}}, "base.steps", "less than 2^63"),
+        ({"base": {"policy": {"name": "\ud800"}}}, "base.policy.name", "half a surrogate pair"),
+        ({"priority": -(2**80)}, "priority", "less than 2^63"),
         ({"name": ""}, "name", "at least 1"),
         ({"extra": 1}, "extra", "no such field"),
     ],
@@ -224,6 +231,22 @@ def test_validation_gives_config_formula_estimates_and_warnings(client, database
     assert answer["formula"]
     assert answer["estimates"]["seconds"] == pytest.approx(5.0)
     assert client.post("/api/v1/validate", json={"steps": 7, "seed": 2}).json()["config"]["seed"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"base": {"optimizer": {"lr": 1e400}}}', "optimizer.lr"),
+        ('{"variant": {"policy": {"name": "\\ud800"}}}', "policy.name"),
+        ('{"steps": 99999999999999999999}', "steps"),
+        ('{"stop_rules": [{"type": "wall_time", "seconds": NaN}]}', "stop_rules.0.seconds"),
+    ],
+)
+def test_what_no_number_or_text_is_has_one_error_at_its_field(client, text, path):
+    answer = client.post("/api/v1/validate", content=text, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert error["path"] == path
 
 
 @pytest.mark.parametrize(

@@ -194,8 +194,11 @@ def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
         ({"name": None}, "name"),
         ({"priority": 10**9}, "priority"),
         ({"tags": ["x"] * 51}, "tags"),
-        ({"notes": "a\0b"}, "body"),
-        ({"name": "\ud800"}, "body"),
+        ({"notes": "a\0b"}, "notes"),
+        ({"name": "\ud800"}, "name"),
+        ({"tags": ["fine", "\ud800"]}, "tags.1"),
+        ({"priority": float("inf")}, "priority"),
+        ({"priority": 2**70}, "priority"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, path):
@@ -204,7 +207,8 @@ def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, 
     headers = {"Content-Type": "application/json"}
     answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
     assert answer.status_code == 422, answer.text
-    assert answer.json()["errors"][0]["path"] == path
+    (error,) = answer.json()["errors"]
+    assert error["path"] == path
 
 
 def test_a_waiting_run_stops_at_once_and_can_be_taken_up_again(client, made):
