@@ -42,7 +42,7 @@ class Tokens:
 
 def pack_text(text: str) -> bytes:
     """The exact text as zstd."""
-    return _compress(text.encode("utf-8", "surrogatepass"))
+    return _compress(_encoded(text))
 
 
 def unpack_text(data: bytes) -> str:
@@ -52,19 +52,26 @@ def unpack_text(data: bytes) -> str:
 
 def pack_tokens(completions: Sequence[Tokens]) -> bytes:
     """The tokens of a group's completions, in order."""
-    strings = [part.encode("utf-8", "surrogatepass") for tokens in completions for part in tokens.strings]
+    strings = [part for tokens in completions for part in tokens.strings]
+    text = "".join(strings)
+    is_ascii = text.isascii()
+    sizes = map(len, strings if is_ascii else map(_encoded, strings))
     names = sorted({name for tokens in completions for name in tokens.arrays})
     having = {name: [n for n, tokens in enumerate(completions) if name in tokens.arrays] for name in names}
     header = {
         "lengths": [len(tokens.strings) for tokens in completions],
-        "strings": [len(part) for part in strings],
+        "strings": list(sizes),
         "arrays": having,
     }
-    columns = [np.asarray(tokens.ids, "<i4") for tokens in completions]
-    columns += [_floats(completions[n], name) for name in names for n in having[name]]
+    ids = [np.asarray(tokens.ids, "<i4") for tokens in completions]
+    columns = [_floats(completions[n], name) for name in names for n in having[name]]
     head = json.dumps(header, separators=(",", ":")).encode()
-    parts = [len(head).to_bytes(4, "little"), head, *strings, *(column.tobytes() for column in columns)]
-    return _compress(b"".join(parts))
+    parts = [len(head).to_bytes(4, "little"), head, _encoded(text), *(part.tobytes() for part in ids)]
+    return _compress(b"".join([*parts, *(column.tobytes() for column in columns)]))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _floats(tokens: Tokens, name: str) -> NDArray[np.float32]:

@@ -77,11 +77,11 @@ def pack_groups(
     """The rows of a step's groups. Ids follow from the place: the same step gives the same rows."""
     packed = PackedGroups()
     for group in groups:
-        place = (run_id, attempt, group.kind, group.prompt_index)
-        group_id = _id(run_id, step, *place)
+        number = _number(run_id, attempt, group.kind, group.prompt_index)
+        group_id = _id(run_id, step, number)
         packed.groups.append(_group_row(group, id=group_id, run_id=run_id, step=step, attempt=attempt))
         for position, completion in enumerate(group.completions):
-            rollout_id = _id(run_id, step, *place, position)
+            rollout_id = _id(run_id, step, number + position)
             packed.rollouts.append(
                 _rollout_row(completion, id=rollout_id, group_id=group_id, position=position)
             )
@@ -92,17 +92,18 @@ def pack_groups(
 
 def write_groups(session: Session, packed: PackedGroups) -> None:
     """Store packed groups; those that are there already stay as they are."""
+    connection = session.connection()  # not the session: rows of values need no objects
     for table, rows in (
         (RolloutGroup, packed.groups),
         (Rollout, packed.rollouts),
         (RolloutTokens, packed.tokens),
     ):
         if rows:
-            session.execute(insert_into(session, table).on_conflict_do_nothing(), rows)
+            connection.execute(insert_into(session, table.__table__).on_conflict_do_nothing(), rows)
 
 
 def _group_row(group: RecordedGroup, **place: Any) -> dict[str, Any]:
-    rewards = [c.reward for c in group.completions if c.reward is not None and math.isfinite(c.reward)]
+    mean, deviation = _spread([c.reward for c in group.completions if c.reward is not None])
     return {
         **place,
         "kind": group.kind,
@@ -112,9 +113,18 @@ def _group_row(group: RecordedGroup, **place: Any) -> dict[str, Any]:
         "domain": clean_text(group.domain),
         "prompt": pack_text(group.prompt),
         "answer": pack_text(group.answer),
-        "reward_mean": float(np.mean(rewards)) if rewards else None,
-        "reward_std": float(np.std(rewards)) if rewards else None,
+        "reward_mean": mean,
+        "reward_std": deviation,
     }
+
+
+def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
+    """Mean and population standard deviation of the finite rewards."""
+    finite = [float(reward) for reward in rewards if math.isfinite(reward)]
+    if not finite:
+        return None, None
+    mean = math.fsum(finite) / len(finite)
+    return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))
 
 
 def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]:
@@ -146,11 +156,19 @@ def _tokens(group: RecordedGroup) -> list[Tokens]:
     ]
 
 
-def _id(run_id: str, step: int, *place: Any) -> str:
-    """26 characters: the run's time, the step, and a hash of the place; rows of a step lie together."""
-    number = int.from_bytes(sha256(repr(place).encode()).digest()[:7], "big") >> 6
-    return run_id[:10] + _base32(step, 6) + _base32(number, 10)
+def _number(*place: Any) -> int:
+    """50 bits that follow from a group's place within its step."""
+    return int.from_bytes(sha256(repr(place).encode()).digest()[:7], "big") >> 6
 
 
-def _base32(number: int, width: int) -> str:
-    return "".join(CROCKFORD[number >> shift & 31] for shift in range(5 * (width - 1), -1, -5))
+def _id(run_id: str, step: int, number: int) -> str:
+    """26 characters: the run's time, the step, and a number within it; rows of a step lie together."""
+    return run_id[:10] + _base32(step, 3) + _base32(number, 5)
+
+
+PAIRS = [first + second for first in CROCKFORD for second in CROCKFORD]
+"""Ten bits as two characters."""
+
+
+def _base32(number: int, pairs: int) -> str:
+    return "".join([PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
