@@ -26,7 +26,7 @@ from worker.policy.logprobs import token_logprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
-from worker.rollout.collector import Collected, tensors
+from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
 from worker.state import Parts
 
@@ -64,6 +64,10 @@ class Learned:
         return self.sums.values() | {
             "advantage/mean": fmean(flat),
             "advantage/std": pstdev(flat),
+            "advantage/nonzero_frac": fmean(value != 0 for value in flat),
+            "advantage/distinct_per_group": fmean(
+                len({f"{value:.4g}" for value in group}) for group in self.advantages
+            ),
             "optim/grad_norm": fmean(self.norms),
             "optim/lr": self.lr,
             "optim/updates": len(self.norms) - self.skipped,
@@ -178,7 +182,11 @@ class Learner:
         if self.config.objective.kl_in_reward:
             rewards -= kl_reward_penalty(batch, self.config.objective).cpu().double().view(rewards.shape)
         estimate = estimate_advantages(
-            rewards, scored, self.config.objective.advantage, average=self.baseline.average
+            rewards,
+            scored,
+            self.config.objective.advantage,
+            average=self.baseline.average,
+            terms=reward_terms(groups),
         )
         self.baseline.average = estimate.average
         batch = replace(

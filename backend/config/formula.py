@@ -144,7 +144,11 @@ def _centred(advantage: knobs.Advantage) -> Math:
 
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
-    value = _scaled(_centred(advantage), advantage.scale)
+    if _is_decoupled(advantage):
+        batch = symbol("s", "batch")
+        value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
+    else:
+        value = _scaled(_centred(advantage), advantage.scale)
     if advantage.group_sum == "sqrt":
         value = product(root(symbol("G")), value)
     if objective.token_weight.type == "none":
@@ -169,9 +173,9 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
             assert_never(scale)
 
 
-def _deviation(
-    values: Math, scale: knobs.GroupStd | knobs.BatchStd | knobs.SeqWhiten | knobs.TokenWhiten
-) -> Math:
+def _deviation(values: Math, scale: knobs.Scale) -> Math:
+    if isinstance(scale, knobs.NoScale):
+        return _ONE
     name = "std" if scale.ddof == 1 else "std_population"
     return row(call(name, values), "+", number(scale.eps))
 
@@ -232,9 +236,17 @@ def _definitions(objective: Objective) -> list[Math]:
 
 
 def _centred_definition(advantage: knobs.Advantage) -> list[Math]:
-    if not isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
-        return []
-    return [row(symbol("c", "i"), "=", _centred(advantage))]
+    if _is_decoupled(advantage):
+        own, group = symbol("R", "ik"), symbol("R", "group,k")
+        normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, advantage.scale))
+        return [row(symbol("s", "i"), "=", summed("k", product(symbol("w", "k"), normalised)))]
+    if isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
+        return [row(symbol("c", "i"), "=", _centred(advantage))]
+    return []
+
+
+def _is_decoupled(advantage: knobs.Advantage) -> bool:
+    return isinstance(advantage, knobs.GroupMean) and advantage.multi_reward == "gdpo"
 
 
 def _baseline_definition(advantage: knobs.Advantage) -> list[Math]:

@@ -6,7 +6,7 @@ source; this text is also the API's schema and the help beside the browser form.
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from backend.config.base import Frozen
 
@@ -75,6 +75,18 @@ class GroupMean(_Advantage):
     type: Literal["group_mean"] = "group_mean"
     scale: Scale = GroupStd()
     """What the centred reward is divided by."""
+    multi_reward: Literal["sum", "gdpo"] = "sum"
+    """Several reward terms: sum = their weighted sum is the reward; gdpo = each is divided by its own group's
+    deviation, then weighted, added up and whitened over the step (GDPO, arXiv:2601.05242)."""
+
+    @field_validator("multi_reward")
+    @classmethod
+    def _gdpo_has_a_scale_of_its_own(cls, multi_reward: str, info: ValidationInfo) -> str:
+        scale = getattr(info.data.get("scale"), "type", "group_std")
+        if multi_reward == "gdpo" and scale != "group_std":
+            reason = f"is gdpo, which divides each reward by its group's deviation, but scale is {scale}: "
+            raise ValueError(reason + "scale group_std is expected")
+        return multi_reward
 
 
 class LeaveOneOut(_Advantage):

@@ -3,7 +3,7 @@
 from html import escape
 from typing import NamedTuple
 
-_SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ"}
+_SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ", "k": "ₖ", "ik": "ᵢₖ"}
 
 
 class Math(NamedTuple):

@@ -71,6 +71,8 @@ _CATALOG = (
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
     _metric("advantage/mean", "advantage", "Mean advantage over completions; away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean"),
     _metric("advantage/std", "advantage", "Spread of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),
+    _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
+    _metric("advantage/distinct_per_group", "values", "Mean number of different advantages in a group that trains; a sum of rewards that ties merges them, GDPO keeps them apart."),
     _metric("groups/zero_variance_frac", "fraction", "Share of groups whose rewards are all equal: they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
     _metric("groups/all_right_frac", "fraction", "Share of groups in which every completion is correct."),
     _metric("groups/all_wrong_frac", "fraction", "Share of groups in which every completion is wrong."),

@@ -64,6 +64,15 @@ class Objective(Frozen):
             raise refusal([("type", reason + "k3, k2 or k1 is expected")])
         return kl
 
+    @field_validator("kl")
+    @classmethod
+    def _kl_is_no_reward_term_of_its_own(cls, kl: knobs.Kl, info: ValidationInfo) -> knobs.Kl:
+        decoupled = getattr(info.data.get("advantage"), "multi_reward", "sum") == "gdpo"
+        if decoupled and isinstance(kl, knobs.KlK1) and kl.place == "reward":
+            reason = "is reward, but advantage.multi_reward = gdpo normalises each reward term apart, "
+            raise refusal([("place", reason + "and the KL is none of them: loss is expected")])
+        return kl
+
     @field_validator("token_weight")
     @classmethod
     def _token_advantages_keep_their_gradient(

@@ -6,7 +6,14 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.batch import PolicyBatch
-from worker.objective.policy_loss import PolicyLoss, denominators, estimate_advantages, policy_loss
+from worker.objective.multi_reward import RewardTerms
+from worker.objective.policy_loss import (
+    PolicyLoss,
+    denominators,
+    estimate_advantages,
+    policy_loss,
+    whiten,
+)
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
 OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
@@ -27,7 +34,8 @@ NEW = padded(OLD) + padded(DRIFT)
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
     scored = torch.ones_like(scores, dtype=torch.bool)
-    return estimate_advantages(scores, scored, knob or knobs.GroupMean()).advantages.flatten()
+    alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
+    return estimate_advantages(scores, scored, knob or knobs.GroupMean(), terms=alone).advantages.flatten()
 
 
 def batch(objective: Objective, **changes) -> PolicyBatch:
@@ -46,6 +54,8 @@ def run(objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, **changes)
     """The loss on F, and minus its gradient for each of the ten tokens."""
     leaf = new.clone().requires_grad_()
     data = batch(objective, **changes)
+    for over in ("step", "minibatch"):
+        data = whiten(data, objective.advantage, over=over)
     weights = denominators(data.mask, data.group_index, objective, max_new_tokens=max_new_tokens)
     result = policy_loss(leaf, data, objective, weights)
     (gradient,) = torch.autograd.grad(result.loss, leaf)

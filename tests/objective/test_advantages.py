@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from backend.config import knobs
+from backend.config.objective import Objective
 from worker.objective.advantages import reweighted_by_probability
 from worker.objective.batch import PolicyBatch
+from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import estimate_advantages, whiten
 from worker.objective.whitening import whitened
 
@@ -178,3 +180,59 @@ def test_whitening_equal_advantages_gives_zeros():
     values = torch.full((6, 1), 0.2, dtype=torch.float64)
     assert whitened(values, torch.ones(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
     assert whitened(values, torch.zeros(6, 1), ddof=1, eps=0.0).flatten().tolist() == [0] * 6
+
+
+CORRECT = [[1, 1, 0, 0], [1, 0, 0, 0]]
+FORMAT = [[1, 0, 1, 0], [1, 1, 1, 0]]
+GDPO = knobs.GroupMean(multi_reward="gdpo")
+
+
+def gdpo(*terms, weights, unscored=()):
+    """GDPO's advantages of reward terms (P, G), each with its weight."""
+    values = torch.tensor(terms, dtype=torch.float64)
+    scored = torch.ones_like(values, dtype=torch.bool)
+    for place in unscored:
+        scored[place] = False
+    apart = RewardTerms(values, scored, torch.tensor(weights, dtype=torch.float64)[:, None].expand(-1, 2))
+    return estimate_advantages(values.sum(dim=0), scored.all(dim=0), GDPO, terms=apart).advantages.tolist()
+
+
+def test_gdpo_keeps_apart_what_the_sum_of_rewards_ties():
+    found = gdpo(CORRECT, FORMAT, weights=[1, 1])
+    assert found[0] == pytest.approx([1.2247, 0, 0, -1.2247], abs=6e-5)
+    assert found[1] == pytest.approx([1.4141, 0, 0, -1.4141], abs=6e-5)
+    summed = values([[2, 1, 1, 0], [2, 1, 1, 0]])
+    for group in summed:
+        assert group == pytest.approx([1.2246, 0, 0, -1.2246], abs=6e-5)
+
+
+def test_gdpo_weighs_normalised_rewards():
+    found = gdpo(CORRECT, FORMAT, weights=[1, 0.5])
+    assert found[0] == pytest.approx([1.1788, 0.3929, -0.3929, -1.1788], abs=6e-5)
+    assert found[1] == pytest.approx([1.5879, -0.2268, -0.2268, -1.1342], abs=6e-5)
+
+
+def test_gdpo_with_one_group_normalises_again_within_it():
+    only = RewardTerms(
+        torch.tensor([[[1, 1, 0, 0]], [[1, 0, 1, 0]]], dtype=torch.float64),
+        torch.ones(2, 1, 4, dtype=torch.bool),
+        torch.ones(2, 1, dtype=torch.float64),
+    )
+    estimate = estimate_advantages(only.values.sum(dim=0), only.scored[0], GDPO, terms=only)
+    s = 2 * 0.5 / (3**-0.5 + 1e-4)
+    assert estimate.advantages.tolist()[0] == pytest.approx(
+        [s / (s * (2 / 3) ** 0.5 + 1e-4), 0, 0, -1.2246], 1e-4
+    )
+
+
+def test_gdpo_leaves_out_completions_that_a_term_could_not_score():
+    found = gdpo(CORRECT, FORMAT, weights=[1, 1], unscored=[(1, 0, 3)])
+    assert found[0][3] == 0
+    assert sum(found[0]) + sum(found[1]) == pytest.approx(0, abs=1e-9)
+
+
+def test_gdpo_refuses_another_scale_and_kl_in_the_reward():
+    with pytest.raises(ValueError, match="scale group_std is expected"):
+        knobs.GroupMean(multi_reward="gdpo", scale=NO_SCALE)
+    with pytest.raises(ValueError, match="loss is expected"):
+        Objective(advantage=GDPO, kl=knobs.KlK1(place="reward"))

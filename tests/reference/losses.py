@@ -20,6 +20,8 @@ class Completion:
     old: list[float]
     sampler: list[float]
     reference: list[float]
+    terms: tuple[float, ...] = ()
+    """Two reward terms, where a method keeps them apart."""
 
 
 Group = list[Completion]
@@ -46,6 +48,22 @@ def group_centred(groups):
     for group in groups:
         rewards = [c.reward for c in group]
         yield [r - mean(rewards) for r in rewards]
+
+
+def group_decoupled(groups, weights):
+    sums = []
+    for group in groups:
+        own = [0.0] * len(group)
+        for k, weight in enumerate(weights):
+            rewards = [c.terms[k] for c in group]
+            if max(rewards) > min(rewards):
+                for i, r in enumerate(rewards):
+                    own[i] += weight * (r - mean(rewards)) / (sample_std(rewards) + EPS)
+        sums.append(own)
+    every = [s for own in sums for s in own]
+    if max(every) == min(every):
+        return [[0.0] * len(own) for own in sums]
+    return [[(s - mean(every)) / (sample_std(every) + EPS) for s in own] for own in sums]
 
 
 def leave_one_out(groups, rewards):
@@ -119,9 +137,9 @@ def rloo(groups, max_new_tokens):
     return loss / count(groups)
 
 
-def _grpo(groups, eps, beta):
+def _grpo(groups, eps, beta, advantages=None):
     loss = 0.0
-    for c, a in completions(groups, group_normalised(groups)):
+    for c, a in completions(groups, advantages or group_normalised(groups)):
         own = 0.0
         for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
             own -= ppo(ratio, a, 1 - eps, 1 + eps) - beta * k3(new, reference)
@@ -131,6 +149,10 @@ def _grpo(groups, eps, beta):
 
 def grpo(groups, max_new_tokens):
     return _grpo(groups, 0.2, 0.04)
+
+
+def gdpo(groups, max_new_tokens):
+    return _grpo(groups, 0.2, 0.04, group_decoupled(groups, (1.0, 1.0)))
 
 
 def r1(groups, max_new_tokens):
@@ -144,14 +166,31 @@ def grpo_book(groups, max_new_tokens):
     return loss / count(groups)
 
 
-def grpo_book_clip(groups, max_new_tokens):
+def _book_clipped(groups, advantages):
     loss = 0.0
-    for c, a in completions(groups, group_normalised(groups)):
+    for c, a in completions(groups, advantages):
         ratio = torch.exp(sum(c.new) - sum(c.old))
         unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
         smaller = unclipped.item() <= clipped.item()
         loss -= (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
     return loss / count(groups)
+
+
+def grpo_book_clip(groups, max_new_tokens):
+    return _book_clipped(groups, group_normalised(groups))
+
+
+def grpo_book_format(groups, max_new_tokens):
+    return _book_clipped(groups, group_normalised(groups))
+
+
+def grpo_book_format_conditional(groups, max_new_tokens):
+    return _book_clipped(groups, group_normalised(groups))
+
+
+def gdpo_book(groups, max_new_tokens):
+    distance = sum(sum(c.new) - sum(c.reference) for group in groups for c in group) / count(groups)
+    return _book_clipped(groups, group_decoupled(groups, (1.0, 0.1))) + 0.02 * distance
 
 
 def _token_mean(groups, advantages, low, high, cap=None):
@@ -240,6 +279,10 @@ LOSSES = {
         grpo,
         grpo_book,
         grpo_book_clip,
+        grpo_book_format,
+        grpo_book_format_conditional,
+        gdpo_book,
+        gdpo,
         r1,
         dapo,
         dr_grpo,

@@ -9,7 +9,14 @@ from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from tests.reference.losses import LOSSES, Completion
 from worker.objective.batch import PolicyBatch
-from worker.objective.policy_loss import denominators, estimate_advantages, kl_reward_penalty, policy_loss
+from worker.objective.multi_reward import RewardTerms
+from worker.objective.policy_loss import (
+    denominators,
+    estimate_advantages,
+    kl_reward_penalty,
+    policy_loss,
+    whiten,
+)
 
 MAX_NEW_TOKENS = 9
 G = 4
@@ -26,7 +33,8 @@ def make_groups(seed, *, prompts=3):
             near = [[lp + dice.gauss(0, spread) for lp in old] for spread in (0.4, 0.3, 0.5)]
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
-            group.append(Completion(reward, new, old, near[1], near[2]))
+            terms = (reward, dice.choice([0.0, 1.0]))
+            group.append(Completion(reward, new, old, near[1], near[2], terms))
         groups.append(group)
     return groups
 
@@ -36,7 +44,18 @@ def padded(rows):
     return torch.tensor([row + [float("nan")] * (width - len(row)) for row in rows], dtype=torch.float64)
 
 
-def production_loss(groups, objective):
+def reward_terms(groups, weights):
+    """The first terms of every completion, with the weights that the preset gives its rewards."""
+    values = torch.tensor(
+        [[[c.terms[k] for c in group] for group in groups] for k in range(min(2, len(weights)))],
+        dtype=torch.float64,
+    )
+    factors = torch.tensor(weights[:2], dtype=torch.float64).unsqueeze(1).expand(-1, len(groups))
+    return RewardTerms(values, torch.ones_like(values, dtype=torch.bool), factors)
+
+
+def production_loss(groups, config):
+    objective = config.objective
     rows = [completion for group in groups for completion in group]
     rewards = torch.tensor([[c.reward for c in group] for group in groups], dtype=torch.float64)
     new = padded([[lp.item() for lp in c.new] for c in rows]).requires_grad_()
@@ -49,7 +68,12 @@ def production_loss(groups, objective):
         reference_logprobs=padded([c.reference for c in rows]) if objective.needs_reference else None,
     )
     rewards = rewards - kl_reward_penalty(batch, objective).reshape(rewards.shape)
-    estimate = estimate_advantages(rewards, torch.ones_like(rewards, dtype=torch.bool), objective.advantage)
+    estimate = estimate_advantages(
+        rewards,
+        torch.ones_like(rewards, dtype=torch.bool),
+        objective.advantage,
+        terms=reward_terms(groups, [term.weight for term in config.rewards]),
+    )
     batch = PolicyBatch(
         mask=batch.mask,
         advantages=estimate.advantages.flatten(),
@@ -58,6 +82,8 @@ def production_loss(groups, objective):
         sampler_logprobs=batch.sampler_logprobs,
         reference_logprobs=batch.reference_logprobs,
     )
+    for over in ("step", "minibatch"):
+        batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
     loss = policy_loss(new, batch, objective, weights).loss
     loss.backward()
@@ -72,11 +98,11 @@ def test_every_preset_has_a_reference():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_value_and_gradient_match_the_loops(preset, seed):
     groups = make_groups(seed)
-    objective = resolve({"preset": preset, "sampling": {"max_new_tokens": MAX_NEW_TOKENS}}).objective
+    config = resolve({"preset": preset, "sampling": {"max_new_tokens": MAX_NEW_TOKENS}})
     expected = LOSSES[preset](groups, MAX_NEW_TOKENS)
     leaves = [lp for group in groups for completion in group for lp in completion.new]
     slopes = torch.autograd.grad(expected, leaves, allow_unused=True)
-    loss, gradient = production_loss(groups, objective)
+    loss, gradient = production_loss(groups, config)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-12)
     wanted = torch.stack([torch.zeros((), dtype=torch.float64) if s is None else s for s in slopes])
     torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-12)

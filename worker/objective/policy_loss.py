@@ -4,7 +4,7 @@ Every knob is one `match` over the members of its union; the maths is in the mod
 """
 
 from dataclasses import replace
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, TypeVar, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +19,7 @@ from worker.objective import (
     diagnostics,
     kl,
     masked,
+    multi_reward,
     ratios,
     surrogates,
     whitening,
@@ -27,7 +28,10 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import MetricSums
+from worker.objective.multi_reward import RewardTerms
 from worker.objective.surrogates import Surrogate
+
+_Given = TypeVar("_Given", Tensor, RewardTerms)
 
 
 class AdvantageEstimate(NamedTuple):
@@ -55,14 +59,20 @@ def estimate_advantages(
     advantage: knobs.Advantage,
     *,
     average: float = 0.0,
+    terms: RewardTerms | None = None,
 ) -> AdvantageEstimate:
     """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
 
     Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
-    the scale is a whitening, `whiten` does the rest.
+    the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`.
     """
     following = average
     match advantage:
+        case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
+            decoupled = multi_reward.group_decoupled(
+                _given(terms, "reward terms"), scored, ddof=ddof, eps=eps
+            )
+            return AdvantageEstimate(decoupled * _group_factor(advantage, rewards.shape[1]), following)
         case knobs.GroupMean():
             centred = advantages.group_centred(rewards, scored)
         case knobs.LeaveOneOut():
@@ -397,7 +407,7 @@ def _entropy_term(
             assert_never(knob)
 
 
-def _given(values: Tensor | None, name: str) -> Tensor:
+def _given(values: _Given | None, name: str) -> _Given:
     if values is None:
         raise ValueError(f"this objective needs {name} and the batch has none")
     return values

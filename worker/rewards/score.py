@@ -81,13 +81,24 @@ class Scorer:
         terms = self._of(domain)
         grades = self._grader(terms).grades(pairs)
         values = {term.label: self._values(term, pairs, grades) for term in terms}
-        totals = weighted_sums(values, self.weights(domain), count=len(pairs))
+        weights = self.weights(domain)
+        totals = weighted_sums(values, weights, count=len(pairs))
         correct = [None if grade.is_correct is None else float(grade.is_correct) for grade in grades]
         groups, start = [], 0
         for prompt, row in zip(prompts, completions, strict=True):
             part = slice(start, start := start + len(row))
             raw = {label: tuple(column[part]) for label, column in values.items()}
-            groups.append(Group(prompt, tuple(row), tuple(totals[part]), raw, tuple(correct[part])))
+            groups.append(
+                Group(
+                    prompt,
+                    tuple(row),
+                    rewards=tuple(totals[part]),
+                    terms=raw,
+                    correctness=tuple(correct[part]),
+                    counted=raw,
+                    weights=weights,
+                )
+            )
         return groups
 
     def _grader(self, terms: Sequence[RewardTerm]) -> Grader:

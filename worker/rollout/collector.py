@@ -17,6 +17,7 @@ from backend.config.run import (
     ZeroVarianceFilter,
 )
 from worker.objective import filters, shaping
+from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Sampler
@@ -133,20 +134,45 @@ def _with_scaled(group: Group, factor: float) -> Group:
     rewards, scored = tensors([group.rewards])
     cut = torch.tensor([[completion.is_truncated for completion in group.completions]])
     scaled = shaping.truncated_scaled(rewards, cut, factor=factor)
-    return replace(group, rewards=_listed(scaled, scored))
+    counted = {name: _scaled(values, cut, factor) for name, values in group.counted.items()}
+    return replace(group, rewards=_listed(scaled, scored), counted=counted)
+
+
+def _scaled(values: Sequence[float | None], cut: Tensor, factor: float) -> tuple[float | None, ...]:
+    term, known = tensors([values])
+    return _listed(shaping.truncated_scaled(term, cut, factor=factor), known)
 
 
 def _with_penalty(group: Group, *, l_max: int, l_cache: int) -> Group:
     rewards, scored = tensors([group.rewards])
     lengths = torch.tensor([[len(completion) for completion in group.completions]])
     penalty = shaping.soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
-    terms = {**group.terms, LENGTH_PENALTY: tuple(penalty[0].tolist())}
-    return replace(group, rewards=_listed(rewards + penalty, scored), terms=terms)
+    own = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
+    return replace(
+        group,
+        rewards=_listed(rewards + penalty, scored),
+        terms={**group.terms, **own},
+        counted={**group.counted, **own},
+        weights={**group.weights, LENGTH_PENALTY: 1.0},
+    )
 
 
 def _listed(rewards: Tensor, scored: Tensor) -> tuple[float | None, ...]:
     pairs = zip(rewards[0].tolist(), scored[0].tolist(), strict=True)
     return tuple(reward if is_scored else None for reward, is_scored in pairs)
+
+
+def reward_terms(groups: Sequence[Group]) -> RewardTerms:
+    """Every counted reward term of P groups apart; a group without some term has weight 0 there."""
+    names = sorted({name for group in groups for name in group.counted})
+    nothing = (None,) * len(groups[0].completions)
+    values = torch.zeros(len(names), len(groups), len(nothing), dtype=torch.float64)
+    scored = torch.zeros(values.shape, dtype=torch.bool)
+    weights = torch.zeros(len(names), len(groups), dtype=torch.float64)
+    for k, name in enumerate(names):
+        values[k], scored[k] = tensors([group.counted.get(name, nothing) for group in groups])
+        weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
+    return RewardTerms(values, scored, weights)
 
 
 def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:

@@ -61,3 +61,7 @@ class Group:
     """[G] for each reward term by name, unweighted."""
     correctness: tuple[float | None, ...] = ()
     """[G] 1 where the answer is right, else 0, known also when no term rewards it."""
+    counted: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """[G] for each term what enters the reward, before its weight: `terms` after all that shapes them."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Factor of each counted term."""

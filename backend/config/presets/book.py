@@ -3,7 +3,13 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import Preset, preset
+from backend.config.rewards import BoxedFormatReward, CorrectnessReward, ThinkFormatReward
 from backend.config.run import SamplingConfig, UpdatesConfig
+
+_CLIPPED = Objective(
+    ratio=knobs.SequenceProductRatio(logprob_temperature="one"),
+    surrogate=knobs.BookSigned(eps_low=10.0, eps_high=10.0),
+)
 
 BOOK: dict[str, Preset] = {
     "grpo_book": preset(
@@ -28,11 +34,52 @@ BOOK: dict[str, Preset] = {
         epochs, each on fresh rollouts of the policy that opened the step. The first epoch has ratio
         1; in the second the product may explode or vanish with length: watch ratio/max and
         ratio/min. Book: one prompt and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
-        objective=Objective(
-            ratio=knobs.SequenceProductRatio(logprob_temperature="one"),
-            surrogate=knobs.BookSigned(eps_low=10.0, eps_high=10.0),
+        objective=_CLIPPED,
+        sampling=SamplingConfig(order="sequential"),
+        updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
+    ),
+    "grpo_book_format": preset(
+        "GRPO, the book's format reward",
+        "Raschka, Build a Reasoning Model, section 7.6",
+        """The clipped form with one epoch, rewarded for the right answer and, as much again, for a first
+        <think> before the first </think>. With one epoch the ratio is 1 and the loss reads 0 while the
+        gradient does not. The format is far easier than the answer: watch reward/think_format/mean
+        saturate while reward/correctness/mean falls, and length/truncated_frac. Book: reasoning model,
+        one prompt and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
+        objective=_CLIPPED,
+        sampling=SamplingConfig(order="sequential"),
+        rewards=(CorrectnessReward(weight=1.0), ThinkFormatReward(weight=1.0, form="book")),
+    ),
+    "grpo_book_format_conditional": preset(
+        "GRPO, the book's conditional format reward",
+        "Raschka, Build a Reasoning Model, exercise 7.2",
+        """As the format reward, but the format counts in correct completions only, so that it cannot be
+        collected without the answer. Watch reward/think_format/mean, which can no longer exceed
+        reward/correctness/mean.""",
+        objective=_CLIPPED,
+        sampling=SamplingConfig(order="sequential"),
+        rewards=(
+            CorrectnessReward(weight=1.0),
+            ThinkFormatReward(weight=1.0, form="book", only_when_correct=True),
+        ),
+    ),
+    "gdpo_book": preset(
+        "GDPO, the book's form",
+        "Raschka, reasoning-from-scratch, script gdpo",
+        """GDPO over correctness and a tenth of the boxed format, with the book's clipped sequence ratio,
+        two epochs on fresh rollouts and a k1 penalty on sequence sums. The book has one prompt per step,
+        so its second normalisation stays within the group: where only the format differs it blows the
+        tenth up to full scale. Watch reward/boxed_format/mean and advantage/distinct_per_group. The k1
+        penalty as a loss is noise: watch policy/entropy.""",
+        objective=_CLIPPED.with_(
+            advantage=knobs.GroupMean(multi_reward="gdpo"),
+            kl=knobs.KlK1(coef=0.02, aggregation="seq_sum"),
         ),
         sampling=SamplingConfig(order="sequential"),
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
+        rewards=(
+            CorrectnessReward(weight=1.0, extraction="lenient"),
+            BoxedFormatReward(weight=0.1),
+        ),
     ),
 }

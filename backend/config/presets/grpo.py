@@ -3,6 +3,7 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
+from backend.config.rewards import CorrectnessReward, ThinkFormatReward
 from backend.config.run import UpdatesConfig
 
 GRPO: dict[str, Preset] = {
@@ -56,6 +57,21 @@ GRPO: dict[str, Preset] = {
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
             aggregation=knobs.TokenMean(),
         ),
+    ),
+    "gdpo": preset(
+        "GDPO",
+        "arXiv:2601.05242",
+        """GRPO for several rewards: each is divided by its own group's deviation before the weighted sum,
+        and the sums are whitened over the step, so that completions whose rewards merely add up to the
+        same keep different advantages. Here correctness and the thinking format, both of weight 1. Watch
+        reward/correctness/mean and reward/think_format/mean apart (the easier one saturates first) and
+        advantage/distinct_per_group, which is what the sum would lose. Works under any clip.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(multi_reward="gdpo"),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            kl=knobs.KlK3(coef=0.04),
+        ),
+        rewards=(CorrectnessReward(weight=1.0), ThinkFormatReward(weight=1.0)),
     ),
     "cispo": preset(
         "CISPO",

@@ -1,0 +1,41 @@
+"""Several rewards that are normalised apart before they are added up."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from worker.objective import advantages
+
+
+class RewardTerms(NamedTuple):
+    """The K terms of a reward, apart."""
+
+    values: Float[Tensor, "K P G"]
+    """Each term before its weight."""
+    scored: Bool[Tensor, "K P G"]
+    """False where a term says nothing about a completion."""
+    weights: Float[Tensor, "K P"]
+    """Factor of each term; a prompt's domain may have its own."""
+
+
+def group_decoupled(
+    terms: RewardTerms, scored: Bool[Tensor, "P G"], *, ddof: int, eps: float
+) -> Float[Tensor, "P G"]:
+    """Each reward in units of its own spread within the group, weighted, added up and whitened.
+
+        a[k] = (R[k] - mean_group R[k]) / (std_group R[k] + eps)
+        s = sum_k w[k] a[k];  A = (s - mean_batch s) / (std_batch s + eps)
+
+    Rewards whose sums tie keep different advantages. With a single group in the batch the last line
+    normalises within that group. Source: GDPO, arXiv:2601.05242.
+    """
+    total = torch.zeros(scored.shape, dtype=terms.values.dtype)
+    for values, known, weights in zip(*terms, strict=True):
+        here = known & scored
+        centred = advantages.group_centred(values, here)
+        spread = advantages.group_spread(values, here)
+        total += weights.unsqueeze(1) * advantages.scaled(centred, spread, ddof=ddof, eps=eps)
+    spread = advantages.batch_spread(total, scored)
+    return advantages.scaled(advantages.batch_centred(total, scored), spread, ddof=ddof, eps=eps)
