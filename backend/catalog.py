@@ -35,7 +35,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Advantage", ("objective.advantage",)),
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
     ("Aggregation", ("objective.aggregation", "objective.token_weight")),
-    ("KL and entropy", ("objective.kl", "objective.entropy")),
+    ("KL and entropy", ("objective.kl", "objective.entropy", "objective.nll")),
     ("Off-policy", ("objective.correction",)),
     ("Sampling filters", ("filters",)),
     ("Length", ("length",)),

@@ -45,6 +45,7 @@ KNOBS: tuple[tuple[str, str], ...] = (
     ("kl.place", "objective.kl[k1].place"),
     ("offp.weight", "objective.correction"),
     ("ent.coef", "objective.entropy[bonus].coef"),
+    ("nll.coef", "objective.nll[positive].coef"),
     ("token.weight", "objective.token_weight"),
     ("filter.groups", "filters.groups"),
     ("filter.refill", "filters.refill"),

@@ -193,6 +193,7 @@ class Learner:
             batch,
             advantages=estimate.advantages.flatten().float().to(mask.device),
             scored=scored.flatten().to(mask.device),
+            correct=_correct(groups).to(mask.device),
         )
         return whiten(batch, self.config.objective.advantage, over="step")
 
@@ -239,6 +240,7 @@ class Learner:
             objective,
             max_new_tokens=self.config.sampling.max_new_tokens,
             upweight=upweight,
+            correct=batch.correct,
         )
         for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
             chosen = part.to(batch.mask.device)
@@ -263,6 +265,12 @@ class Learner:
         update = self.optimizer.step(learned.step)
         learned.lr = update.lr
         return update.grad_norm
+
+
+def _correct(groups: Sequence[Group]) -> Tensor:
+    """(B,) bool: whose answer is known to be right."""
+    values = [value for group in groups for value in group.correctness or (None,) * len(group.completions)]
+    return torch.tensor([value is not None and value >= 1 for value in values])
 
 
 def _keep(per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor, shape: torch.Size) -> None:

@@ -62,6 +62,10 @@ def _loss(objective: Objective) -> Math:
     if isinstance(objective.entropy, knobs.EntropyBonus):
         entropy = _aggregated(symbol("H", "it"), objective.aggregation, per_completion=False)
         terms += ["−", number(objective.entropy.coef), "·", entropy]
+    if isinstance(objective.nll, knobs.PositiveNll):
+        share = fraction(_ONE, bracketed(summed("i correct", _LENGTH)))
+        surprise = summed("t", row("log", _POLICY)._replace(is_atom=True))
+        terms += ["−", number(objective.nll.coef), "·", share, summed("i correct", surprise)]
     return row(*terms)
 
 

@@ -449,6 +449,24 @@ class EntropyBonus(Frozen):
 Entropy = Annotated[NoEntropyBonus | EntropyBonus, Field(discriminator="type")]
 
 
+class NoNll(Frozen):
+    """No imitation term."""
+
+    type: Literal["none"] = "none"
+
+
+class PositiveNll(Frozen):
+    """Add the mean negative log-likelihood of all tokens of correct completions (VAPO, arXiv:2504.05118)."""
+
+    type: Literal["positive"] = "positive"
+    coef: float = Field(default=0.1, ge=0, le=1e3)
+    """Weight of the term; loss per nat. VAPO 0.1. The mean is over the tokens of the optimizer batch that
+    belong to correct completions; the paper leaves the divisor open."""
+
+
+Nll = Annotated[NoNll | PositiveNll, Field(discriminator="type")]
+
+
 class NoTokenWeight(Frozen):
     """Every token of a completion carries the same advantage."""
 

@@ -110,6 +110,7 @@ _CATALOG = (
     _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
     _metric("loss/entropy", "1", "The entropy term of the loss, with its coefficient."),
+    _metric("loss/nll", "1", "The imitation term of the loss: NLL of correct completions, with its coefficient."),
     _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm"),
     _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr"),
     _metric("optim/updates", "updates", "Optimizer steps taken in this training step."),

@@ -31,6 +31,8 @@ class Objective(Frozen):
     """How the losses of single tokens become one number."""
     entropy: knobs.Entropy = knobs.NoEntropyBonus()
     """Reward for keeping the next-token distribution broad."""
+    nll: knobs.Nll = knobs.NoNll()
+    """Imitation of the policy's own correct completions."""
     token_weight: knobs.TokenWeight = knobs.NoTokenWeight()
     """Weights that let the advantage differ between the tokens of a completion."""
 

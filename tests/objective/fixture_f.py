@@ -46,6 +46,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "old_logprobs": padded(OLD),
         "sampler_logprobs": padded(SAMPLER),
         "reference_logprobs": padded(REFERENCE),
+        "correct": torch.tensor(REWARDS[0]) == 1,
     }
     return PolicyBatch(**(fields | changes))
 
@@ -56,7 +57,9 @@ def run(objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, **changes)
     data = batch(objective, **changes)
     for over in ("step", "minibatch"):
         data = whiten(data, objective.advantage, over=over)
-    weights = denominators(data.mask, data.group_index, objective, max_new_tokens=max_new_tokens)
+    weights = denominators(
+        data.mask, data.group_index, objective, max_new_tokens=max_new_tokens, correct=data.correct
+    )
     result = policy_loss(leaf, data, objective, weights)
     (gradient,) = torch.autograd.grad(result.loss, leaf)
     return result, -gradient[MASK]

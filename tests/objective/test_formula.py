@@ -70,7 +70,9 @@ def test_every_presets_mathml_is_well_formed(preset):
     assert ET.fromstring(formula(resolve({"preset": preset}).objective)["mathml"]).tag.endswith("math")  # noqa: S314
 
 
-@pytest.mark.parametrize("field", ["advantage", "correction", "kl", "aggregation", "entropy", "token_weight"])
+@pytest.mark.parametrize(
+    "field", ["advantage", "correction", "kl", "aggregation", "entropy", "nll", "token_weight"]
+)
 def test_every_member_of_a_knob_changes_the_formula(field):
     union = getattr(knobs, {"kl": "Kl"}.get(field, "".join(word.title() for word in field.split("_"))))
     texts = {formula(Objective(**{field: member()}))["text"] for member in members(union)}

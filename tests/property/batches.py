@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from backend.config.objective import Objective
+from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.policy_loss import denominators, policy_loss
 
@@ -22,12 +23,21 @@ class Sample:
     entropy: Tensor
     batch: PolicyBatch
 
+    def weights(self, objective: Objective) -> Denominators:
+        """The weights of the whole optimizer batch."""
+        batch = self.batch
+        return denominators(
+            batch.mask,
+            batch.group_index,
+            objective,
+            max_new_tokens=MAX_NEW_TOKENS,
+            correct=batch.correct,
+        )
+
     def gradient(self, objective: Objective, rows: list[Tensor] | None = None) -> tuple[float, Tensor]:
         """Loss and gradient, summed over micro-batches of the given rows."""
         leaf = self.new.clone().requires_grad_()
-        weights = denominators(
-            self.batch.mask, self.batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS
-        )
+        weights = self.weights(objective)
         parts = [torch.arange(len(leaf))] if rows is None else rows
         losses = [
             policy_loss(
@@ -62,6 +72,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             old_logprobs=old.where(mask, NAN),
             sampler_logprobs=near(),
             reference_logprobs=near(),
+            correct=torch.rand(shape[0], generator=dice) < 0.5,
         ),
     )
 

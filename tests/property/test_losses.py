@@ -2,6 +2,7 @@
 
 import itertools
 import typing
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,11 +13,11 @@ from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
-from tests.property.batches import MAX_NEW_TOKENS, draw_sample, samples
+from tests.property.batches import draw_sample, samples
 from worker.objective import kl
 from worker.objective.batch import PolicyBatch
 from worker.objective.corrections import truncated
-from worker.objective.policy_loss import denominators, policy_loss
+from worker.objective.policy_loss import policy_loss
 
 OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
     "everything": Objective(
@@ -25,6 +26,7 @@ OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
         kl=knobs.KlRatioK3(coef=0.1, aggregation="seq_sum"),
         aggregation=knobs.PromptMean(),
         entropy=knobs.EntropyBonus(coef=0.01),
+        nll=knobs.PositiveNll(),
         token_weight=knobs.AdvantageReweighting(),
     )
 }
@@ -46,10 +48,9 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         return torch.cat([values.where(mask, garbage), wide], dim=1)
 
     sample.new, sample.entropy = refilled(sample.new), refilled(sample.entropy)
-    sample.batch = PolicyBatch(
+    sample.batch = replace(
+        batch,
         mask=torch.cat([mask, torch.zeros(len(mask), extra, dtype=torch.bool)], dim=1),
-        advantages=batch.advantages,
-        group_index=batch.group_index,
         old_logprobs=refilled(batch.old_logprobs),
         sampler_logprobs=refilled(batch.sampler_logprobs),
         reference_logprobs=refilled(batch.reference_logprobs),
@@ -78,7 +79,7 @@ def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective
 def test_the_metrics_of_micro_batches_merge_into_those_of_the_whole(sample, objective, dice):
     cut = dice.randint(0, len(sample.new))
     batch = sample.batch
-    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
+    weights = sample.weights(objective)
 
     def part(rows):
         return policy_loss(

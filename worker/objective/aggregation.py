@@ -5,7 +5,7 @@
 The weights come from the whole optimizer batch, so that any split into micro-batches gives the same gradient.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -22,10 +22,12 @@ class Denominators:
     """The same for a mean over completions of token sums; the KL term may use it."""
     completions: int
     """Completions of the whole optimizer batch."""
+    nll_weight: Float[Tensor, ""] | None = None
+    """Weight of a correct completion's token in the mean over all such tokens; None: it was not asked for."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "Denominators":
         """The weights of some rows, for a micro-batch; they stay those of the whole batch."""
-        return Denominators(self.weights[index], self.sequence_weight, self.completions)
+        return replace(self, weights=self.weights[index])
 
 
 def seq_mean_token_mean(lengths: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
@@ -33,12 +35,12 @@ def seq_mean_token_mean(lengths: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
 
     Source: GRPO, arXiv:2402.03300, equation 3.
     """
-    return _reciprocal(lengths) / len(lengths)
+    return reciprocal(lengths) / len(lengths)
 
 
 def token_mean(lengths: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
     """w[i] = 1 / sum_j L[j]. Source: DAPO, arXiv:2503.14476, equation 8 (as its code has it)."""
-    return _reciprocal(lengths.sum()).expand(len(lengths))
+    return reciprocal(lengths.sum()).expand(len(lengths))
 
 
 def prompt_mean(lengths: Int[Tensor, "B"], group_index: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
@@ -49,7 +51,7 @@ def prompt_mean(lengths: Int[Tensor, "B"], group_index: Int[Tensor, "B"]) -> Flo
     groups, slot = group_index.unique(return_inverse=True)
     tokens = torch.zeros(len(groups), dtype=lengths.dtype, device=lengths.device)
     tokens.index_add_(0, slot, lengths)
-    return _reciprocal(tokens)[slot] / len(groups)
+    return reciprocal(tokens)[slot] / len(groups)
 
 
 def seq_mean_token_sum(lengths: Int[Tensor, "B"]) -> Float[Tensor, "B"]:
@@ -62,6 +64,7 @@ def seq_mean_token_sum_norm(lengths: Int[Tensor, "B"], *, l_max: int) -> Float[T
     return seq_mean_token_sum(lengths) / l_max
 
 
-def _reciprocal(count: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+def reciprocal(count: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """1 / count; 0 where there is nothing to count."""
     # double precision: a weight is exact to the last bit of whatever the loss is computed in
     return (count > 0) / count.clamp(min=1).double()

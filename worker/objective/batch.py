@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -30,6 +31,8 @@ class PolicyBatch:
     """Log-probabilities under the frozen reference; None when the objective has no reference term."""
     scored: Bool[Tensor, "B"] | None = None
     """False for completions without a reward: advantage 0 and no part in whitening; None: all have one."""
+    correct: Bool[Tensor, "B"] | None = None
+    """Whether the answer is right; None when the objective does not ask."""
 
     def rows(self, index: Int[Tensor, "N"] | slice) -> "PolicyBatch":
         """The batch reduced to some of its rows: a minibatch or a micro-batch."""
@@ -46,3 +49,13 @@ class PolicyBatch:
     def _each(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: change(v) for name, v in given.items() if v is not None})
+
+
+Value = TypeVar("Value")
+
+
+def given(value: Value | None, name: str) -> Value:
+    """The value; raises ValueError where the objective needs it and the batch lacks it."""
+    if value is None:
+        raise ValueError(f"this objective needs {name} and the batch has none")
+    return value

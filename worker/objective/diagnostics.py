@@ -13,12 +13,13 @@ from worker.objective.surrogates import Surrogate
 
 
 class LossTerms(NamedTuple):
-    """The terms of a loss with their coefficients and signs: total = policy + kl + entropy."""
+    """The terms of a loss with their coefficients and signs: total = policy + kl + entropy + nll."""
 
     total: Float[Tensor, ""]
     policy: Float[Tensor, ""]
     kl: Float[Tensor, ""] | None
     entropy: Float[Tensor, ""] | None
+    nll: Float[Tensor, ""] | None
 
 
 def loss_terms(terms: LossTerms, *, share: float, kl_coef: float | None) -> MetricSums:
@@ -32,6 +33,8 @@ def loss_terms(terms: LossTerms, *, share: float, kl_coef: float | None) -> Metr
         named["loss/kl"] = terms.kl
     if terms.entropy is not None:
         named["loss/entropy"] = terms.entropy
+    if terms.nll is not None:
+        named["loss/nll"] = terms.nll
     if kl_coef is not None:
         named["kl/coef"] = kl_coef * count
     return MetricSums({name: Mean(value.detach(), count) for name, value in named.items()})

@@ -1,10 +1,11 @@
-"""The loss of a run, put together from its knobs. With diagnostics.py the only place that sees the config.
+"""The loss of a run, put together from its knobs. The config is seen here,
+in regularizers.py and in diagnostics.py alone.
 
 Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
 """
 
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeVar, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -21,17 +22,16 @@ from worker.objective import (
     masked,
     multi_reward,
     ratios,
+    regularizers,
     surrogates,
     whitening,
 )
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch
+from worker.objective.batch import PolicyBatch, given
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import MetricSums
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.surrogates import Surrogate
-
-_Given = TypeVar("_Given", Tensor, RewardTerms)
 
 
 class AdvantageEstimate(NamedTuple):
@@ -69,9 +69,7 @@ def estimate_advantages(
     following = average
     match advantage:
         case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
-            decoupled = multi_reward.group_decoupled(
-                _given(terms, "reward terms"), scored, ddof=ddof, eps=eps
-            )
+            decoupled = multi_reward.group_decoupled(given(terms, "reward terms"), scored, ddof=ddof, eps=eps)
             return AdvantageEstimate(decoupled * _group_factor(advantage, rewards.shape[1]), following)
         case knobs.GroupMean():
             centred = advantages.group_centred(rewards, scored)
@@ -146,8 +144,8 @@ def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor,
     """
     if not objective.kl_in_reward:
         return torch.zeros(len(batch.mask), device=batch.mask.device)
-    old = masked.zeroed(_given(batch.old_logprobs, "old log-probabilities"), batch.mask)
-    reference = masked.zeroed(_given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
+    reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
     coef = getattr(objective.kl, "coef", 0.0)
     return coef * kl.reward_penalty(old, reference, batch.mask)
 
@@ -159,10 +157,12 @@ def denominators(
     *,
     max_new_tokens: int,
     upweight: float = 1.0,
+    correct: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
     """The weights of one optimizer batch; call it once on all B completions that share an optimizer step.
 
-    `upweight` multiplies the whole loss, e.g. filters.upweight(...) for dropped groups.
+    `upweight` multiplies the whole loss, e.g. filters.upweight(...) for dropped groups; `correct` is needed
+    for the NLL of correct completions alone.
     """
     lengths = masked.lengths(mask)
     match objective.aggregation:
@@ -179,7 +179,8 @@ def denominators(
             weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant)
         case _:
             assert_never(objective.aggregation)
-    return Denominators(weights * upweight, upweight / len(lengths), len(lengths))
+    imitated = None if correct is None else aggregation.reciprocal(lengths[correct].sum()) * upweight
+    return Denominators(weights * upweight, upweight / len(lengths), len(lengths), imitated)
 
 
 def policy_loss(
@@ -192,7 +193,7 @@ def policy_loss(
 ) -> PolicyLoss:
     """Loss, metrics and per-token values of a micro-batch.
 
-        loss = -sum_i w_i sum_t correction * surrogate + kl.coef * KL - entropy.coef * H
+        loss = -sum_i w_i sum_t correction * surrogate + kl.coef * KL - entropy.coef * H + nll.coef * NLL
 
     `policy_logprobs` and `entropy` come from the present weights and carry the gradient (entropy needs one
     only when `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
@@ -211,11 +212,15 @@ def policy_loss(
     counted = mask.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     policy_term = -(weighted * token_weights).sum()
-    kl_term = _kl_term(x, surrogate, token_weights, counted * denominators.sequence_weight, objective.kl)
-    entropy_term = _entropy_term(entropy, mask, token_weights, objective.entropy)
-    loss = policy_term + sum(term for term in (kl_term, entropy_term) if term is not None)
+    kl_term = regularizers.kl_term(
+        x, surrogate, token_weights, counted * denominators.sequence_weight, objective.kl
+    )
+    entropy_term = regularizers.entropy_term(entropy, mask, token_weights, objective.entropy)
+    nll_term = regularizers.nll_term(policy, batch.correct, counted, denominators.nll_weight, objective.nll)
+    added = (kl_term, entropy_term, nll_term)
+    loss = policy_term + sum(term for term in added if term is not None)
 
-    terms = diagnostics.LossTerms(loss, policy_term, kl_term, entropy_term)
+    terms = diagnostics.LossTerms(loss, policy_term, *added)
     share = len(mask) / denominators.completions
     with torch.no_grad():
         metrics = diagnostics.loss_terms(terms, share=share, kl_coef=getattr(objective.kl, "coef", None))
@@ -234,7 +239,7 @@ def _old_logprobs(
 ) -> Float[Tensor, "B T"]:
     source = getattr(objective.ratio, "old", "recompute")
     if source == "sampler":
-        return masked.zeroed(_given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+        return masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
     if source == "current" or batch.old_logprobs is None:
         return policy.detach()  # detach: the denominator of the ratio is a constant
     return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
@@ -326,7 +331,7 @@ def _log_rho(
         return None
     if getattr(objective.ratio, "old", "") == "sampler":
         return None
-    sampler = masked.zeroed(_given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
+    sampler = masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
     return ratios.token_log_ratio(old, sampler)
 
 
@@ -358,56 +363,5 @@ def _log_ratio_to_reference(
 ) -> Float[Tensor, "B T"] | None:
     if batch.reference_logprobs is None and not objective.needs_reference:
         return None
-    reference = masked.zeroed(_given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
+    reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
     return kl.log_ratio_to_reference(policy, reference)
-
-
-def _kl_term(
-    x: Float[Tensor, "B T"] | None,
-    surrogate: Surrogate,
-    token_weights: Float[Tensor, "B T"],
-    sequence_weights: Float[Tensor, "B T"],
-    knob: knobs.Kl,
-) -> Float[Tensor, ""] | None:
-    """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
-    match knob:
-        case knobs.NoKl():
-            return None
-        case knobs.KlK1(place="reward"):
-            return None
-        case knobs.KlK1():
-            estimate = kl.k1(_given(x, "reference log-probabilities"))
-        case knobs.KlK2():
-            estimate = kl.k2(_given(x, "reference log-probabilities"))
-        case knobs.KlK3():
-            estimate = kl.k3(_given(x, "reference log-probabilities"))
-        case knobs.KlRatioK3():
-            estimate = _given(surrogate.ratio, "a ratio") * kl.k3(_given(x, "reference log-probabilities"))
-        case knobs.KlRatioK1():
-            estimate = _given(surrogate.ratio, "a ratio") * kl.k1(_given(x, "reference log-probabilities"))
-        case _:
-            assert_never(knob)
-    weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
-    return knob.coef * (estimate * weights).sum()
-
-
-def _entropy_term(
-    entropy: Float[Tensor, "B T"] | None,
-    mask: Bool[Tensor, "B T"],
-    token_weights: Float[Tensor, "B T"],
-    knob: knobs.Entropy,
-) -> Float[Tensor, ""] | None:
-    """The entropy part of the loss, coefficient and sign included."""
-    match knob:
-        case knobs.NoEntropyBonus():
-            return None
-        case knobs.EntropyBonus(coef=coef):
-            return -coef * (masked.zeroed(_given(entropy, "entropy"), mask) * token_weights).sum()
-        case _:
-            assert_never(knob)
-
-
-def _given(values: _Given | None, name: str) -> _Given:
-    if values is None:
-        raise ValueError(f"this objective needs {name} and the batch has none")
-    return values

@@ -1,0 +1,83 @@
+"""The terms that a loss adds to the policy's own: KL, entropy, imitation. They see which knobs were chosen.
+
+Each is a sum with the weights of its micro-batch, so that the terms of all micro-batches add up.
+"""
+
+from typing import assert_never
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from backend.config import knobs
+from worker.objective import kl, masked
+from worker.objective.batch import given
+from worker.objective.surrogates import Surrogate
+
+
+def kl_term(
+    x: Float[Tensor, "B T"] | None,
+    surrogate: Surrogate,
+    token_weights: Float[Tensor, "B T"],
+    sequence_weights: Float[Tensor, "B T"],
+    knob: knobs.Kl,
+) -> Float[Tensor, ""] | None:
+    """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
+    match knob:
+        case knobs.NoKl():
+            return None
+        case knobs.KlK1(place="reward"):
+            return None
+        case knobs.KlK1():
+            estimate = kl.k1(given(x, "reference log-probabilities"))
+        case knobs.KlK2():
+            estimate = kl.k2(given(x, "reference log-probabilities"))
+        case knobs.KlK3():
+            estimate = kl.k3(given(x, "reference log-probabilities"))
+        case knobs.KlRatioK3():
+            estimate = given(surrogate.ratio, "a ratio") * kl.k3(given(x, "reference log-probabilities"))
+        case knobs.KlRatioK1():
+            estimate = given(surrogate.ratio, "a ratio") * kl.k1(given(x, "reference log-probabilities"))
+        case _:
+            assert_never(knob)
+    weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
+    return knob.coef * (estimate * weights).sum()
+
+
+def entropy_term(
+    entropy: Float[Tensor, "B T"] | None,
+    mask: Bool[Tensor, "B T"],
+    token_weights: Float[Tensor, "B T"],
+    knob: knobs.Entropy,
+) -> Float[Tensor, ""] | None:
+    """The entropy part of the loss, coefficient and sign included."""
+    match knob:
+        case knobs.NoEntropyBonus():
+            return None
+        case knobs.EntropyBonus(coef=coef):
+            return -coef * (masked.zeroed(given(entropy, "entropy"), mask) * token_weights).sum()
+        case _:
+            assert_never(knob)
+
+
+def nll_term(
+    policy: Float[Tensor, "B T"],
+    correct: Bool[Tensor, "B"] | None,
+    counted: Float[Tensor, "B T"],
+    weight: Float[Tensor, ""] | None,
+    knob: knobs.Nll,
+) -> Float[Tensor, ""] | None:
+    """The imitation part of the loss: mean negative log-likelihood over the tokens of correct completions.
+
+        coef / N sum_{i correct} sum_t -log p[i, t],  N = tokens of correct completions in the optimizer batch
+
+    0 without any correct completion. Source: VAPO, arXiv:2504.05118, section 4.3.
+    """
+    match knob:
+        case knobs.NoNll():
+            return None
+        case knobs.PositiveNll(coef=coef):
+            rows = given(correct, "which completions are correct").to(policy.dtype).unsqueeze(1)  # (B, 1)
+            share = given(weight, "the number of correct tokens").to(policy.dtype)
+            return -coef * (policy * counted * rows).sum() * share
+        case _:
+            assert_never(knob)
