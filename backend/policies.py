@@ -40,7 +40,7 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
 
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
-    context = _context(config.policy.name, settings)
+    context = context_of(config.policy.name, settings)
     wanted = config.sampling.max_new_tokens
     if context is None or wanted < context:
         return []
@@ -48,7 +48,8 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     return [FieldError("sampling.max_new_tokens", reason)]
 
 
-def _context(policy: str, settings: Settings) -> int | None:
+def context_of(policy: str, settings: Settings) -> int | None:
+    """Most tokens of prompt and completion together; None where only the loaded policy knows."""
     if policy == TINY.name:
         return TINY_CONTEXT
     found = (_config(settings.models_dir / policy) or {}).get("max_position_embeddings")

@@ -64,6 +64,10 @@ class JsonlIndex:
     """[rows] 64-bit hash of each question."""
     splits: bytearray
     """[rows] UNMARKED, TRAIN or EVAL: the row's own `split`."""
+    lines: "array[int]"
+    """[rows] number of its line, from 1."""
+    lengths: "array[int]"
+    """[rows] characters of the prompt."""
     stamp: tuple[int, int]
     """Size in bytes and time of change in nanoseconds."""
 
@@ -79,6 +83,8 @@ class _Scan:
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     keys: "array[int]" = field(default_factory=lambda: array("Q"))
     splits: bytearray = field(default_factory=bytearray)
+    lines: "array[int]" = field(default_factory=lambda: array("I"))
+    lengths: "array[int]" = field(default_factory=lambda: array("I"))
     errors: list[LineError] = field(default_factory=list)
     domains: set[str] = field(default_factory=set)
 
@@ -94,6 +100,8 @@ class _Scan:
         self.offsets.append(offset)
         self.keys.append(question_key(str(row[self.columns.prompt])))
         self.splits.append(split_mark(row))
+        self.lines.append(number)
+        self.lengths.append(len(row[self.columns.prompt]))
 
     def _count_domain(self, row: Mapping[str, Any]) -> None:
         if "domain" in row:
@@ -121,7 +129,8 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
         scan.errors.append(LineError(0, _too_few(len(scan.offsets))))
     if scan.errors:
         raise BadDataset(path.name, scan.errors)
-    return JsonlIndex(path, digest.hexdigest(), scan.offsets, scan.keys, scan.splits, stamp)
+    rows = (scan.offsets, scan.keys, scan.splits, scan.lines, scan.lengths)
+    return JsonlIndex(path, digest.hexdigest(), *rows, stamp)
 
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:

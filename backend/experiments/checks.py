@@ -8,6 +8,7 @@ from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
 from backend.errors import FieldError, InvalidConfig
 from backend.policies import context_errors, policy_errors
+from backend.prompt_lengths import prompt_errors
 from backend.secrecy import secret_errors
 from backend.settings import Settings
 
@@ -27,7 +28,7 @@ def runnable(
         *context_errors(config, settings),
         *_source_errors(config, settings),
     ]
-    if errors:
+    if errors := errors or prompt_errors(config, settings):
         raise InvalidConfig(errors)
     return pinned(config, datasets_dir=settings.datasets_dir)
 

@@ -124,7 +124,7 @@ def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, e
         ({"name": "sums", "operands": 1}, "greater than or equal to 2"),
         ({"name": "sums", "low": 9, "high": 3}, "must be above low = 9, got 3"),
         ({"name": "sums", "low": 1, "high": 3}, "leaves only 10 different sums, at least 200"),
-        ({"name": "sums", "weight": 0}, "greater than or equal to 1e-06"),
+        ({"name": "sums", "weight": 0}, "greater than or equal to"),
         ({"name": "sums", "weight": float("nan")}, "finite number"),
         ({"name": "sums", "operand": 3}, "Extra inputs are not permitted"),
         ({"name": "summs"}, "'sums', 'reasoning_gym', 'file', 'hub', 'plugin'"),

@@ -120,6 +120,16 @@ def test_a_policy_that_is_not_there_fails_the_run_with_its_reason(trainer, sessi
     assert "Traceback" not in run.reason
 
 
+def test_a_prompt_that_only_the_tokenizer_knows_to_be_too_long_fails_the_run(trainer, sessions):
+    sampling = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 1020}
+    run_id = give_run(trainer, sessions, sampling=sampling)
+    assert trainer.wait(60) == 0
+    run = read(sessions, run_id)
+    assert run.status == "failed"
+    assert "at most 4 are expected (context 1024 less max_new_tokens 1020)" in run.reason
+    assert "Traceback" not in run.reason
+
+
 def test_an_unexpected_error_is_reported_in_one_line(trainer, sessions):
     run_id = give(trainer, sessions, {"steps": "many"})
     assert trainer.wait(60) == EXIT_FAILED
