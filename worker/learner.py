@@ -25,6 +25,7 @@ from worker.objective.policy_loss import (
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.prompt_history import PromptHistory
 from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
@@ -102,7 +103,8 @@ class Learner:
     ) -> None:
         self.config, self.policy, self.optimizer, self.reference = config, policy, optimizer, reference
         self.baseline = Baseline()
-        self.parts: Parts = {"baseline": self.baseline}
+        self.history = PromptHistory()
+        self.parts: Parts = {"baseline": self.baseline, "history": self.history}
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
@@ -187,7 +189,10 @@ class Learner:
             self.config.objective.advantage,
             average=self.baseline.average,
             terms=reward_terms(groups),
+            visits=self.history.visits([group.prompt.id for group in groups]),
         )
+        if estimate.visits is not None:
+            self.history.remember([group.prompt.id for group in groups], estimate.visits)
         self.baseline.average = estimate.average
         batch = replace(
             batch,

@@ -173,6 +173,8 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
         case knobs.SeqWhiten() | knobs.TokenWhiten():
             over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
             return fraction(row(symbol("c", "i"), "−", call("mean", over)), _deviation(over, scale))
+        case knobs.Sas():
+            return call("smaller", symbol("S", "new"), symbol("S", "tot"))
         case _:
             assert_never(scale)
 
@@ -180,6 +182,8 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
 def _deviation(values: Math, scale: knobs.Scale) -> Math:
     if isinstance(scale, knobs.NoScale):
         return _ONE
+    if isinstance(scale, knobs.Sas):
+        return call("std" if scale.ddof == 1 else "std_population", values)
     name = "std" if scale.ddof == 1 else "std_population"
     return row(call(name, values), "+", number(scale.eps))
 
@@ -246,7 +250,22 @@ def _centred_definition(advantage: knobs.Advantage) -> list[Math]:
         return [row(symbol("s", "i"), "=", summed("k", product(symbol("w", "k"), normalised)))]
     if isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
         return [row(symbol("c", "i"), "=", _centred(advantage))]
+    if isinstance(advantage.scale, knobs.Sas):
+        return _smoothing(advantage.scale)
     return []
+
+
+def _smoothing(scale: knobs.Sas) -> list[Math]:
+    """SAS: this group's standardisation and that of all n earlier visits with it, blended both ways."""
+    visits, new, total = symbol("n"), symbol("a", "new"), symbol("a", "tot")
+    both = row(visits, "+", _ONE)
+    group, every = symbol("R", "group"), symbol("R", "visits")
+    return [
+        row(symbol("S", "new"), "=", fraction(row(visits, new, "+", total), both)),
+        row(symbol("S", "tot"), "=", fraction(row(new, "+", visits, total), both)),
+        row(new, "=", fraction(row(_REWARD, "−", call("mean", group)), _deviation(group, scale))),
+        row(total, "=", fraction(row(_REWARD, "−", call("mean", every)), _deviation(every, scale))),
+    ]
 
 
 def _is_decoupled(advantage: knobs.Advantage) -> bool:

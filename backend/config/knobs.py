@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from backend.config.base import Frozen
+from backend.config.base import Frozen, refusal
 
 Ddof = Literal[0, 1]
 
@@ -60,10 +60,32 @@ class TokenWhiten(Frozen):
     """Added to the standard deviation; units of reward."""
 
 
-Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten, Field(discriminator="type")]
+class Sas(Frozen):
+    """Standardise by the group and by all earlier visits of the prompt, and take the smaller of two blends
+    (smooth advantage standardisation, DCPO, arXiv:2509.02333). A group of equal rewards keeps a signal once
+    earlier visits differed; on a prompt's first visit it is the group's deviation.
+    """
+
+    type: Literal["sas"] = "sas"
+    ddof: Ddof = 1
+    """1: sample standard deviation of each group; 0: population."""
+
+
+Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")]
 
 
 class _Advantage(Frozen):
+    @field_validator("scale", check_fields=False)
+    @classmethod
+    def _sas_has_a_baseline_of_its_own(cls, scale: Scale) -> Scale:
+        baseline = cls.model_fields["type"].default
+        if scale.type == "sas" and baseline != "group_mean":
+            reason = (
+                f"is sas, which takes off the mean of a prompt's visits, but the baseline is {baseline}: "
+            )
+            raise refusal([("type", reason + "baseline group_mean is expected")])
+        return scale
+
     group_sum: Literal["mean", "sqrt"] = "mean"
     """What the sum over a group is divided by: mean = G (every paper), sqrt = the square root of G, which
     makes the gradient sqrt(G) times larger."""

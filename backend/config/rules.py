@@ -129,6 +129,8 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     yield from objective.warnings()
     if getattr(objective.advantage, "multi_reward", "sum") == "gdpo" and len(config.rewards) < 2:
         yield "gdpo normalises several rewards apart, but there is only one reward term"
+    if objective.advantage.scale.type == "sas" and config.filters.groups.type != "none":
+        yield "sas keeps groups of equal rewards useful; filters.groups takes them away"
     one_update = config.updates.epochs * config.updates.minibatches == 1
     if one_update and surrogate.type not in ("none", "weight_cap"):
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"

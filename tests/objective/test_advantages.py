@@ -236,3 +236,44 @@ def test_gdpo_refuses_another_scale_and_kl_in_the_reward():
         knobs.GroupMean(multi_reward="gdpo", scale=NO_SCALE)
     with pytest.raises(ValueError, match="loss is expected"):
         Objective(advantage=GDPO, kl=knobs.KlK1(place="reward"))
+
+
+def test_dcpo_blends_a_group_with_all_earlier_visits_of_its_prompt():
+    knob = knobs.GroupMean(scale=knobs.Sas())
+    visits = None
+    seen = []
+    for rewards in ([1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]):
+        scores = torch.tensor([rewards], dtype=torch.float64)
+        estimate = estimate_advantages(scores, torch.ones(1, 4, dtype=torch.bool), knob, visits=visits)
+        visits = estimate.visits
+        seen.append(estimate.advantages.tolist()[0])
+    assert seen[0] == pytest.approx([0.8660, 0.8660, -0.8660, -0.8660], abs=6e-5)
+    assert seen[1] == pytest.approx([0.2611] * 4, abs=6e-5)
+    assert seen[2] == pytest.approx([-0.6934, -0.6934, -0.6934, 1.0143], abs=6e-5)
+    assert [float(value) for value in visits] == pytest.approx([3, 0.5833, 0.5401**2], abs=6e-5)
+
+
+def test_sas_never_divides_by_a_rounding():
+    knob = knobs.GroupMean(scale=knobs.Sas())
+    visits = None
+    for _ in range(3):
+        estimate = estimate_advantages(
+            torch.full((1, 6), 0.2, dtype=torch.float64),
+            torch.ones(1, 6, dtype=torch.bool),
+            knob,
+            visits=visits,
+        )
+        visits = estimate.visits
+        assert estimate.advantages.tolist() == [[0] * 6]
+
+
+def test_a_group_without_scores_is_no_visit():
+    knob = knobs.GroupMean(scale=knobs.Sas())
+    estimate = advantages([[1, 1, 0, 0], [1, 0, 0, 0]], knob, unscored=[(1, g) for g in range(4)])
+    assert estimate.visits.seen.flatten().tolist() == [1, 0]
+    assert estimate.advantages[1].tolist() == [0, 0, 0, 0]
+
+
+def test_sas_is_refused_with_another_baseline():
+    with pytest.raises(ValueError, match="baseline group_mean is expected"):
+        knobs.LeaveOneOut(scale=knobs.Sas())

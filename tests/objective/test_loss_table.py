@@ -108,6 +108,7 @@ TABLE = {
         -0.1410,
         "0 .1196 .0535 .1190 .0759 -.1451 -.0731 -.0490 -.0421 -.0541",
     ),
+    "22 DCPO with GRPO's advantages": (preset("dcpo").with_(advantage=knobs.GroupMean()), -0.1410, None),
     "23 REINFORCE with RLOO's baseline": (
         preset("rloo"),
         -0.1000,

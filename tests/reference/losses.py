@@ -66,6 +66,14 @@ def group_decoupled(groups, weights):
     return [[(s - mean(every)) / (sample_std(every) + EPS) for s in own] for own in sums]
 
 
+def smoothed(groups):
+    """First visits: the group's own standardisation, without an epsilon."""
+    for group in groups:
+        rewards = [c.reward for c in group]
+        equal = max(rewards) == min(rewards)
+        yield [0.0 if equal else (r - mean(rewards)) / sample_std(rewards) for r in rewards]
+
+
 def leave_one_out(groups, rewards):
     for own in rewards:
         yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
@@ -262,6 +270,20 @@ def cispo(groups, max_new_tokens):
     return loss / tokens(groups)
 
 
+def dcpo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, smoothed(groups)):
+        for ratio, old in zip(ratios(c), c.old, strict=True):
+            q = math.exp(old)
+            low = 0.5 + 0.5 * math.sqrt(max(1 - 4 * 0.16 / q, 0))
+            high = min(0.5 + 0.5 * math.sqrt(1 + 4 * 0.2 / q), 10)
+            value = ppo(ratio, a, low, high)
+            if a < 0 and value.item() < 10 * a:
+                value = torch.full_like(ratio, 10 * a, requires_grad=False)
+            loss -= value / len(c.new)
+    return loss / count(groups)
+
+
 def sapo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -283,6 +305,7 @@ LOSSES = {
         grpo_book_format_conditional,
         gdpo_book,
         gdpo,
+        dcpo,
         r1,
         dapo,
         dr_grpo,

@@ -1,5 +1,6 @@
 """The training loop on the tiny policy, with a real database and real checkpoints."""
 
+import json
 import threading
 
 import numpy as np
@@ -159,6 +160,37 @@ def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train
     assert train(broken, config, stop_after=3).status == "queued"
     assert train(broken, config) == Outcome("finished")
     assert series(sessions, broken) == series(sessions, straight)
+
+
+@pytest.fixture
+def few_sums(settings):
+    """Eight sums to train on, so that every step meets prompts of the step before."""
+    rows = [
+        {"prompt": f"{a}+{b}=?", "answer": str(a + b), "split": split}
+        for split, numbers in (("train", range(11, 19)), ("eval", range(21, 29)))
+        for a, b in ((number, 7) for number in numbers)
+    ]
+    settings.datasets_dir.mkdir(parents=True, exist_ok=True)
+    (settings.datasets_dir / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return {"problems": [{"name": "file", "path": "few.jsonl"}]}
+
+
+def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, queued, train, few_sums):
+    config = resolve(SMALL | few_sums | {"preset": "dcpo"})
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    remembered = []
+
+    def remember(trainer):
+        remembered.append(trainer.learner.history)
+
+    assert train(broken, config, stop_after=3, prepare=remember).status == "queued"
+    assert train(broken, config, prepare=remember) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+    seen = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
+    assert len(seen) == 8
+    assert sum(seen) == 4 * 4
 
 
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, monkeypatch):

@@ -23,6 +23,7 @@ from worker.objective import (
     multi_reward,
     ratios,
     regularizers,
+    smoothing,
     surrogates,
     whitening,
 )
@@ -31,6 +32,7 @@ from worker.objective.batch import PolicyBatch, given
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import MetricSums
 from worker.objective.multi_reward import RewardTerms
+from worker.objective.smoothing import Visits
 from worker.objective.surrogates import Surrogate
 
 
@@ -40,6 +42,8 @@ class AdvantageEstimate(NamedTuple):
     advantages: Float[Tensor, "P G"]
     average: float
     """The moving average of rewards; stays 0 unless the baseline is `ema`. Belongs in a checkpoint."""
+    visits: Visits | None = None
+    """What is remembered of each prompt where the scale is `sas`. Belongs in a checkpoint."""
 
 
 class PolicyLoss(NamedTuple):
@@ -60,17 +64,25 @@ def estimate_advantages(
     *,
     average: float = 0.0,
     terms: RewardTerms | None = None,
+    visits: Visits | None = None,
 ) -> AdvantageEstimate:
     """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
 
     Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
-    the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`.
+    the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
+    `visits` is what is remembered of the prompts (None: nothing).
     """
     following = average
+    factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
         case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
             decoupled = multi_reward.group_decoupled(given(terms, "reward terms"), scored, ddof=ddof, eps=eps)
-            return AdvantageEstimate(decoupled * _group_factor(advantage, rewards.shape[1]), following)
+            return AdvantageEstimate(decoupled * factor, following)
+        case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
+            smoothed = smoothing.smooth_standardised(
+                rewards, scored, visits or Visits.none(rewards), ddof=ddof
+            )
+            return AdvantageEstimate(smoothed.advantages * factor, following, smoothed.visits)
         case knobs.GroupMean():
             centred = advantages.group_centred(rewards, scored)
         case knobs.LeaveOneOut():
@@ -84,7 +96,6 @@ def estimate_advantages(
             centred = advantages.constant_centred(rewards, scored, baseline=0.0)
         case _:
             assert_never(advantage)
-    factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor, following)
 
 
@@ -126,7 +137,7 @@ def _scaled(
     scale: knobs.Scale,
 ) -> Float[Tensor, "P G"]:
     match scale:
-        case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten():
+        case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.Sas():
             return centred
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)

@@ -1,0 +1,81 @@
+"""Advantages that remember what a prompt's earlier visits were rewarded."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from worker.objective.advantages import group_spread
+
+NEGLIGIBLE = 1e-12
+"""A running variance at or below this is rounding: all rewards so far were equal. Units of reward squared."""
+
+
+class Visits(NamedTuple):
+    """What is remembered of each of P prompts."""
+
+    seen: Float[Tensor, "P 1"]
+    """Groups seen so far."""
+    mean: Float[Tensor, "P 1"]
+    """Mean reward over them."""
+    variance: Float[Tensor, "P 1"]
+    """Variance of the rewards over them, as the sample variance of the first group continues."""
+
+    @classmethod
+    def none(cls, like: Float[Tensor, "P G"]) -> "Visits":
+        """Prompts that were never seen."""
+        nothing = like.new_zeros(len(like), 1)
+        return cls(nothing, nothing, nothing)
+
+
+class Smoothed(NamedTuple):
+    """Advantages of a step and what is remembered after it."""
+
+    advantages: Float[Tensor, "P G"]
+    visits: Visits
+
+
+def smooth_standardised(
+    rewards: Float[Tensor, "P G"], scored: Bool[Tensor, "P G"], past: Visits, *, ddof: int
+) -> Smoothed:
+    """Standardised by this group and by the prompt's whole history, blended by the number of visits.
+
+        A_new = (R - mean) / std,  A_tot = (R - mean') / std'            0 where the deviation is 0
+        S_new = (n A_new + A_tot) / (n + 1),  S_tot = (A_new + n A_tot) / (n + 1),  n earlier visits
+        A = whichever of S_new and S_tot is smaller in magnitude
+
+    A group of equal rewards keeps a signal once other visits differed. A group without scores is no visit.
+    Source: smooth advantage standardisation, DCPO, arXiv:2509.02333, section 3.2.
+    """
+    group = group_spread(rewards, scored)
+    following = _after(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)
+    now = _standardised(rewards, group.mean, group.std(ddof=ddof), group.varies & scored)
+    varied = (following.variance > NEGLIGIBLE) & scored
+    total = _standardised(rewards, following.mean, following.variance.sqrt(), varied)
+    share = 1 / (past.seen + 1)
+    recent, longer = (1 - share) * now + share * total, share * now + (1 - share) * total
+    return Smoothed(recent.where(recent.abs() <= longer.abs(), longer), following)
+
+
+def _after(
+    past: Visits, mean: Float[Tensor, "P 1"], variance: Float[Tensor, "P 1"], *, counts: Bool[Tensor, "P 1"]
+) -> Visits:
+    """Running mean and variance with one more group, of equal weight."""
+    n = past.seen
+    between = n / (n + 1) * (mean - past.mean).square()
+    return Visits(
+        seen=torch.where(counts, n + 1, n),
+        mean=torch.where(counts, (n * past.mean + mean) / (n + 1), past.mean),
+        variance=torch.where(counts, (n * past.variance + variance + between) / (n + 1), past.variance),
+    )
+
+
+def _standardised(
+    rewards: Float[Tensor, "P G"],
+    mean: Float[Tensor, "P 1"],
+    deviation: Float[Tensor, "P 1"],
+    counts: Bool[Tensor, "P G"],
+) -> Float[Tensor, "P G"]:
+    divisor = deviation.where(deviation > 0, deviation.new_ones(()))
+    return ((rewards - mean) / divisor).where(counts, rewards.new_zeros(()))
