@@ -1,11 +1,11 @@
 """Metrics as CSV: one row per step, one column per metric, numbers as numbers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from backend.metrics.reading import all_rows, attempt_limits
+from backend.metrics.reading import all_rows
 from backend.metrics.values import SPELLINGS
 
 Row = tuple[int, int, str, int, float | None]
@@ -14,19 +14,11 @@ Row = tuple[int, int, str, int, float | None]
 
 def metrics_csv(session: Session, run_id: str, *, all_attempts: bool) -> str:
     """The newest attempt's value of each step, or with a column `attempt` the rows of all attempts."""
-    rows: list[Row] = [tuple(row) for row in all_rows(session, run_id)]
-    if not all_attempts:
-        rows = list(_valid(rows, dict(attempt_limits(session, [run_id]).get(run_id, ()))))
+    rows: list[Row] = [tuple(row) for row in all_rows(session, run_id, all_attempts=all_attempts)]
     names = sorted({row[2] for row in rows})
     head = ["step", *(["attempt"] if all_attempts else []), *map(_quoted, names)]
     lines = [",".join(head), *(",".join(cells) for cells in _lines(rows, names, all_attempts=all_attempts))]
     return "\n".join(lines) + "\n"
-
-
-def _valid(rows: Iterable[Row], limits: dict[int, int]) -> Iterator[Row]:
-    for row in rows:
-        if row[1] not in limits or row[0] <= limits[row[1]]:
-            yield row
 
 
 def _lines(rows: Sequence[Row], names: Sequence[str], *, all_attempts: bool) -> Iterator[list[str]]:

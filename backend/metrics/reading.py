@@ -1,6 +1,6 @@
 """Metric points out of SQL: of each step the newest attempt's value, hidden rows left out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,21 +8,14 @@ import numpy as np
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.database import is_postgres
-from backend.metrics.series import Curve, Floats, Ints, valid_rows
+from backend.metrics.attempts import counts, limits_of
+from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
 from backend.metrics.values import from_stored
-from backend.models import NOT_BEGUN, Attempt, Metric, MetricKey
-
-Limits = Mapping[str, Sequence[tuple[int, int]]]
-"""For each run: (attempt, last step of it that counts), for attempts that another one continued."""
+from backend.models import Metric, MetricKey
 
 X_METRICS = {"wall": "time/wall_seconds", "tokens": "tokens/total"}
 """What the x axis is read from, beside the step itself."""
-
-_POINTS = """
-SELECT step, attempt, kind, value FROM metric WHERE run_id = {0} AND key_id = {0} ORDER BY step, attempt
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +34,28 @@ def read_points(
 ) -> dict[tuple[str, str], Points]:
     """The valid points of each (run, metric) that has any."""
     keys = find_keys(session, metrics)
-    limits = attempt_limits(session, runs) if keys else {}
-    # Straight from the driver: half a million rows through the ORM's result take seconds.
-    query = _POINTS.format("%s" if is_postgres(session) else "?")
+    limits = limits_of(session, runs) if keys else {}
+    columns = select(Metric.step, Metric.kind, Metric.value).order_by(Metric.step, Metric.attempt)
     connection = session.connection()
     found = {}
     for run in runs:
+        valid = columns.where(Metric.run_id == run, counts(Metric, limits.get(run, ())))
         for name, key in keys.items():
-            rows = connection.exec_driver_sql(query, (run, key)).cursor.fetchall()
-            if rows and len(points := _points(rows, limits.get(run, ()))):
-                found[run, name] = points
+            # Straight from the driver: half a million rows as SQLAlchemy's own take seconds.
+            cursor: Any = connection.execute(valid.where(Metric.key_id == key)).cursor
+            if rows := cursor.fetchall():
+                found[run, name] = _points(rows)
     return found
 
 
-def _points(rows: Sequence[Any], limits: Sequence[tuple[int, int]]) -> Points:
-    steps, attempts, kinds, values = (np.array(column) for column in zip(*rows, strict=True))
+def _points(rows: Sequence[Any]) -> Points:
+    steps, kinds, values = (np.array(column) for column in zip(*rows, strict=True))
     values = values.astype(np.float64)  # NULL becomes NaN
     if kinds.any():
         values = from_stored(kinds, values)
-    if len(limits):
-        is_valid = valid_rows(steps, attempts, limits)
-        steps, values = steps[is_valid], values[is_valid]
     # Of two attempts at one step the later row, which is the newer attempt's, counts.
-    is_last = np.append(steps[1:] != steps[:-1], len(steps) > 0)[: len(steps)]
+    is_last = np.append(steps[1:] != steps[:-1], True)
     return Points(steps[is_last], values[is_last])
-
-
-def attempt_limits(session: Session, runs: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    """How far the rows of each attempt count: up to the step from which any later attempt continued."""
-    query = (
-        select(Attempt.run_id, Attempt.number, Attempt.from_step)
-        .where(Attempt.run_id.in_(list(runs)))
-        .order_by(Attempt.run_id, Attempt.number.desc())
-    )
-    limits: dict[str, list[tuple[int, int]]] = {}
-    lowest: dict[str, int] = {}
-    for run_id, number, from_step in session.execute(query):
-        last = lowest.get(run_id, NOT_BEGUN)
-        if last < NOT_BEGUN:
-            limits.setdefault(run_id, []).append((number, last))
-        lowest[run_id] = min(last, from_step)
-    return limits
 
 
 def read_curves(
@@ -125,12 +99,13 @@ def metric_names(session: Session, run_id: str) -> list[str]:
     )
 
 
-def all_rows(session: Session, run_id: str) -> Sequence[Any]:
-    """(step, attempt, name, kind, value) of every row of a run, by step, attempt, name."""
+def all_rows(session: Session, run_id: str, *, all_attempts: bool = True) -> Sequence[Any]:
+    """(step, attempt, name, kind, value) of every row of a run, or of those that count, in that order."""
+    limits = () if all_attempts else limits_of(session, [run_id]).get(run_id, ())
     query = (
         select(Metric.step, Metric.attempt, MetricKey.name, Metric.kind, Metric.value)
         .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(Metric.run_id == run_id)
+        .where(Metric.run_id == run_id, counts(Metric, limits))
         .order_by(Metric.step, Metric.attempt, MetricKey.name)
     )
     return session.execute(query).all()

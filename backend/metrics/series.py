@@ -141,17 +141,6 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
     return found
 
 
-def valid_rows(steps: Ints, attempts: Ints, limits: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Which rows are not hidden by a later attempt: those up to the limit of their attempt.
-
-    `limits`: (attempt, last step that counts) for each attempt that was continued by another one.
-    """
-    is_valid = np.ones(len(steps), bool)
-    for attempt, last in limits:
-        is_valid &= (attempts != attempt) | (steps <= last)
-    return is_valid
-
-
 def average(curves: Sequence[Curve], spread: str, t_975: Floats) -> Band:
     """Mean over curves at each step (or x), of those that have a finite value there, with a band around it.
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Text, and_, cast, exists, func, not_, select, tuple_
+from sqlalchemy import Text, cast, exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from backend.errors import FieldError, InvalidRequest, NotFound
-from backend.metrics.reading import attempt_limits
+from backend.metrics.attempts import counts, limits_of
 from backend.metrics.values import spell
 from backend.models import Rollout, RolloutGroup, RolloutTokens
 from backend.paging import read_cursor
@@ -105,9 +105,8 @@ def _completion_conditions(wanted: RolloutFilter) -> list[ColumnElement[bool]]:
 
 def valid_groups(session: Session, run_id: str) -> list[ColumnElement[bool]]:
     """SQL conditions: groups of this run that no later attempt hides."""
-    limits = attempt_limits(session, [run_id]).get(run_id, [])
-    hidden = [and_(RolloutGroup.attempt == attempt, RolloutGroup.step > last) for attempt, last in limits]
-    return [RolloutGroup.run_id == run_id, *(not_(condition) for condition in hidden)]
+    limits = limits_of(session, [run_id]).get(run_id, ())
+    return [RolloutGroup.run_id == run_id, counts(RolloutGroup, limits)]
 
 
 def completions_of(session: Session, group_ids: Sequence[str]) -> dict[str, list[Rollout]]:

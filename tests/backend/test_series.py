@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.metrics.api import T_975
-from backend.metrics.series import Curve, average, ema, thin, thin_non_finite, valid_rows, window
+from backend.metrics.series import Curve, average, ema, thin, thin_non_finite, window
 
 NAN, INF = math.nan, math.inf
 VALUES = st.lists(
@@ -121,11 +121,6 @@ def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
     mean = average([slow, fast], "", T_975)
     assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
     assert mean.n.tolist() == [2, 2, 2, 2, 2]
-
-
-def test_rows_behind_the_step_where_a_later_attempt_continued_are_hidden():
-    steps, attempts = np.array([1, 2, 3, 3, 4]), np.array([1, 1, 1, 2, 2])
-    assert valid_rows(steps, attempts, [(1, 2)]).tolist() == [True, True, False, True, True]
 
 
 def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():

@@ -6,10 +6,12 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.metrics.csv import metrics_csv
+from backend.metrics.history import valid_steps
 from backend.metrics.reading import read_curves, read_points
 from backend.metrics.store import key_ids, write_points
-from backend.models import Metric, MetricKey
-from tests.factories import make_attempt, make_run, write_metric
+from backend.models import NOT_BEGUN, Metric, MetricKey
+from backend.rollouts.reading import step_counts
+from tests.factories import make_attempt, make_group, make_run, write_metric
 
 STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308}
 
@@ -110,3 +112,21 @@ def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):
     run = make_run(session)
     write_metric(session, run, "=1+1,2", {1: 1.0})
     assert metrics_csv(session, run.id, all_attempts=False).startswith('step,"\'=1+1,2"\n')
+
+
+def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
+    run = make_run(session)
+    # The third attempt went back behind the second one, the fourth had not begun when its worker was lost.
+    for number, from_step in ((1, -1), (2, 4), (3, 2), (4, NOT_BEGUN)):
+        make_attempt(session, run, number, from_step=from_step)
+    for attempt, steps in ((1, (1, 2, 3, 4, 5)), (2, (5, 6)), (3, (3, 4))):
+        write_metric(session, run, "a", {step: float(attempt) for step in steps}, attempt=attempt)
+        for step in steps:
+            make_group(session, run, step=step, attempt=attempt)
+    expected = {1: 1.0, 2: 1.0, 3: 3.0, 4: 3.0}
+    points = read_points(session, [run.id], ["a"])[run.id, "a"]
+    assert dict(zip(points.steps.tolist(), points.values.tolist(), strict=True)) == expected
+    assert metrics_csv(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
+    assert dict(valid_steps(session, run.id, up_to=9)) == {n: {"a": value} for n, value in expected.items()}
+    assert [row["step"] for row in step_counts(session, run.id)] == [1, 2, 3, 4]
+    assert all(row["groups"] == 1 for row in step_counts(session, run.id))

@@ -1,0 +1,40 @@
+"""Which rows of a run count: none of an attempt behind the step from which a later one continued.
+
+This is the one place that says so: curves, CSV, history and rollouts all read with `counts`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, or_, select, true
+from sqlalchemy.orm import Session
+
+from backend.models import NOT_BEGUN, Attempt
+
+
+class Limit(NamedTuple):
+    """Rows of this attempt, and of all before it, count up to a step."""
+
+    attempt: int
+    last_step: int
+
+
+def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
+    """The limits of each run that was continued from a checkpoint."""
+    query = (
+        select(Attempt.run_id, Attempt.number, Attempt.from_step)
+        .where(Attempt.run_id.in_(list(runs)), Attempt.from_step < NOT_BEGUN)
+        .order_by(Attempt.run_id, Attempt.number.desc())
+    )
+    found: dict[str, list[Limit]] = {}
+    for run_id, number, from_step in session.execute(query):
+        limits = found.setdefault(run_id, [])
+        # An attempt that went back no further than a later one hides nothing more.
+        if number > 1 and (not limits or from_step < limits[-1].last_step):
+            limits.append(Limit(number - 1, from_step))
+    return found
+
+
+def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
+    """SQL condition: no later attempt hides the row; `table` has the columns `attempt` and `step`."""
+    return and_(true(), *(or_(table.attempt > attempt, table.step <= last) for attempt, last in limits))
