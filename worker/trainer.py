@@ -35,6 +35,7 @@ from worker.recorder import Recorder
 from worker.recording import evaluation_records, step_records
 from worker.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
+from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
 from worker.state import Parts
@@ -121,14 +122,14 @@ class Trainer:
         )
         self.scorer = Scorer(config.rewards)
         self.collector = Collector(config, self.mixture, self.scorer)
-        self.sampler = Sampler(self.policy)
-        self.giving_up_sampler = Sampler(self.policy, is_unwanted=self._is_asked_to_end)
+        self.behaviour = Behaviour(config.sampling)
         self.progress = Progress()
         self.parts: Parts = {
             "progress": self.progress,
             "random": Randomness({"training": self.generator}),
             "optimizer": self.optimizer,
             **self.learner.parts,
+            **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
         }
         self.timeouts = 0
         self.last_save_seconds = 0.0
@@ -164,8 +165,10 @@ class Trainer:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
+        sampler = Sampler(self.behaviour.policy(self.policy), is_unwanted=self._is_asked_to_end)
+        staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
         try:
-            collected = self._collect(self.giving_up_sampler)
+            collected = self._collect(sampler)
         except Interrupted:
             self.generator.set_state(before)
             return {}
@@ -175,6 +178,7 @@ class Trainer:
         seconds = time.perf_counter() - started
         self._advance(collected, learned)
         metrics = group_metrics(collected) | learned.metrics() | _timings(collected, learned, seconds)
+        metrics |= staleness
         groups = step_records(collected, learned, self.scorer)
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()
@@ -191,14 +195,19 @@ class Trainer:
 
     def _learn(self, collected: Collected) -> Learned:
         """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
-        updates = self.config.updates
-        opening = frozen_copy(self.policy) if updates.resample_each_epoch else self.policy
-        learned = Learned(self.progress.step)
+        updates, learned = self.config.updates, Learned(self.progress.step)
+        if not updates.resample_each_epoch:
+            self.behaviour.remember(self.policy)
+            self.learner.learn(collected, self.generator, learned)
+            return learned
+        opening = frozen_copy(self.policy)
+        sampler = Sampler(self.behaviour.policy(opening))
         self.learner.learn(collected, self.generator, learned)
-        for _ in range(updates.epochs - 1 if updates.resample_each_epoch else 0):
-            again = self._collect(Sampler(opening))
+        for _ in range(updates.epochs - 1):
+            again = self._collect(sampler)
             self.learner.learn(again, self.generator, learned, opening=opening)
             collected.add(again)
+        self.behaviour.remember(opening)
         return learned
 
     def _advance(self, collected: Collected, learned: Learned) -> None:
@@ -232,7 +241,7 @@ class Trainer:
             top_k=0 if evaluation.k == 1 else sampling.top_k,
         )
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.progress.step)
-        completions = self.sampler.sample(self.held_out, evaluation.k, decoding, generator)
+        completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
         self.progress.accuracy = metrics.get("eval/accuracy")

@@ -118,13 +118,8 @@ def warnings(config: "RunConfig") -> list[str]:
 
 
 def _warnings(config: "RunConfig") -> Iterator[str]:
-    objective, sampling = config.objective, config.sampling
-    truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
-    if truncated_sampling and objective.ratio.type != "none":
-        yield (
-            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
-            "token, as the mismatch metrics will show"
-        )
+    objective = config.objective
+    yield from _sampling_warnings(config)
     surrogate = objective.surrogate
     yield from objective.warnings()
     if getattr(objective.advantage, "multi_reward", "sum") == "gdpo" and len(config.rewards) < 2:
@@ -138,3 +133,19 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
     if config.evaluation.every == 0:
         yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"
+
+
+def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
+    """What makes the sampler's probabilities differ from the learner's."""
+    objective, sampling = config.objective, config.sampling
+    truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
+    if truncated_sampling and objective.ratio.type != "none":
+        yield (
+            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
+            "token, as the mismatch metrics will show"
+        )
+    is_corrected = objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
+    if sampling.staleness and not is_corrected:
+        yield (
+            "stale rollouts are not corrected: choose a correction such as token_tis, or ratio.old = sampler"
+        )

@@ -51,6 +51,15 @@ class SamplingConfig(Frozen):
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     """Keep only the k most likely tokens; 0: off."""
 
+    precision: Literal["policy", "bfloat16", "int8"] = "policy"
+    """Arithmetic of the sampler, so that it differs from the learner as an inference engine's does. policy:
+    the same weights and arithmetic; bfloat16; int8: weights per output channel and inputs per token rounded
+    to 8 bits (W8A8), embedding and output layer left out."""
+
+    staleness: Annotated[int, Field(ge=0, le=64)] = 0
+    """Rollouts of step s are sampled by the weights that step s - staleness began with, as an asynchronous
+    sampler's are; 0: the present ones. Each version takes the memory of one more copy of the weights."""
+
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Prompt order; sequential gives step s the same prompts in every run."""
 

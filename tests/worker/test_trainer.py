@@ -2,6 +2,7 @@
 
 import json
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from worker.recorder import Recorder
 from worker.rollout import sampler
 from worker.trainer import EMPTY_STEPS, Trainer
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "steps": 4,
     "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
     "evaluation": {"every": 2, "prompts": 8},
@@ -151,9 +152,18 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
             assert sum(advantages) == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("preset", ["grpo", "grpo_book_clip", "gspo"])
-def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train, preset):
-    config = resolve(SMALL | {"preset": preset})
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preset": "grpo"},
+        {"preset": "grpo_book_clip"},
+        {"preset": "gspo"},
+        {"preset": "olmo3", "sampling": {**SMALL["sampling"], "precision": "int8", "staleness": 2}},
+    ],
+    ids=str,
+)
+def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train, changes):
+    config = resolve(SMALL | changes)
     straight, broken = queued(config), None
     train(straight, config)
     broken = queued(config)
@@ -209,7 +219,7 @@ def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, tra
                 trainer.stopping.set()
             return trainer.stopping.is_set()
 
-        trainer.giving_up_sampler.is_unwanted = is_unwanted
+        trainer._is_asked_to_end = is_unwanted
 
     assert train(broken, config, prepare=in_the_third_step).status == "queued"
     assert sorted(series(sessions, broken)["reward/mean"]) == [1, 2]

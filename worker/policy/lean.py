@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from worker.policy.int8 import Int8Linear
+
 FAMILY = ("llama", "qwen2", "qwen3")
 """Model types whose layers are computed here."""
 
@@ -94,22 +96,26 @@ class LeanLayer:
 
     def finish(self, hidden: Tensor, mixed: Tensor) -> Tensor:
         """The layer's output (N, H) from its input (N, H) and the mixed values (N, heads * D)."""
-        hidden = hidden + functional.linear(mixed, self.out.weight, self.out.bias)
+        hidden = hidden + self.out(mixed)
         normed = rms_norm(hidden, self.before_mlp.weight, self.epsilon)
         gate, up = self.gate_up(normed).chunk(2, dim=-1)
-        return hidden + functional.linear(functional.silu(gate) * up, self.down.weight, self.down.bias)
+        return hidden + self.down(functional.silu(gate) * up)
 
 
 class Joined:
-    """Projections of one input as one product on a CPU; on a GPU no memory is spent on joined copies."""
+    """Projections of one input as one product on a CPU; on a GPU no memory is spent on joined copies.
 
-    def __init__(self, projections: Sequence[nn.Linear], *, copies: bool) -> None:
+    Layers in 8 bits are not joined.
+    """
+
+    def __init__(self, projections: Sequence[nn.Module], *, copies: bool) -> None:
         self.projections = projections
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
-        if copies:
-            biases: list[Tensor] = [part.bias for part in projections if part.bias is not None]
-            self.weight = torch.cat([part.weight for part in projections])
+        if copies and all(type(part) is nn.Linear for part in projections):
+            biases: list[Any] = [part.bias for part in projections if part.bias is not None]
+            weights: list[Any] = [part.weight for part in projections]
+            self.weight = torch.cat(weights)
             self.bias = torch.cat(biases) if biases else None
 
     def __call__(self, hidden: Tensor) -> Tensor:
@@ -137,7 +143,7 @@ def is_lean(model: PreTrainedModel) -> bool:
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         and config.rope_parameters.get("rope_type", "default") in ROPES
         and all(
-            type(part) is nn.Linear
+            type(part) in (nn.Linear, Int8Linear)
             for name, part in model.named_modules()
             if name.rpartition(".")[2] in linear
         )

@@ -1,14 +1,15 @@
-"""Makes the tiny policy: `python -m worker.policy.tiny.warm_start OUTPUT_DIRECTORY`.
+"""Makes the tiny policies: `python -m worker.policy.tiny.warm_start OUTPUT_DIRECTORY [--experts 8]`.
 
-Supervised training on imperfect solutions of training-split sums, a few minutes on two cores. The directory
-beside this file was written by it; `card.json` there says with which seed, versions and result.
+Supervised training on imperfect solutions of training-split sums, a few minutes on two cores. This directory
+was written by it, and `tiny_moe` beside it, with experts; `card.json` in each says with which seed, versions
+and result.
 """
 
+import argparse
 import json
 import logging
 import platform
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,7 +20,14 @@ import torch
 import transformers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
+)
 
 from worker.policy.tiny.solutions import Carelessness, imperfect_solution
 from worker.policy.tiny.tokenizer import build_tokenizer
@@ -30,8 +38,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the tiny policy is made."""
+    """How a tiny policy is made."""
 
+    experts: int = 0
+    """Experts of each layer, of which two read a token; 0: a dense model."""
     seed: int = 20250101
     steps: int = 2000
     batch_size: int = 48
@@ -43,26 +53,39 @@ class Recipe:
     carelessness: Carelessness = field(default_factory=Carelessness)
 
 
-def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int) -> Qwen3ForCausalLM:
-    """An untrained Qwen3 of about 0.8 M parameters."""
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=1024,
-        tie_word_embeddings=True,
-        attention_dropout=0.0,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
-    )
-    return Qwen3ForCausalLM(config)
+BALANCE = 0.01
+"""Weight of the loss that spreads the tokens over the experts."""
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> PreTrainedModel:
+    """An untrained Qwen3: 0.8 M parameters dense; with 8 experts 1.8 M, of which 0.6 M read a token."""
+    torch.manual_seed(recipe.seed)
+    shape = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 1024,
+        "tie_word_embeddings": True,
+        "attention_dropout": 0.0,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "dtype": "float32",
+    }
+    if not recipe.experts:
+        return Qwen3ForCausalLM(Qwen3Config(**shape))
+    experts = {
+        "num_experts": recipe.experts,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 128,
+        "norm_topk_prob": True,
+        "router_aux_loss_coef": BALANCE,
+    }
+    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **experts))
 
 
 def demonstrations(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, *, step: int) -> tuple[Tensor, Tensor]:
@@ -84,7 +107,7 @@ def pad(rows: Sequence[Tensor], *, value: int) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=value)
 
 
-def train(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
+def train(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> None:
     """Supervised training with AdamW, linear warm-up, then linear decay to a tenth."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01
@@ -94,8 +117,11 @@ def train(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: R
         scale = min((step + 1) / recipe.warmup_steps, 1.0 - 0.9 * progress)
         optimizer.param_groups[0]["lr"] = recipe.learning_rate * scale
         ids, labels = demonstrations(recipe, tokenizer, step=step)
-        logits = model(input_ids=ids).logits[:, :-1]  # (B, T - 1, V)
-        loss = cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten())
+        options = {"output_router_logits": True} if recipe.experts else {}
+        output = model(input_ids=ids, **options)
+        loss = cross_entropy(output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        if recipe.experts:
+            loss = loss + BALANCE * output.aux_loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -106,7 +132,7 @@ def train(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, recipe: R
 
 @torch.inference_mode()
 def held_out_figures(
-    model: Qwen3ForCausalLM,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     recipe: Recipe,
     *,
@@ -140,7 +166,7 @@ def held_out_figures(
 def write(directory: Path, recipe: Recipe) -> None:
     """Train the policy and write it with its tokenizer and card."""
     tokenizer = build_tokenizer()
-    model = build_model(tokenizer, seed=recipe.seed)
+    model = build_model(tokenizer, recipe)
     train(model, tokenizer, recipe)
     model.to(torch.bfloat16).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
@@ -168,4 +194,9 @@ def write(directory: Path, recipe: Recipe) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    write(Path(sys.argv[1]), Recipe())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--experts", type=int, default=0, help="experts of each layer; 0: a dense model")
+    parser.add_argument("--steps", type=int, default=Recipe.steps)
+    asked = parser.parse_args()
+    write(asked.directory, Recipe(experts=asked.experts, steps=asked.steps))

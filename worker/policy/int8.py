@@ -1,0 +1,91 @@
+"""Models with 8-bit arithmetic (W8A8), quantised by torchao: what samples when `sampling.precision` is int8.
+
+The weights of a linear layer are rounded per output channel, its inputs per token, when they come. A GPU
+multiplies them as integers, in torchao's own layers. On a CPU torch's product of integers is ten times slower
+than that of floats unless the CPU has VNNI or AMX, so there the same integers are multiplied as floats:
+up to 1,024 inputs every sum is below 2^24 and therefore exact.
+"""
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from backend.errors import FieldError, InvalidConfig
+from worker.policy.copies import changed_copy
+
+logging.disable(logging.WARNING)  # it speaks of every kernel that is for other machines than this one
+from torchao.quantization import (  # noqa: E402
+    Int8DynamicActivationInt8WeightConfig,
+    Int8WeightOnlyConfig,
+    quantize_,
+)
+
+logging.disable(logging.NOTSET)
+
+STEPS = 127.5
+"""Half of the 255 steps that torchao's symmetric 8-bit grid divides a range into."""
+
+
+class Int8Linear(nn.Module):
+    """A linear layer of 8-bit integers, computed as floats; the numbers are those of torchao's layer."""
+
+    weight: Tensor
+    scale: Tensor
+
+    def __init__(self, quantised: nn.Linear) -> None:
+        super().__init__()
+        tensor: Any = quantised.weight
+        self.register_buffer("weight", tensor.qdata.to(tensor.dtype))  # (outputs, inputs), whole numbers
+        self.register_buffer("scale", tensor.scale.view(-1))  # (outputs,)
+        self.bias = quantised.bias
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The outputs (..., outputs) of inputs (..., inputs)."""
+        scale = (hidden.abs().amax(dim=-1, keepdim=True) / STEPS).clamp_(min=torch.finfo(hidden.dtype).tiny)
+        rounded = (hidden * (1 / scale)).round_().clamp_(-128, 127)
+        product = functional.linear(rounded, self.weight) * scale * self.scale
+        return product if self.bias is None else product + self.bias
+
+
+def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with its linear layers in 8 bits; embedding, output layer, routers and norms are its own.
+
+    The experts of a mixture keep float arithmetic on weights that are rounded to the same grid. Raises
+    InvalidConfig for a model whose layers are none of torch's linear ones.
+    """
+    quantised = changed_copy(model, _rounded_experts)
+    head = quantised.get_output_embeddings()
+    if not any(type(part) is nn.Linear and part is not head for part in quantised.modules()):
+        reason = f"is int8, but a {model.config.model_type} has no linear layers that can be quantised"
+        raise InvalidConfig([FieldError("sampling.precision", reason)])
+    _quantise(quantised, head)
+    if model.device.type == "cpu":
+        for module in list(quantised.modules()):
+            for name, part in module.named_children():
+                if type(part) is nn.Linear and part is not head:
+                    setattr(module, name, Int8Linear(part))
+    return quantised
+
+
+def _quantise(model: nn.Module, head: nn.Module) -> None:
+    """Let torchao quantise every linear layer but the head, in place."""
+    quantize_(
+        model,
+        Int8DynamicActivationInt8WeightConfig(),
+        filter_fn=lambda part, _: type(part) is nn.Linear and part is not head,
+    )
+
+
+def _rounded_experts(weight: Tensor) -> Tensor:
+    """Weights (experts, outputs, inputs) on torchao's grid; others as they are."""
+    if weight.ndim != 3:
+        return weight
+    whole = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
+    whole.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
+    quantize_(whole, Int8WeightOnlyConfig())
+    tensor: Any = whole.weight
+    return tensor.dequantize().view(weight.shape)

@@ -1,0 +1,65 @@
+"""The policy that samples: the learner's own, one in another precision, or one that is some steps behind."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backend.config.run import SamplingConfig
+from worker.policy.copies import changed_copy, copied_weights, with_weights
+from worker.policy.int8 import int8_copy
+from worker.policy.model import Policy
+
+
+class Behaviour:
+    """Which weights sample, and in which precision.
+
+    With staleness n it keeps the weights that the last n steps began with: state, n copies of the weights in
+    memory and in every checkpoint. Until n steps are done the oldest ones are those the run began with.
+    """
+
+    def __init__(self, sampling: SamplingConfig) -> None:
+        self.precision, self.staleness = sampling.precision, sampling.staleness
+        self.past: deque[dict[str, Tensor]] = deque(maxlen=self.staleness)
+
+    @property
+    def age(self) -> int:
+        """How many steps the weights that sample are behind."""
+        return len(self.past)
+
+    def policy(self, present: Policy) -> Policy:
+        """The policy that samples a step which `present` begins; good until its weights change."""
+        model = with_weights(present.model, self.past[0]) if self.past else present.model
+        if self.precision == "int8":
+            model = int8_copy(model)
+        elif self.precision == "bfloat16" and model.dtype != torch.bfloat16:
+            model = changed_copy(model, lambda weight: weight.to(torch.bfloat16))
+        return present if model is present.model else replace(present, model=model)
+
+    def remember(self, present: Policy) -> None:
+        """Keep the weights that a step begins with, before they change, for later steps."""
+        if self.staleness:
+            self.past.append(copied_weights(present.model))
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"versions": len(self.past)}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {
+            f"{version}/{name}": weight
+            for version, weights in enumerate(self.past)
+            for name, weight in weights.items()
+        }
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """See Stateful; clones, because memory aligned as in a file changes the last bits of sums."""
+        self.past.clear()
+        for version in range(values["versions"]):
+            prefix = f"{version}/"
+            own = {name: weight for name, weight in tensors.items() if name.startswith(prefix)}
+            self.past.append({name.removeprefix(prefix): weight.clone() for name, weight in own.items()})
