@@ -1,7 +1,9 @@
 """The pages launch, run and rollouts in a real browser on the real service."""
 
+import json
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import axe_playwright_python
 import pytest
@@ -61,6 +63,11 @@ def launch_page(page: Page) -> None:
     expect(page.get_by_text("checked by the server")).to_be_visible()
 
 
+def launch_address(**base) -> str:
+    """The form with these fields of the base written."""
+    return "/launch?" + urlencode({"base": json.dumps(base)})
+
+
 def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
     launch_page(page)
     page.get_by_role("button", name="Ratio and clip").first.click()
@@ -70,6 +77,19 @@ def test_an_error_stands_at_its_field_in_the_servers_words(page, service):
     [error] = service.client.post("/validate", json=body).json()["errors"]
     expect(field(page, "objective.surrogate.eps_high").locator(".form-errors")).to_have_text(error["message"])
     expect(page.get_by_role("button", name="Launch 3 runs")).to_be_disabled()
+
+
+def test_an_error_inside_a_record_stands_at_the_record(page):
+    problem = {"name": "reasoning_gym", "task": "gcd", "task_config": {"min_numbers": "abc"}}
+    page.goto(launch_address(problems=[problem]))
+    errors = field(page, "problems.0.task_config").locator(".form-errors")
+    expect(errors).to_have_text('min_numbers: a whole number (default 2) is expected, got "abc"')
+
+
+def test_a_prompt_longer_than_the_context_is_told_at_its_problem(page):
+    page.goto(launch_address(sampling={"max_new_tokens": 1020}))
+    errors = field(page, "problems.0.operands").locator(".form-errors")
+    expect(errors).to_contain_text("the prompt '99+99+99=?' has 10 tokens; at most 4 are expected")
 
 
 def test_a_contradiction_is_explained_at_the_field_that_must_change(page):

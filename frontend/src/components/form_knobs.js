@@ -19,10 +19,20 @@ export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) =>
   secondary,
   isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
   belowAt: (path) => getAt(below, path),
-  errorsAt: (path) => errors.filter((error) => error.path === path).map(({ message }) => message),
+  errorsAt: (path) => errors.map((error) => atItsField(root, error, full)).filter((error) => error.path === path).map(({ message }) => message),
   onChange: (path, value) => onOwn(setAt(own, path, value, full)),
   onReset: (path) => onOwn(unsetAt(own, path, below)),
 });
+
+/** An error inside a record, which is typed as one text, stands at the record. @param {object} root @param {FieldError} error @param {object} full */
+export function atItsField(root, error, full) {
+  const parts = error.path.split('.');
+  for (let n = parts.length - 1; n > 0; n -= 1) {
+    const path = parts.slice(0, n).join('.');
+    if (fieldAt(root, path, full)?.kind === 'record') return { path, message: `${parts.slice(n).join('.')}: ${error.message}` };
+  }
+  return error;
+}
 
 /** The field in which an error can be mended: a list as a whole, a union for its tag. @param {object} root @param {string} path @param {object} full */
 export function knobOfError(root, path, full) {
