@@ -42,10 +42,12 @@ class Ruler(NamedTuple):
     """Tokens of the context that max_new_tokens leaves."""
     limit: str
     """Where that number comes from, in words."""
+    is_sure: Callable[[], bool]
+    """Whether the count can be trusted; asked only when something seems too long, for it may take a second."""
 
     def refusal(self, text: str) -> str:
         """Why the prompt does not fit; empty if it may."""
-        if (tokens := self.count(text)) <= self.room:
+        if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
         return f"has {self.at_least}{tokens} tokens; at most {self.room} are expected ({self.limit})"
 
@@ -63,14 +65,14 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 
 def _ruler(config: RunConfig, settings: Settings) -> Ruler | None:
-    """None where the context or the vocabulary is not known."""
+    """None where the context is not known."""
     name, wanted = config.policy.name, config.sampling.max_new_tokens
-    context = context_of(name, settings)
-    is_tiny = name == TINY.name
-    if context is None or not (is_tiny or _keeps_words_apart(settings.models_dir / name)):
+    if (context := context_of(name, settings)) is None:
         return None
-    limit = f"context {context} less max_new_tokens {wanted}"
-    return Ruler(tiny_tokens if is_tiny else words, "" if is_tiny else "at least ", context - wanted, limit)
+    room, limit = context - wanted, f"context {context} less max_new_tokens {wanted}"
+    if name == TINY.name:
+        return Ruler(tiny_tokens, "", room, limit, lambda: True)
+    return Ruler(words, "at least ", room, limit, lambda: _keeps_words_apart(settings.models_dir / name))
 
 
 def tiny_tokens(text: str) -> int:
