@@ -43,7 +43,7 @@ class Ruler(NamedTuple):
     limit: str
     """Where that number comes from, in words."""
     is_sure: Callable[[], bool]
-    """Whether the count can be trusted; asked only when something seems too long, for it may take a second."""
+    """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
 
     def refusal(self, text: str) -> str:
         """Why the prompt does not fit; empty if it may."""
