@@ -41,6 +41,8 @@ KNOBS: tuple[tuple[str, str], ...] = (
     ("agg.l_max", "objective.aggregation[seq_mean_token_sum_norm].l_max"),
     ("kl.est", "objective.kl"),
     ("kl.coef", "objective.kl[k3].coef"),
+    ("kl.controller", "objective.kl[k3].controller"),
+    ("kl.to", "objective.kl[k3].to"),
     ("kl.agg", "objective.kl[k3].aggregation"),
     ("kl.place", "objective.kl[k1].place"),
     ("offp.weight", "objective.correction"),

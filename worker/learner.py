@@ -30,6 +30,7 @@ from worker.rollout.batching import TokenBatch, microbatches, padded, token_batc
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
 from worker.state import Parts
+from worker.steering import KlControl
 
 Arrays = dict[str, np.ndarray]
 
@@ -104,7 +105,8 @@ class Learner:
         self.config, self.policy, self.optimizer, self.reference = config, policy, optimizer, reference
         self.baseline = Baseline()
         self.history = PromptHistory()
-        self.parts: Parts = {"baseline": self.baseline, "history": self.history}
+        self.kl = KlControl(config.objective)
+        self.parts: Parts = {"baseline": self.baseline, "history": self.history, **self.kl.parts}
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
@@ -140,6 +142,8 @@ class Learner:
                 applied[here] = part.advantages
                 learned.norms.append(self._update(tokens, part, rows, per_token, learned, upweight=upweight))
         learned.advantages += applied.view(len(groups), -1).tolist()
+        if "kl" in per_token:
+            self.kl.observe(per_token["kl"], batch.mask.cpu())
         learned.arrays += _by_completion(per_token, tokens.lengths.tolist(), len(groups))
         learned.seconds += time.perf_counter() - started
 
@@ -162,8 +166,14 @@ class Learner:
         if isinstance(self.config.length.truncated, MaskTruncated):
             ended = torch.tensor([not completion.is_truncated for completion in completions])
             mask = mask & ended.to(mask.device).unsqueeze(1)
+        domains = [group.prompt.domain for group in groups for _ in group.completions]
+        kl_coef = self.kl.coefficients(domains)
+        names = tuple(sorted({*domains, *(source.domain for source in self.config.problems)}))
         batch = PolicyBatch(
             mask=mask,
+            kl_coef=None if kl_coef is None else kl_coef.to(mask.device),
+            domains=names,
+            domain_index=torch.tensor([names.index(name) for name in domains], device=mask.device),
             advantages=torch.zeros(len(mask), device=mask.device),
             group_index=torch.arange(len(groups), device=mask.device).repeat_interleave(
                 len(groups[0].completions)

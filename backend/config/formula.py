@@ -1,8 +1,10 @@
 """The loss of an objective written out with the numbers in use, as text and as MathML."""
 
+from collections.abc import Mapping
 from typing import TypedDict, assert_never
 
 from backend.config import knobs
+from backend.config.formula_weights import kl_weight, kl_weight_definition
 from backend.config.mathml import (
     Math,
     bracketed,
@@ -58,7 +60,11 @@ def _loss(objective: Objective) -> Math:
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
-        terms += ["+", number(kl.coef), "·", _aggregated(symbol("k", "it"), rule, per_completion=False)]
+        estimate = symbol("k", "it")
+        if isinstance(kl.coef, Mapping):
+            terms += ["+", _aggregated(product(kl_weight(kl), estimate), rule, per_completion=False)]
+        else:
+            terms += ["+", kl_weight(kl), "·", _aggregated(estimate, rule, per_completion=False)]
     if isinstance(objective.entropy, knobs.EntropyBonus):
         entropy = _aggregated(symbol("H", "it"), objective.aggregation, per_completion=False)
         terms += ["−", number(objective.entropy.coef), "·", entropy]
@@ -240,6 +246,7 @@ def _definitions(objective: Objective) -> list[Math]:
         *_surrogate_definition(objective.surrogate),
         *_correction_definition(objective.correction),
         *_kl_definition(objective),
+        *kl_weight_definition(objective.kl),
     ]
 
 
@@ -286,7 +293,7 @@ def _reward_definition(objective: Objective) -> list[Math]:
     token = symbol("o", "it")
     distance = row("log", bracketed(fraction(call("π_old", token), call("π_ref", token))))
     penalty = summed("t", distance._replace(is_atom=True))
-    return [row(_REWARD, "=", symbol("reward", "i"), "−", number(objective.kl.coef), penalty)]
+    return [row(_REWARD, "=", symbol("reward", "i"), "−", kl_weight(objective.kl), penalty)]
 
 
 def _surrogate_definition(rule: knobs.Surrogate) -> list[Math]:
@@ -367,5 +374,6 @@ def _kl_definition(objective: Objective) -> list[Math]:
         "r_k3": product(ratio, k3),
         "r_k1": product(ratio, x),
     }
-    distance = row("log", bracketed(fraction(_POLICY, call("π_ref", symbol("o", "it")))))
+    anchor = call("π_old" if kl.to == "old" else "π_ref", symbol("o", "it"))
+    distance = row("log", bracketed(fraction(_POLICY, anchor)))
     return [row(symbol("k", "it"), "=", estimates[kl.type]), row(x, "=", distance)]

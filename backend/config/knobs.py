@@ -4,9 +4,10 @@ A member exists only where `worker/objective/policy_loss.py` computes it. Every 
 source; this text is also the API's schema and the help beside the browser form.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 
 from backend.config.base import Frozen, refusal
 
@@ -372,9 +373,61 @@ class NoKl(Frozen):
     type: Literal["none"] = "none"
 
 
+class FixedCoefficient(Frozen):
+    """The coefficient stays as it is."""
+
+    type: Literal["fixed"] = "fixed"
+
+
+class DualController(Frozen):
+    """Double the coefficient where the KL is above 1.5 targets, halve it where it is below target / 1.5
+    (PPO's adaptive penalty, arXiv:1707.06347).
+    """
+
+    type: Literal["dual"] = "dual"
+    target: float = Field(default=0.01, gt=0, le=1e6)
+    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum). Measured by k3 in the last pass over
+    each step's rollouts."""
+
+
+class HorizonController(Frozen):
+    """Multiply the coefficient by 1 + clip(KL / target - 1, -0.2, 0.2) n / horizon after each step's n
+    completions (arXiv:1909.08593).
+    """
+
+    type: Literal["horizon"] = "horizon"
+    target: float = Field(default=0.01, gt=0, le=1e6)
+    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum), as the paper's 6. Measured by k3 in
+    the last pass over each step's rollouts."""
+    horizon: int = Field(default=10_000, ge=1, le=10**9)
+    """Completions over which the coefficient may change by a fifth."""
+
+
+Controller = Annotated[FixedCoefficient | DualController | HorizonController, Field(discriminator="type")]
+
+
+def _coef_kind(value: Any) -> str:
+    return "by_domain" if isinstance(value, Mapping) else "for_all"
+
+
+_Coefficient = Annotated[float, Field(ge=0, le=1e3)]
+DomainCoefficients = Annotated[dict[str, _Coefficient], Field(min_length=1, max_length=32)]
+KlCoefficient = Annotated[
+    Annotated[_Coefficient, Tag("for_all")] | Annotated[DomainCoefficients, Tag("by_domain")],
+    Discriminator(_coef_kind),
+]
+
+
 class _KlInLoss(Frozen):
-    coef: float = Field(default=0.04, ge=0, le=1e3)
-    """Weight of the KL estimate in the loss; nats per token under a token mean. GRPO 0.04, R1 0.001."""
+    coef: KlCoefficient = 0.04
+    """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
+    e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
+    controller: Controller = FixedCoefficient()
+    """How the coefficient follows the measured KL; coef is what it starts from."""
+    to: Literal["reference", "old"] = "reference"
+    """Where it pulls to: the frozen reference, or the policy that opened the step (PPO's penalty form)."""
     aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
     """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
 

@@ -81,11 +81,7 @@ def _is_above(place: tuple[Any, ...], places: list[tuple[Any, ...]]) -> bool:
 def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
     """The path as the user wrote it: pydantic puts the tag of each union member into it."""
     for part in loc:
-        if (
-            isinstance(written, Mapping)
-            and part not in written
-            and part in (written.get("type"), written.get("name"))
-        ):
+        if _is_tag(part, written):
             continue
         yield str(part)
         if isinstance(written, Mapping):
@@ -103,6 +99,14 @@ EXPECTED = {
     "dict_type": "an object with fields is expected",
 }
 """Words for what pydantic says in words of Python."""
+
+
+def _is_tag(part: Any, written: Any) -> bool:
+    """Whether a part of a path names the kind of value that was met, and no field of it."""
+    if not isinstance(written, Mapping):
+        return isinstance(written, (str, int, float))  # a number or text has no parts
+    kinds = (written.get("type"), written.get("name"), "by_domain")
+    return part not in written and part in kinds
 
 
 def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError]:

@@ -3,6 +3,7 @@
 The rules are algorithms' own composition rules; each refusal says its reason at the field that must change.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationInfo, field_validator
@@ -75,6 +76,22 @@ class Objective(Frozen):
             raise refusal([("place", reason + "and the KL is none of them: loss is expected")])
         return kl
 
+    @field_validator("kl")
+    @classmethod
+    def _kl_can_act(cls, kl: knobs.Kl) -> knobs.Kl:
+        if isinstance(kl, knobs.NoKl):
+            return kl
+        if kl.to == "old" and isinstance(kl, knobs.KlK1) and kl.place == "reward":
+            reason = (
+                "is old, but KL in the reward compares with the old policy itself: it would always be 0; "
+            )
+            raise refusal([("to", reason + "reference is expected, or place = loss")])
+        weights = kl.coef.values() if isinstance(kl.coef, Mapping) else [kl.coef]
+        if kl.controller.type != "fixed" and not any(weights):
+            reason = f"is 0, and the {kl.controller.type} controller only multiplies it: more is expected"
+            raise refusal([("coef", reason)])
+        return kl
+
     @field_validator("token_weight")
     @classmethod
     def _token_advantages_keep_their_gradient(
@@ -93,7 +110,7 @@ class Objective(Frozen):
     @property
     def needs_reference(self) -> bool:
         """Whether a reference model has to be loaded."""
-        return self.kl.type != "none"
+        return not isinstance(self.kl, knobs.NoKl) and self.kl.to == "reference"
 
     @property
     def needs_entropy_gradient(self) -> bool:
@@ -104,6 +121,14 @@ class Objective(Frozen):
     def kl_in_reward(self) -> bool:
         """Whether the KL penalty is taken off the rewards, before advantages are formed."""
         return isinstance(self.kl, knobs.KlK1) and self.kl.place == "reward"
+
+    @property
+    def kl_is_sum(self) -> bool:
+        """Whether the KL is a sum over a completion's tokens, so that a target is in nats per completion."""
+        if isinstance(self.kl, knobs.NoKl):
+            return False
+        is_sum = self.kl.aggregation == "seq_sum" or self.aggregation.type == "seq_mean_token_sum"
+        return is_sum or self.kl_in_reward
 
     def warnings(self) -> list[str]:
         """Combinations that run but that a reader should think twice about."""

@@ -3,13 +3,18 @@
 Contradictions inside the objective are refused by the objective itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from backend.config.knobs import NoKl
+from backend.config.problems import ReasoningGymProblem, SumsProblem
 
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
 
 GROUP_BASELINES = ("group_mean", "loo")
+KL_METRICS = ("k1", "k2", "k3", "coef")
+"""What may follow kl/ in a metric's name beside a domain."""
 MOST_COMPLETIONS = 2**18
 """In one step, or in one evaluation: ten times what the largest published runs use."""
 
@@ -26,6 +31,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_filter_errors(config),
         *_update_errors(config),
         *_reward_errors(config),
+        *_kl_errors(config),
     ]
 
 
@@ -112,6 +118,41 @@ def _domain_errors(config: "RunConfig") -> Iterator[Problem]:
             yield f"problems.{index}.domain", f"is {source.domain!r}, but no reward term is for that domain"
 
 
+def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
+    kl = config.objective.kl
+    if isinstance(kl, NoKl):
+        return
+    domains = sorted({source.domain for source in config.problems})
+    named = kl.coef if isinstance(kl.coef, Mapping) else dict.fromkeys(domains, kl.coef)
+    known = ", ".join(domains)
+    # rows of files and data sets may name domains of their own
+    is_all = all(isinstance(source, SumsProblem | ReasoningGymProblem) for source in config.problems)
+    for stranger in sorted(named.keys() - set(domains)) if is_all else ():
+        yield f"objective.kl.coef.{stranger}", f"is no domain of the problems; they have {known}"
+    for missing in (domain for domain in domains if domain not in named):
+        yield (
+            "objective.kl.coef",
+            f"has nothing for the domain {missing!r}: one for each of {known} is expected",
+        )
+    for index, source in enumerate(config.problems):
+        if source.domain in KL_METRICS and len(domains) > 1:
+            reason = f"is {source.domain!r}, but kl/{source.domain} is another metric's name"
+            yield f"problems.{index}.domain", reason + ": another domain is expected"
+    if kl.to == "old" and kl.controller.type != "fixed" and _is_one_update(config):
+        reason = (
+            f"is {kl.controller.type}, but with one update per step the KL to the old policy is always 0: "
+        )
+        yield (
+            "objective.kl.controller.type",
+            reason + "updates.epochs or updates.minibatches above 1 is expected",
+        )
+
+
+def _is_one_update(config: "RunConfig") -> bool:
+    """Whether each optimizer step sees the very policy that opened it."""
+    return config.updates.epochs * config.updates.minibatches == 1
+
+
 def warnings(config: "RunConfig") -> list[str]:
     """Doubtful choices that are allowed."""
     return list(_warnings(config))
@@ -126,8 +167,9 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "gdpo normalises several rewards apart, but there is only one reward term"
     if objective.advantage.scale.type == "sas" and config.filters.groups.type != "none":
         yield "sas keeps groups of equal rewards useful; filters.groups takes them away"
-    one_update = config.updates.epochs * config.updates.minibatches == 1
-    if one_update and surrogate.type not in ("none", "weight_cap"):
+    if not isinstance(objective.kl, NoKl) and objective.kl.to == "old" and _is_one_update(config):
+        yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
+    if _is_one_update(config) and surrogate.type not in ("none", "weight_cap"):
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"

@@ -95,6 +95,8 @@ def test_a_field_is_found_by_its_path(in_browser, path, kind):
         ({"anyOf": [{"type": "integer"}, {"const": "max_new_tokens"}]}, "64", 64),
         ({"anyOf": [{"type": "integer"}, {"const": "max_new_tokens"}]}, "max_new_tokens", "max_new_tokens"),
         ({"type": "object"}, '{"min_terms": 2}', {"min_terms": 2}),
+        ({"oneOf": [{"type": "number"}, {"type": "object"}]}, "0.04", 0.04),
+        ({"oneOf": [{"type": "number"}, {"type": "object"}]}, '{"math": 0}', {"math": 0}),
         ({"type": "object"}, '{"min_terms": ', '{"min_terms": '),
     ],
 )

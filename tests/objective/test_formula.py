@@ -13,6 +13,22 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 
 
+def test_a_weight_that_moves_is_a_symbol_with_its_course():
+    knob = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.02), to="old")
+    text = formula(Objective(kl=knob))["text"].splitlines()
+    assert text[0].endswith("+ β · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ kᵢₜ")
+    assert "xᵢₜ = log (π(oᵢₜ) / π_old(oᵢₜ))" in text
+    assert text[-3:] == ["β = 0.1 at first", "β ← 2 β where KL > 0.03", "β ← β/2 where KL < 0.0133333"]
+    horizon = formula(Objective(kl=knob.with_(controller=knobs.HorizonController())))["text"]
+    assert "β ← β (1 + clip(KL/0.01 − 1, −0.2, 0.2) B/10000)" in horizon
+
+
+def test_weights_by_domain_stand_inside_the_sum():
+    text = formula(Objective(kl=knobs.KlK3(coef={"math": 0, "code": 0.5})))["text"].splitlines()
+    assert text[0].endswith("+ 1/B ∑ᵢ 1/|oᵢ| ∑ₜ βᵢ kᵢₜ")
+    assert text[-2:] == ["βᵢ = 0 for math", "βᵢ = 0.5 for code"]
+
+
 def members(union):
     return typing.get_args(typing.get_args(union)[0])
 

@@ -95,3 +95,58 @@ def test_kl_in_the_reward_leaves_the_loss_alone():
 def test_sequence_sums_are_averaged_over_completions():
     result, _ = f.run(Objective(kl=knobs.KlK1(coef=1, aggregation="seq_sum")), advantages=torch.zeros(4))
     assert result.loss.item() == pytest.approx(X.sum().item() / 4)
+
+
+TO_OLD = Objective(kl=knobs.KlK2(coef=10, to="old"), aggregation=knobs.TokenMean())
+
+
+def test_the_old_policy_may_take_the_references_place():
+    result, minus_gradient = f.run(TO_OLD, advantages=torch.zeros(4), reference_logprobs=None)
+    drift = [move for row in f.DRIFT for move in row]
+    assert (-minus_gradient).tolist() == pytest.approx(drift)
+    assert result.metrics.values()["kl/k1"] == pytest.approx(sum(drift) / 10)
+
+
+def test_at_the_old_policy_itself_the_distance_is_zero():
+    metrics = f.run(TO_OLD, f.padded(f.OLD), old_logprobs=None)[0].metrics.values()
+    assert [metrics[name] for name in ("kl/k1", "kl/k2", "kl/k3", "loss/kl")] == [0, 0, 0, 0]
+
+
+def test_each_completion_has_the_coefficient_of_its_domain():
+    """y1 and y2 are of the domain without a pull: k3 of y3 and y4 remains."""
+    knob = knobs.KlK3(coef={"code": 0.0, "math": 1.0})
+    domains = {"domains": ("code", "math"), "domain_index": torch.tensor([0, 0, 1, 1])}
+    result, _ = f.run(
+        Objective(kl=knob, aggregation=knobs.TokenMean()),
+        advantages=torch.zeros(4),
+        kl_coef=torch.tensor([0.0, 0.0, 1.0, 1.0]),
+        **domains,
+    )
+    metrics = result.metrics.values()
+    assert result.loss.item() == pytest.approx((0.0214 + 0.0703 + 0.0052 + 0.0691 + 0.0052) / 10, abs=6e-5)
+    assert metrics["kl/coef"] == 0.5
+    assert metrics["kl/code"] == pytest.approx((0.0703 + 0.0052 + 0.0499 + 0.0408 + 0.0288) / 5, abs=6e-5)
+    assert metrics["kl/math"] == pytest.approx((0.0214 + 0.0703 + 0.0052 + 0.0691 + 0.0052) / 5, abs=6e-5)
+
+
+def test_coefficients_by_domain_need_to_know_the_domains():
+    with pytest.raises(ValueError, match="needs the KL coefficient of each completion"):
+        f.run(Objective(kl=knobs.KlK3(coef={"math": 1.0})))
+
+
+def test_a_coefficient_of_each_completion_acts_in_the_reward_too():
+    objective = Objective(advantage=knobs.LeaveOneOut(), kl=knobs.KlK1(coef=0.03, place="reward"))
+    coef = torch.tensor([1.0, 1.0, 0.5, 0.0])
+    penalty = kl_reward_penalty(f.batch(objective, kl_coef=coef), objective).reshape(4, -1).sum(dim=1)
+    assert penalty.tolist() == pytest.approx([-0.1, 0, 0.1, 0])
+
+
+@pytest.mark.parametrize(("measured", "following"), [(0.02, 0.2), (0.006, 0.05), (0.012, 0.1)])
+def test_dual_descent_doubles_and_halves(measured, following):
+    assert kl.dual_descent(0.1, measured, target=0.01) == pytest.approx(following)
+
+
+def test_a_horizon_controller_moves_by_a_fifth_at_most_over_its_horizon():
+    following = kl.horizon_control(0.2, 8.0, target=6.0, completions=256, horizon=10_000)
+    assert following == pytest.approx(0.2010, abs=6e-5)
+    assert kl.horizon_control(1.0, 0.0, target=6.0, completions=10_000, horizon=10_000) == pytest.approx(0.8)

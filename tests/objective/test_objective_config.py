@@ -42,6 +42,19 @@ REFUSED = [
     ({"surrogate": {"type": "ppo_clip", "eps_low": 1e400}}, "surrogate.eps_low", "finite"),
     ({"surrogate": {"type": "clipp"}}, "surrogate", "clipp"),
     ({"kl": {"type": "k3", "place": "reward"}}, "kl.place", "no such field"),
+    ({"kl": {"type": "k1", "place": "reward", "to": "old"}}, "kl.to", "always be 0"),
+    ({"kl": {"type": "k3", "coef": 0, "controller": {"type": "dual"}}}, "kl.coef", "only multiplies"),
+    (
+        {"kl": {"type": "k3", "coef": {"math": 0}, "controller": {"type": "dual"}}},
+        "kl.coef",
+        "only multiplies",
+    ),
+    ({"kl": {"type": "k3", "coef": -1}}, "kl.coef", "greater than or equal to 0"),
+    ({"kl": {"type": "k3", "coef": {"math": -1}}}, "kl.coef.math", "greater than or equal to 0"),
+    ({"kl": {"type": "k3", "coef": {}}}, "kl.coef", "at least 1 is expected"),
+    ({"kl": {"type": "k3", "coef": {"math": 0, "code": 1}}}, "kl.coef.code", "is no domain of the problems"),
+    ({"kl": {"type": "k3", "coef": {"code": 1}}}, "kl.coef", "nothing for the domain 'math'"),
+    ({"kl": {"type": "k3", "to": "old", "controller": {"type": "dual"}}}, "kl.controller.type", "always 0"),
     ({"advantage": {"type": "critic"}}, "advantage", "critic"),
     ({"aggregation": {"type": "seq_mean_token_sum_norm", "l_max": 0}}, "aggregation.l_max", "max_new_tokens"),
 ]
@@ -80,6 +93,26 @@ def test_needs_follow_from_the_knobs():
     assert Objective(kl=knobs.KlK3()).needs_reference
     assert Objective(entropy=knobs.EntropyBonus()).needs_entropy_gradient
     assert Objective(kl=knobs.KlK1(place="reward")).kl_in_reward
+    assert not Objective(kl=knobs.KlK1(to="old")).needs_reference
+
+
+def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():
+    assert Objective(kl=knobs.KlK3(aggregation="seq_sum")).kl_is_sum
+    assert Objective(kl=knobs.KlK1(place="reward")).kl_is_sum
+    assert Objective(kl=knobs.KlK3(), aggregation=knobs.SeqMeanTokenSum()).kl_is_sum
+    assert not Objective(kl=knobs.KlK3(), aggregation=knobs.TokenMean()).kl_is_sum
+
+
+def test_rows_of_a_file_may_have_domains_that_the_config_does_not_name():
+    problems = [{"name": "file", "path": "a.jsonl", "domain": "data"}]
+    kl = {"type": "k3", "coef": {"data": 0.1, "algebra": 0}}
+    assert resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl.coef["algebra"] == 0
+
+
+def test_a_domain_may_not_take_the_name_of_a_kl_metric():
+    problems = [{"name": "sums", "domain": domain} for domain in ("math", "k3")]
+    with pytest.raises(InvalidConfig, match="another metric's name"):
+        resolve({"problems": problems, "objective": {"kl": {"type": "k3"}}})
 
 
 def test_a_changed_copy_is_validated_again():

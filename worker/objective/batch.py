@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,6 +31,12 @@ class PolicyBatch:
     """Log-probabilities under the frozen reference; None when the objective has no reference term."""
     scored: Bool[Tensor, "B"] | None = None
     """False for completions without a reward: advantage 0 and no part in whitening; None: all have one."""
+    kl_coef: Float[Tensor, "B"] | None = None
+    """Weight of each completion's KL term at this step; None: the one number of the objective."""
+    domain_index: Int[Tensor, "B"] | None = None
+    """Which of `domains` the prompt belongs to."""
+    domains: tuple[str, ...] = ()
+    """Names of the domains that are told apart."""
     correct: Bool[Tensor, "B"] | None = None
     """Whether the answer is right; None when the objective does not ask."""
 
@@ -47,8 +53,9 @@ class PolicyBatch:
         return self._each(lambda values: values.to(device, non_blocking=True))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "PolicyBatch":
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: change(v) for name, v in given.items() if v is not None})
+        parts: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {name: change(part) for name, part in parts.items() if isinstance(part, Tensor)}
+        return replace(self, **(parts | changed))
 
 
 Value = TypeVar("Value")

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from worker.objective import kl as kl_estimators
+from worker.objective.batch import PolicyBatch
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
 from worker.objective.surrogates import Surrogate
@@ -22,8 +23,8 @@ class LossTerms(NamedTuple):
     nll: Float[Tensor, ""] | None
 
 
-def loss_terms(terms: LossTerms, *, share: float, kl_coef: float | None) -> MetricSums:
-    """loss/* and kl/coef: `share` is the part of the optimizer batch these terms belong to.
+def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
+    """loss/*: `share` is the part of the optimizer batch these terms belong to.
 
     Shares of an optimizer batch add up to 1, so its terms add up, and several batches are averaged.
     """
@@ -35,9 +36,16 @@ def loss_terms(terms: LossTerms, *, share: float, kl_coef: float | None) -> Metr
         named["loss/entropy"] = terms.entropy
     if terms.nll is not None:
         named["loss/nll"] = terms.nll
-    if kl_coef is not None:
-        named["kl/coef"] = kl_coef * count
     return MetricSums({name: Mean(value.detach(), count) for name, value in named.items()})
+
+
+def coefficient(
+    name: str, value: float | Float[Tensor, "B 1"], batch: PolicyBatch, *, share: float
+) -> MetricSums:
+    """A weight that the step used, averaged over completions; `share` as in `loss_terms`."""
+    count = torch.as_tensor(share, dtype=torch.float64, device=batch.mask.device)
+    mean = torch.as_tensor(value, dtype=torch.float64, device=batch.mask.device).mean()
+    return MetricSums({name: Mean(mean * count, count)})
 
 
 def policy_terms(
@@ -71,7 +79,7 @@ def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
 
 
 def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> MetricSums:
-    """kl/k1, kl/k2, kl/k3 to the reference: nats per token."""
+    """kl/k1, kl/k2, kl/k3 to the reference (or to the old policy): nats per token."""
     return MetricSums(
         {
             "kl/k1": _token_mean(kl_estimators.k1(x), mask),
@@ -79,6 +87,18 @@ def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> MetricSums:
             "kl/k3": _token_mean(kl_estimators.k3(x), mask),
         }
     )
+
+
+def domain_terms(x: Float[Tensor, "B T"], batch: PolicyBatch) -> MetricSums:
+    """kl/<domain>: k3 in nats per token within each domain, where several are told apart."""
+    if batch.domain_index is None or len(batch.domains) < 2:
+        return MetricSums()
+    k3 = kl_estimators.k3(x)
+    inside = {
+        name: batch.mask & (batch.domain_index == number).unsqueeze(1)
+        for number, name in enumerate(batch.domains)
+    }
+    return MetricSums({f"kl/{name}": _token_mean(k3, tokens) for name, tokens in inside.items()})
 
 
 def mismatch_terms(

@@ -39,6 +39,27 @@ def k3(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     return torch.relu(torch.expm1(-x) + x).clamp(max=K3_LIMIT)
 
 
+def dual_descent(coef: float, kl: float, *, target: float) -> float:
+    """The next coefficient: doubled where KL > 1.5 target, halved where KL < target / 1.5.
+
+    Source: PPO's adaptive penalty, arXiv:1707.06347, section 4.
+    """
+    if kl > 1.5 * target:
+        return 2 * coef
+    return coef / 2 if kl < target / 1.5 else coef
+
+
+def horizon_control(coef: float, kl: float, *, target: float, completions: int, horizon: int) -> float:
+    """The next coefficient, proportional to how far the KL is from its target.
+
+        coef (1 + clip(KL / target - 1, -0.2, 0.2) completions / horizon)
+
+    Source: Ziegler et al., arXiv:1909.08593, section 2.2.
+    """
+    error = min(max(kl / target - 1, -0.2), 0.2)
+    return coef * (1 + error * completions / horizon)
+
+
 def reward_penalty(
     old_logprobs: Float[Tensor, "B T"],
     reference_logprobs: Float[Tensor, "B T"],

@@ -157,8 +157,9 @@ def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor,
         return torch.zeros(len(batch.mask), device=batch.mask.device)
     old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
     reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
-    coef = getattr(objective.kl, "coef", 0.0)
-    return coef * kl.reward_penalty(old, reference, batch.mask)
+    coef = regularizers.kl_coefficient(batch, objective.kl)
+    penalty = kl.reward_penalty(old, reference, batch.mask)
+    return coef * penalty if isinstance(coef, float) else coef.squeeze(1) * penalty
 
 
 def denominators(
@@ -217,14 +218,15 @@ def policy_loss(
     )
     log_rho = _log_rho(old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
-    x = _log_ratio_to_reference(policy, batch, objective)
+    x = _log_ratio_to_anchor(policy, batch, objective)
 
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
     counted = mask.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     policy_term = -(weighted * token_weights).sum()
+    kl_coef = regularizers.kl_coefficient(batch, objective.kl)
     kl_term = regularizers.kl_term(
-        x, surrogate, token_weights, counted * denominators.sequence_weight, objective.kl
+        x, surrogate, token_weights, counted * denominators.sequence_weight, kl_coef, objective.kl
     )
     entropy_term = regularizers.entropy_term(entropy, mask, token_weights, objective.entropy)
     nll_term = regularizers.nll_term(policy, batch.correct, counted, denominators.nll_weight, objective.nll)
@@ -234,11 +236,14 @@ def policy_loss(
     terms = diagnostics.LossTerms(loss, policy_term, *added)
     share = len(mask) / denominators.completions
     with torch.no_grad():
-        metrics = diagnostics.loss_terms(terms, share=share, kl_coef=getattr(objective.kl, "coef", None))
+        metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.ratio_terms(surrogate, mask)
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask)
+            metrics += diagnostics.domain_terms(x, batch)
+        if objective.kl.type != "none":
+            metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if log_rho is not None:
             metrics += diagnostics.mismatch_terms(log_rho, old, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask)
@@ -369,9 +374,14 @@ def _correction(
             assert_never(correction)
 
 
-def _log_ratio_to_reference(
+def _log_ratio_to_anchor(
     policy: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
 ) -> Float[Tensor, "B T"] | None:
+    """x of the KL estimators: against the reference, or the policy that opened the step (kl.to = old)."""
+    if not isinstance(objective.kl, knobs.NoKl) and objective.kl.to == "old":
+        # detach: what is pulled to is a constant
+        old = policy.detach() if batch.old_logprobs is None else masked.zeroed(batch.old_logprobs, batch.mask)
+        return kl.log_ratio_to_reference(policy, old)
     if batch.reference_logprobs is None and not objective.needs_reference:
         return None
     reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)

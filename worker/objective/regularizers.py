@@ -10,8 +10,17 @@ from torch import Tensor
 
 from backend.config import knobs
 from worker.objective import kl, masked
-from worker.objective.batch import given
+from worker.objective.batch import PolicyBatch, given
 from worker.objective.surrogates import Surrogate
+
+
+def kl_coefficient(batch: PolicyBatch, knob: knobs.Kl) -> float | Float[Tensor, "B 1"]:
+    """The weight of the KL at this step: one for all completions, or one for each; 0 without a KL."""
+    if isinstance(knob, knobs.NoKl):
+        return 0.0
+    if batch.kl_coef is None and isinstance(knob.coef, float):
+        return knob.coef
+    return given(batch.kl_coef, "the KL coefficient of each completion").unsqueeze(1)
 
 
 def kl_term(
@@ -19,6 +28,7 @@ def kl_term(
     surrogate: Surrogate,
     token_weights: Float[Tensor, "B T"],
     sequence_weights: Float[Tensor, "B T"],
+    coef: float | Float[Tensor, "B 1"],
     knob: knobs.Kl,
 ) -> Float[Tensor, ""] | None:
     """The KL part of the loss, coefficient included; the weights are 0 on masked tokens."""
@@ -40,7 +50,7 @@ def kl_term(
         case _:
             assert_never(knob)
     weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
-    return knob.coef * (estimate * weights).sum()
+    return (coef * estimate * weights).sum()
 
 
 def entropy_term(

@@ -51,12 +51,13 @@ const described = (id, errors) => ({ 'aria-describedby': errors.length ? `${id}-
 function TextField({ field, value, layer, label }) {
   const id = useId();
   const [typed, setTyped] = useState(null);
-  const errors = layer.errorsAt(field.path);
+  const paths = [field.path, ...Object.keys(isRecord(value) ? value : {}).map((key) => `${field.path}.${key}`)];
+  const errors = paths.flatMap((path) => layer.errorsAt(path));
   const shown = typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(field.node, value);
   const change = (event) => { setTyped(event.target.value); layer.onChange(field.path, readTyped(field.node, event.target.value)); };
   const isLong = field.kind === 'record' || (field.node.maxLength ?? 0) > 1000;
   const shared = { id, class: 'field', value: shown, onInput: change, spellcheck: false, autocomplete: 'off', ...described(id, errors) };
-  return html`<${Row} field=${field} layer=${layer} label=${label} id=${id}>
+  return html`<${Row} field=${field} layer=${{ ...layer, errorsAt: () => errors }} label=${label} id=${id}>
     ${isLong ? html`<textarea rows="2" ...${shared} placeholder=${field.kind === 'record' ? '{}' : ''}></textarea>`
       : html`<input type="text" inputmode=${field.kind === 'number' ? 'decimal' : undefined} placeholder=${field.required ? 'required' : ''} ...${shared} />`}
   <//>`;

@@ -1,0 +1,57 @@
+"""Weights of a loss that differ between domains or follow what is measured, as parts of its formula."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from backend.config import knobs
+from backend.config.mathml import Math, bracketed, call, fraction, number, product, row, symbol
+
+AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
+_BETA = symbol("β")
+_KL = symbol("KL")
+
+
+def kl_weight(kl: AnyKl) -> Math:
+    """The weight of the KL: its number, or β where it is more than that."""
+    if isinstance(kl.coef, Mapping):
+        return symbol("β", "i")
+    return number(kl.coef) if kl.controller.type == "fixed" else _BETA
+
+
+def kl_weight_definition(kl: knobs.Kl) -> list[Math]:
+    """What β is, and how it moves."""
+    if isinstance(kl, knobs.NoKl):
+        return []
+    by_domain = isinstance(kl.coef, Mapping)
+    if not by_domain and kl.controller.type == "fixed":
+        return []
+    return [*_start(kl), *_course(kl.controller, symbol("β", "i") if by_domain else _BETA)]
+
+
+def _start(kl: AnyKl) -> list[Math]:
+    when = [] if kl.controller.type == "fixed" else ["at first"]
+    if not isinstance(kl.coef, Mapping):
+        return [row(_BETA, "=", number(kl.coef), *when)]
+    return [
+        row(symbol("β", "i"), "=", number(coef), "for", symbol(domain), *when)
+        for domain, coef in kl.coef.items()
+    ]
+
+
+def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
+    match controller:
+        case knobs.FixedCoefficient():
+            return []
+        case knobs.DualController(target=target):
+            high, low = number(round(1.5 * target, 12)), number(target / 1.5)
+            return [
+                row(weight, "←", product(number(2), weight), "where", _KL, ">", high),
+                row(weight, "←", fraction(weight, number(2)), "where", _KL, "<", low),
+            ]
+        case knobs.HorizonController(target=target, horizon=horizon):
+            error = row(fraction(_KL, number(target)), "−", number(1))
+            clipped = call("clip", error, number(-0.2), number(0.2))
+            change = row(number(1), "+", clipped, fraction(symbol("B"), number(horizon)))
+            return [row(weight, "←", product(weight, bracketed(change)))]
+        case _:
+            assert_never(controller)

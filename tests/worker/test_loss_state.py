@@ -1,0 +1,55 @@
+"""What the loss carries from step to step survives an interruption."""
+
+import pytest
+
+from backend.config.merge import resolve
+from tests.worker.test_trainer import SMALL, queued, series, sessions, train
+from worker.outcome import Outcome
+
+__all__ = ["queued", "sessions", "train"]
+
+TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
+CONFIGS = {
+    "dual KL to the old policy, by domain": {
+        "problems": TWO_DOMAINS,
+        "updates": {"epochs": 2},
+        "objective": {
+            "kl": {
+                "type": "k3",
+                "to": "old",
+                "coef": {"math": 0.1, "easy": 0.2},
+                "controller": {"type": "dual", "target": 1e-9},
+            }
+        },
+    },
+    "horizon KL in the reward": {
+        "objective": {
+            "kl": {
+                "type": "k1",
+                "place": "reward",
+                "controller": {"type": "horizon", "target": 1e-6, "horizon": 100},
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
+    config = resolve(SMALL | CONFIGS[name])
+    straight = queued(config)
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+
+
+def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, train):
+    config = resolve(SMALL | CONFIGS["dual KL to the old policy, by domain"])
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    shares = [value / 2**step for step, value in enumerate(recorded["kl/coef"].values())]
+    assert all(0.1 <= share <= 0.2 for share in shares)  # doubled after each step
+    assert {"kl/math", "kl/easy"} <= recorded.keys()

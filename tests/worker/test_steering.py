@@ -1,0 +1,64 @@
+"""Coefficients that follow what is measured."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.errors import InvalidConfig
+from worker.steering import KlControl
+
+DUAL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))
+MASK = torch.tensor([[True, True, False], [True, False, False]])
+NAN = float("nan")
+
+
+def test_the_mean_over_tokens_decides_and_padding_does_not():
+    control = KlControl(Objective(kl=DUAL))
+    control.observe(torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK)
+    assert control.coefficients(["math"]).tolist() == [0.2]
+    control.observe(torch.tensor([[0.006, 0.006, NAN], [0.006, NAN, NAN]]), MASK)
+    control.observe(torch.tensor([[0.012, 0.012, NAN], [0.012, NAN, NAN]]), MASK)
+    assert control.coefficients(["math"]).tolist() == [0.1]
+
+
+def test_where_the_kl_is_a_sum_the_target_is_per_completion():
+    control = KlControl(Objective(kl=DUAL.with_(aggregation="seq_sum")))
+    control.observe(torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK)  # 0.012 a completion
+    assert control.factor == 1
+    control.observe(torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK)
+    assert control.factor == 2
+
+
+def test_the_horizon_counts_completions():
+    knob = knobs.KlK3(coef=0.2, controller=knobs.HorizonController(target=6, horizon=10_000))
+    control = KlControl(Objective(kl=knob.with_(aggregation="seq_sum")))
+    control.observe(torch.full((256, 1), 8.0), torch.ones(256, 1, dtype=torch.bool))
+    assert control.coefficients(["math"]).item() == pytest.approx(0.2010, abs=6e-5)
+
+
+def test_domains_keep_their_proportions():
+    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.0, "code": 0.1})))
+    control.observe(torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK)
+    assert control.coefficients(["code", "math", "code"]).tolist() == [0.2, 0.0, 0.2]
+
+
+def test_a_domain_that_only_a_prompt_names_is_refused_with_its_reason():
+    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.1})))
+    with pytest.raises(InvalidConfig, match="nothing for the domain 'algebra'"):
+        control.coefficients(["math", "algebra"])
+
+
+def test_only_a_controller_has_a_state():
+    assert KlControl(Objective(kl=knobs.KlK3())).parts == {}
+    control = KlControl(Objective(kl=DUAL))
+    control.factor = 4.0
+    other = KlControl(Objective(kl=DUAL))
+    other.parts["kl"].restore(control.values(), control.tensors())
+    assert other.factor == 4
+
+
+def test_a_batch_without_tokens_says_nothing():
+    control = KlControl(Objective(kl=DUAL))
+    control.observe(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))
+    assert control.factor == 1
