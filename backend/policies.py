@@ -4,25 +4,33 @@ import json
 from pathlib import Path
 from typing import Any
 
-from backend.config.policies import LANGUAGE_MODEL, TINY, PolicyOffer
+from backend.config.policies import BUILT_IN, LANGUAGE_MODEL, PolicyOffer
 from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
 from backend.settings import Settings
 
 TINY_CONTEXT = 1024
-"""Tokens of prompt and completion that the built-in policy can hold (a test compares it with the policy)."""
+"""Tokens of prompt and completion that a built-in policy can hold (a test compares it with the policy)."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def policy_offers(settings: Settings) -> list[PolicyOffer]:
-    """The built-in policy and every usable directory of MODELS_DIR."""
-    return [TINY, *(_local_offer(name, settings.models_dir) for name in _local_names(settings.models_dir))]
+    """The built-in policies and every usable directory of MODELS_DIR."""
+    return [
+        *BUILT_IN,
+        *(_local_offer(name, settings.models_dir) for name in _local_names(settings.models_dir)),
+    ]
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a policy comes with the project."""
+    return any(offer.name == name for offer in BUILT_IN)
 
 
 def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
     """Why this installation cannot load the policy; nothing when it can, or when only the hub knows."""
-    if policy.name == TINY.name:
+    if is_built_in(policy.name):
         return []
     directory = settings.models_dir / policy.name
     if directory.is_dir():
@@ -50,7 +58,7 @@ def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
 
 def context_of(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None where only the loaded policy knows."""
-    if policy == TINY.name:
+    if is_built_in(policy):
         return TINY_CONTEXT
     found = (_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
     return found if isinstance(found, int) else None

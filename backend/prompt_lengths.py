@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.config.jsonl import read_row
-from backend.config.policies import TINY
 from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
 from backend.config.run import RunConfig
 from backend.config.sources import checked_file
 from backend.errors import FieldError
-from backend.policies import context_of
+from backend.policies import context_of, is_built_in
 from backend.settings import Settings
 
 ROWS_LOOKED_AT = 50
@@ -70,7 +69,7 @@ def _ruler(config: RunConfig, settings: Settings) -> Ruler | None:
     if (context := context_of(name, settings)) is None:
         return None
     room, limit = context - wanted, f"context {context} less max_new_tokens {wanted}"
-    if name == TINY.name:
+    if is_built_in(name):
         return Ruler(tiny_tokens, "", room, limit, lambda: True)
     return Ruler(words, "at least ", room, limit, lambda: _keeps_words_apart(settings.models_dir / name))
 

@@ -54,8 +54,10 @@ def main() -> None:
     stopping = threading.Event()
     assigned = threading.Event()
     _listen_to_signals(stopping, assigned)
+    logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
     import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
 
+    logging.disable(logging.NOTSET)
     _say({"ready": True})
     assignment = _await_assignment()
     assigned.set()

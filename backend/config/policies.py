@@ -29,6 +29,17 @@ TINY = PolicyOffer(
 )
 """The RunConfig defaults are the tiny policy's own sizes."""
 
+TINY_MOE = PolicyOffer(
+    name="tiny_moe",
+    title="tiny mixture of experts (built in)",
+    note="A Qwen3-MoE of 1.8 M parameters, two of eight experts per layer and token, made as `tiny` is; for "
+    "router shift and routing replay. A step takes two to three times that of `tiny`.",
+    profile={},
+)
+
+BUILT_IN = (TINY, TINY_MOE)
+"""What is there without MODELS_DIR and hub; both have the same tokenizer and context."""
+
 LANGUAGE_MODEL = PolicyOffer(
     name="",
     title="language model",
@@ -47,4 +58,4 @@ LANGUAGE_MODEL = PolicyOffer(
 
 def profile_of(policy: str) -> dict[str, Any]:
     """The RunConfig fields a policy is started with."""
-    return TINY.profile if policy == TINY.name else LANGUAGE_MODEL.profile
+    return next((offer.profile for offer in BUILT_IN if offer.name == policy), LANGUAGE_MODEL.profile)

@@ -18,7 +18,7 @@ class PolicyConfig(Frozen):
     """The language model that is trained."""
 
     name: Annotated[str, Field(pattern=NAME)] = "tiny"
-    """`tiny` (built in), a directory of MODELS_DIR, or a name on the Hugging Face hub (needs HF_ONLINE)."""
+    """`tiny` or `tiny_moe` (built in), a directory of MODELS_DIR, or a name on the hub (needs HF_ONLINE)."""
 
     revision: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
     """Commit hash or tag on the hub; empty: the default branch."""

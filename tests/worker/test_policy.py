@@ -11,7 +11,7 @@ from backend.errors import InvalidConfig
 from backend.settings import Settings
 from worker.policy import logprobs as logprobs_module
 from worker.policy.logprobs import suits_tree, token_logprobs
-from worker.policy.model import TINY, load_policy
+from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.optimizer import PolicyOptimizer, learning_rate
 from worker.policy.token_texts import TokenTexts
 from worker.policy.tree import prefix_tree
@@ -31,7 +31,9 @@ def offline(tmp_path):
 @pytest.fixture
 def copy(tmp_path):
     """A directory of MODELS_DIR that holds the tiny policy, to be spoilt."""
-    files = [path for path in TINY.iterdir() if path.suffix in {".json", ".safetensors", ".jinja"}]
+    files = [
+        path for path in BUILT_IN["tiny"].iterdir() if path.suffix in {".json", ".safetensors", ".jinja"}
+    ]
     (tmp_path / "mine").mkdir()
     for path in files:
         shutil.copy(path, tmp_path / "mine")
@@ -53,11 +55,25 @@ def test_the_built_in_policy_is_a_small_qwen3_with_a_character_tokenizer(tiny):
     assert not tiny.model.training
 
 
-def test_the_card_of_the_built_in_policy_says_how_it_was_made():
-    card = json.loads((TINY / "card.json").read_text())
-    assert card["parameters"] == 800_768
+def test_the_built_in_mixture_has_two_of_eight_experts_and_the_tokenizer_of_the_dense_policy(tiny):
+    mixture = load_policy(PolicyConfig(name="tiny_moe"), Settings())
+    config = mixture.model.config
+    assert (config.model_type, config.num_experts, config.num_experts_per_tok) == ("qwen3_moe", 8, 2)
+    assert sum(weight.numel() for weight in mixture.model.parameters()) == 1_787_904
+    assert mixture.tokenizer.get_vocab() == tiny.tokenizer.get_vocab()
+    assert mixture.context == tiny.context
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "accuracy"),
+    [("tiny", 800_768, (0.15, 0.20)), ("tiny_moe", 1_787_904, (0.08, 0.13))],
+)
+def test_the_card_of_a_built_in_policy_says_how_it_was_made(name, parameters, accuracy):
+    card = json.loads((BUILT_IN[name] / "card.json").read_text())
+    low, high = accuracy
+    assert card["parameters"] == parameters
     assert card["recipe"]["seed"] == 20250101
-    assert 0.15 <= card["held_out"]["greedy"]["accuracy"] <= 0.20
+    assert low <= card["held_out"]["greedy"]["accuracy"] <= high
     assert set(card["versions"]) >= {"torch", "transformers"}
 
 
@@ -76,7 +92,7 @@ def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
     path, message = refusal("Qwen/Qwen3-0.6B", offline)
     assert path == "policy.name"
     assert message == (
-        f"'Qwen/Qwen3-0.6B' is neither 'tiny' nor a directory of MODELS_DIR ({tmp_path}), "
+        f"'Qwen/Qwen3-0.6B' is neither built in nor a directory of MODELS_DIR ({tmp_path}), "
         "and a hub name needs HF_ONLINE=1"
     )
 

@@ -6,25 +6,16 @@ than that of floats unless the CPU has VNNI or AMX, so there the same integers a
 up to 1,024 inputs every sum is below 2^24 and therefore exact.
 """
 
-import logging
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 from transformers import PreTrainedModel
 
 from backend.errors import FieldError, InvalidConfig
 from worker.policy.copies import changed_copy
-
-logging.disable(logging.WARNING)  # it speaks of every kernel that is for other machines than this one
-from torchao.quantization import (  # noqa: E402
-    Int8DynamicActivationInt8WeightConfig,
-    Int8WeightOnlyConfig,
-    quantize_,
-)
-
-logging.disable(logging.NOTSET)
 
 STEPS = 127.5
 """Half of the 255 steps that torchao's symmetric 8-bit grid divides a range into."""

@@ -15,6 +15,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from backend.config import policies
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
 from backend.settings import Settings
@@ -22,7 +23,7 @@ from worker.policy.token_texts import TokenTexts
 
 logger = logging.getLogger(__name__)
 
-TINY = Path(__file__).parent / "tiny"
+BUILT_IN = {offer.name: Path(__file__).parent / offer.name for offer in policies.BUILT_IN}
 FETCHED = ["*.json", "*.safetensors", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
 """The files of a hub repository that are of use; pickled weights and code are never fetched."""
 
@@ -84,15 +85,15 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
     """Where the policy's files are; a hub model is downloaded first."""
-    if config.name == "tiny":
-        return TINY
+    if config.name in BUILT_IN:
+        return BUILT_IN[config.name]
     local = (settings.models_dir / config.name).expanduser().resolve()
     if local.is_dir():
         return local
     if not settings.hf_online:
         raise _invalid(
             "policy.name",
-            f"{config.name!r} is neither 'tiny' nor a directory of MODELS_DIR ({settings.models_dir}), "
+            f"{config.name!r} is neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
             "and a hub name needs HF_ONLINE=1",
         )
     return _downloaded(config)
