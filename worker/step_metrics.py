@@ -7,7 +7,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from worker.rollout.collector import Collected
+from worker.rewards.score import weighted_sums
+from worker.rollout.collector import LENGTH_PENALTY, Collected
 from worker.rollout.types import Completion, Group
 
 REFLECTION = re.compile(
@@ -23,6 +24,7 @@ def group_metrics(collected: Collected) -> Metrics:
     groups = collected.groups
     return {
         **_reward_metrics(groups),
+        **(_unshaped_metrics(groups) if collected.is_shaped else {}),
         **_variety_metrics(groups),
         **_length_metrics(groups),
         **_token_metrics(groups),
@@ -42,6 +44,18 @@ def _reward_metrics(groups: Sequence[Group]) -> Metrics:
     if correctness:
         metrics["reward/accuracy"] = fmean(value >= 1 for value in correctness)
     return metrics
+
+
+def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
+    """The weighted sum of the raw terms: what the reward would be without length and required terms."""
+    sums: list[float | None] = []
+    for group in groups:
+        raw = {name: values for name, values in group.terms.items() if name != LENGTH_PENALTY}
+        sums += weighted_sums(raw, group.weights, count=len(group.completions))
+    values = _values(sums)
+    if not values:
+        return {}
+    return {"reward/raw_mean": fmean(values), "reward/raw_std": stdev(values) if len(values) > 1 else 0.0}
 
 
 def _variety_metrics(groups: Sequence[Group]) -> Metrics:

@@ -68,6 +68,8 @@ _CATALOG = (
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down"),
     _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg"),
     _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std"),
+    _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged where they may.", better="up"),
+    _metric("reward/raw_std", "reward", "Standard deviation of that sum."),
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
     _metric("advantage/mean", "advantage", "Mean advantage over completions; away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean"),
     _metric("advantage/std", "advantage", "Spread of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),

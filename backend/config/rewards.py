@@ -8,7 +8,7 @@ from backend.config.base import Frozen
 
 Weight = Annotated[float, Field(ge=-1000, le=1000)]
 TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
-BUILT_IN = ("correctness", "think_format", "boxed_format", "length_penalty")
+BUILT_IN = ("correctness", "think_format", "boxed_format", "language", "length", "length_penalty")
 """Names of terms in metrics and rollouts that no plugin may take."""
 
 
@@ -58,6 +58,10 @@ class ThinkFormatReward(Frozen):
     only_when_correct: bool = False
     """Give it to correct completions only."""
 
+    required: bool = False
+    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
+    arXiv:2506.10910). With weight 0 it is a condition only."""
+
     @property
     def label(self) -> str:
         """Name of the term in metrics and rollouts."""
@@ -77,6 +81,61 @@ class BoxedFormatReward(Frozen):
 
     only_when_correct: bool = False
     """Give it to correct completions only."""
+
+    required: bool = False
+    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
+    arXiv:2506.10910). With weight 0 it is a condition only."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class LanguageReward(Frozen):
+    """Whether the completion keeps to the script of its prompt: Latin, Cyrillic, Han with kana, Arabic, ...
+
+    Letters are counted; LaTeX commands, tags, single Latin letters (variables) and Greek letters are not. Two
+    languages of one script look alike. A prompt without letters leaves the choice to the completion.
+    """
+
+    name: Literal["language"] = "language"
+
+    weight: Weight = 0.1
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    form: Literal["share", "consistent"] = "share"
+    """share: fraction of the letters in the prompt's script (DeepSeek-R1, arXiv:2501.12948); consistent: 1
+    when thoughts and answer are each mostly in it, else 0 (Magistral, arXiv:2506.10910)."""
+
+    only_when_correct: bool = False
+    """Give it to correct completions only."""
+
+    required: bool = False
+    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
+    arXiv:2506.10910). With weight 0 it is a condition only."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class LengthReward(Frozen):
+    """Shorter than the others of its group: 0.5 for the shortest to -0.5 for the longest, 0 where all are
+    equally long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
+    """
+
+    name: Literal["length"] = "length"
+
+    weight: Weight = 0.1
+    """Factor of this term in the total reward."""
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     @property
     def label(self) -> str:
@@ -104,6 +163,10 @@ class PluginReward(Frozen):
     only_when_correct: bool = False
     """Give it to correct completions only."""
 
+    required: bool = False
+    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
+    arXiv:2506.10910). With weight 0 it is a condition only."""
+
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
     """A call that takes longer ends the run as failed."""
 
@@ -121,7 +184,7 @@ class PluginReward(Frozen):
 
 
 RewardTerm = Annotated[
-    CorrectnessReward | ThinkFormatReward | BoxedFormatReward | PluginReward,
+    CorrectnessReward | ThinkFormatReward | BoxedFormatReward | LanguageReward | LengthReward | PluginReward,
     Field(discriminator="name"),
 ]
 
@@ -129,6 +192,8 @@ TITLES: dict[type[Frozen], str] = {
     CorrectnessReward: "Correct answer",
     ThinkFormatReward: "Thinks in <think> tags",
     BoxedFormatReward: "Boxes its answer",
+    LanguageReward: "Keeps to the prompt's script",
+    LengthReward: "Shorter than its group",
     PluginReward: "Plugin",
 }
 

@@ -1,6 +1,6 @@
 """RunConfig: everything that decides what a run does."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -199,11 +199,7 @@ class NoLengthPenalty(Frozen):
     type: Literal["none"] = "none"
 
 
-class SoftOverlong(Frozen):
-    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
-
-    type: Literal["soft_overlong"] = "soft_overlong"
-
+class _Overlong(Frozen):
     max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """L_max as a fraction of max_new_tokens."""
 
@@ -211,13 +207,25 @@ class SoftOverlong(Frozen):
     """L_cache, the width of the ramp, as a fraction of max_new_tokens."""
 
     @model_validator(mode="after")
-    def _ramp_inside(self) -> "SoftOverlong":
+    def _ramp_inside(self) -> Self:
         if self.cache_fraction > self.max_fraction:
             raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
         return self
 
 
-LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong, Field(discriminator="type")]
+class SoftOverlong(_Overlong):
+    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
+
+    type: Literal["soft_overlong"] = "soft_overlong"
+
+
+class MagistralPenalty(_Overlong):
+    """A tenth of that: from 0 to -0.1 over the last part of the length (Magistral, arXiv:2506.10910)."""
+
+    type: Literal["magistral"] = "magistral"
+
+
+LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Field(discriminator="type")]
 
 
 class LengthConfig(Frozen):

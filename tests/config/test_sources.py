@@ -142,7 +142,7 @@ def test_a_bad_source_is_refused_with_its_reason(source, reason):
 
 
 def test_an_unknown_reward_is_refused_with_the_known_ones():
-    with pytest.raises(ValidationError, match="'correctness', 'think_format', 'boxed_format', 'plugin'"):
+    with pytest.raises(ValidationError, match="'correctness', 'think_format', 'boxed_format', 'language'"):
         TERMS.validate_python([{"name": "correctnes"}])
 
 

@@ -38,6 +38,11 @@ def test_the_soft_penalty_ramps_over_the_last_tokens():
     assert found.tolist() == [[0, -0.25, -0.5, -1, -1]]
 
 
+def test_magistrals_penalty_is_a_tenth_of_it():
+    found = shaping.magistral_penalty(torch.tensor([[80, 90, 100, 120]]), l_max=100, l_cache=20)
+    assert found.tolist()[0] == pytest.approx([0, -0.05, -0.1, -0.1])
+
+
 def test_truncated_rewards_are_scaled():
     truncated = torch.tensor([[True, False]])
     assert shaping.truncated_scaled(torch.tensor([[1.0, 1.0]]), truncated, factor=0.5).tolist() == [[0.5, 1]]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
+    LengthReward,
     PluginReward,
     ThinkFormatReward,
 )
@@ -25,6 +27,8 @@ from worker.rewards.child import ROOT, Child, ChildRefused, ChildTimeout
 from worker.rewards.correctness import Checkers, Grader
 from worker.rewards.flags import completion_flags, distinct_gram_share
 from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
+from worker.rewards.language import script_consistent, script_share
+from worker.rewards.lengths import group_length_rewards
 from worker.rewards.score import Scorer
 from worker.rollout.types import Completion, Prompt
 
@@ -375,6 +379,64 @@ def test_a_conditional_term_is_for_correct_completions_only():
     [group] = scored(terms, [SUM], [[RIGHT, WRONG]])
     assert group.terms["think_format"] == (1, 0)
     assert group.rewards == (1.5, 0)
+
+
+def test_without_a_required_form_nothing_counts():
+    """Magistral: a completion of the wrong format gets 0 and is not graded further."""
+    terms = [
+        CorrectnessReward(weight=0.9),
+        ThinkFormatReward(weight=0.1, required=True),
+        BoxedFormatReward(weight=0, required=True),
+    ]
+    texts = [RIGHT, WRONG, r"\boxed{5}", "<think>2+3=5</think> five"]
+    [group] = scored(terms, [SUM], [texts])
+    assert group.rewards == (1, 0.1, 0, 0)
+    assert group.missed == (False, False, True, True)
+    assert group.terms["correctness"] == (1, 0, 1, 0)
+    assert group.counted["correctness"] == (1, 0, 0, 0)
+
+
+def test_without_a_required_form_a_wrong_answer_costs_nothing_either():
+    terms = [CorrectnessReward(map="-1/1"), ThinkFormatReward(required=True)]
+    [group] = scored(terms, [SUM], [[r"\boxed{6}", WRONG]])
+    assert group.rewards == (0, -0.8)
+
+
+def test_the_shortest_of_a_group_earns_most_and_wrong_answers_never_gain():
+    assert group_length_rewards([10, 20, 30], [True, True, True]) == [0.5, 0, -0.5]
+    assert group_length_rewards([10, 20, 30], [False, True, False]) == [0, 0, -0.5]
+    assert group_length_rewards([7, 7], [True, False]) == [0, 0]
+    assert group_length_rewards([1, 2], [None, True]) == [None, -0.5]
+
+
+def test_length_is_a_reward_of_each_group_by_itself():
+    rows = [
+        [replace(completion(RIGHT), ids=np.zeros(n, dtype=np.int64)) for n in row] for row in ([2, 4], [8, 9])
+    ]
+    scorer = Scorer([CorrectnessReward(), LengthReward(weight=1)])
+    groups = scorer.score([SUM, SUM], rows)
+    scorer.close()
+    assert [group.terms["length"] for group in groups] == [(0.5, -0.5)] * 2
+    assert groups[0].rewards == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "share", "consistent"),
+    [
+        ("What is two plus three?", r"<think>two and three</think> so \boxed{5}", 1, 1),
+        ("What is two plus three?", "<think>два плюс три</think> five", 4 / 14, 0),
+        ("Сколько будет два плюс три?", "<think>пусть x равно 2, α мало</think> пять", 1, 1),
+        ("两个数", r"<think>设 x = 3</think> 答案 \boxed{5}", 1, 1),
+        ("二つの数", "<think>ふたつ</think> かんたん", 1, 1),
+        ("85+60=?", "<think>85+60=145</think> 145", 1, 1),
+        ("85+60=?", "sum сумма", 5 / 8, 1),
+        ("85+60=?", "", 1, 1),
+        ("What is it?", "<think>это просто</think> it is five", 8 / 17, 0),
+    ],
+)
+def test_a_completion_keeps_to_the_script_of_its_prompt(asked, text, share, consistent):
+    assert script_share(asked, text) == pytest.approx(share)
+    assert script_consistent(asked, text) == consistent
 
 
 def test_correctness_can_range_from_minus_one_to_one():

@@ -15,6 +15,11 @@ def soft_overlong(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> F
     return ramp.clamp(min=-1.0, max=0.0)
 
 
+def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) -> Float[Tensor, "P G"]:
+    """A tenth of the soft overlong penalty: the ramp ends at -0.1. Source: Magistral, arXiv:2506.10910."""
+    return 0.1 * soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
+
+
 def truncated_scaled(
     rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
 ) -> Float[Tensor, "P G"]:

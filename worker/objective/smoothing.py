@@ -46,7 +46,7 @@ def smooth_standardised(
         A = whichever of S_new and S_tot is smaller in magnitude
 
     A group of equal rewards keeps a signal once other visits differed. A group without scores is no visit.
-    Source: smooth advantage standardisation, DCPO, arXiv:2509.02333, section 3.2.
+    Source: smooth advantage standardisation, DCPO, arXiv:2509.02333.
     """
     group = group_spread(rewards, scored)
     following = _after(past, group.mean, group.std(ddof=ddof).square(), counts=group.n > 0)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from backend.config.rewards import (
     BoxedFormatReward,
     CorrectnessReward,
+    LanguageReward,
+    LengthReward,
     PluginReward,
     RewardTerm,
     ThinkFormatReward,
@@ -12,6 +14,8 @@ from backend.config.rewards import (
 from worker.rewards.correctness import Checkers, Grade, Grader
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, think_format
+from worker.rewards.language import script_consistent, script_share
+from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import PluginTerm
 from worker.rollout.types import Completion, Group, Prompt
 
@@ -80,9 +84,11 @@ class Scorer:
         pairs = [(p, c.text) for p, row in zip(prompts, completions, strict=True) for c in row]
         terms = self._of(domain)
         grades = self._grader(terms).grades(pairs)
-        values = {term.label: self._values(term, pairs, grades) for term in terms}
+        values = {term.label: self._values(term, pairs, grades, completions) for term in terms}
         weights = self.weights(domain)
-        totals = weighted_sums(values, weights, count=len(pairs))
+        missed = _missed([values[term.label] for term in terms if _is_required(term)], count=len(pairs))
+        counted = {label: _unless(missed, column) for label, column in values.items()}
+        totals = weighted_sums(counted, weights, count=len(pairs))
         correct = [None if grade.is_correct is None else float(grade.is_correct) for grade in grades]
         groups, start = [], 0
         for prompt, row in zip(prompts, completions, strict=True):
@@ -95,8 +101,9 @@ class Scorer:
                     rewards=tuple(totals[part]),
                     terms=raw,
                     correctness=tuple(correct[part]),
-                    counted=raw,
+                    counted={label: tuple(column[part]) for label, column in counted.items()},
                     weights=weights,
+                    missed=tuple(missed[part]),
                 )
             )
         return groups
@@ -105,12 +112,23 @@ class Scorer:
         own = (term for term in terms if isinstance(term, CorrectnessReward))
         return Grader(next(own, CorrectnessReward()), self._checkers)
 
-    def _values(self, term: RewardTerm, pairs: Sequence[Pair], grades: Sequence[Grade]) -> Values:
+    def _values(
+        self,
+        term: RewardTerm,
+        pairs: Sequence[Pair],
+        grades: Sequence[Grade],
+        completions: Sequence[Sequence[Completion]],
+    ) -> Values:
         match term:
             case CorrectnessReward():
                 return [_mapped(grade.score, term.map) for grade in grades]
+            case LengthReward():
+                return _length_rewards(completions, grades)
+            case LanguageReward():
+                measure = script_share if term.form == "share" else script_consistent
+                values: Values = [measure(prompt.text, text) for prompt, text in pairs]
             case ThinkFormatReward():
-                values: Values = [think_format(text, term.form) for _, text in pairs]
+                values = [think_format(text, term.form) for _, text in pairs]
             case BoxedFormatReward():
                 values = [boxed_format(text) for _, text in pairs]
             case PluginReward():
@@ -129,6 +147,32 @@ def weighted_sums(
 def _weighted_sum(terms: Sequence[tuple[float | None, float]]) -> float | None:
     known = [value * weight for value, weight in terms if value is not None]
     return sum(known) if known and len(known) == len(terms) else None
+
+
+def _length_rewards(completions: Sequence[Sequence[Completion]], grades: Sequence[Grade]) -> Values:
+    values: Values = []
+    for row in completions:
+        correct = [grade.is_correct for grade in grades[len(values) : len(values) + len(row)]]
+        values += group_length_rewards([len(completion) for completion in row], correct)
+    return values
+
+
+def _is_required(term: RewardTerm) -> bool:
+    return not isinstance(term, CorrectnessReward | LengthReward) and term.required
+
+
+def _missed(required: Sequence[Values], *, count: int) -> list[bool]:
+    """Which of `count` completions lack something that is required: 0 or less of it."""
+    return [any(value is not None and value <= 0 for value in row) for row in _rows(required, count)]
+
+
+def _rows(columns: Sequence[Values], count: int) -> list[list[float | None]]:
+    return [[column[at] for column in columns] for at in range(count)]
+
+
+def _unless(missed: Sequence[bool], values: Values) -> Values:
+    """The values with 0 where something required was missed; None stays."""
+    return [0.0 if gone and value is not None else value for gone, value in zip(missed, values, strict=True)]
 
 
 def _when_correct(values: Values, grades: Sequence[Grade]) -> Values:

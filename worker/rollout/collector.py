@@ -11,6 +11,8 @@ from backend.config.run import (
     AccuracyFilter,
     DynamicRefill,
     LengthConfig,
+    MagistralPenalty,
+    NoLengthPenalty,
     RunConfig,
     ScaleTruncatedReward,
     SoftOverlong,
@@ -43,6 +45,8 @@ class Collected:
     """Whether refilling could not fill the step."""
     cursor: int = 0
     """Prompts taken since the run began."""
+    is_shaped: bool = False
+    """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
 
@@ -73,6 +77,10 @@ class Collector:
 
     def __init__(self, config: RunConfig, mixture: Mixture, scorer: Scorer) -> None:
         self.config, self.mixture, self.scorer = config, mixture, scorer
+        length = config.length
+        has_gate = any(getattr(term, "required", False) for term in config.rewards)
+        scales = isinstance(length.truncated, ScaleTruncatedReward)
+        self.is_shaped = has_gate or scales or not isinstance(length.penalty, NoLengthPenalty)
 
     def collect(self, sampler: Sampler, generator: torch.Generator, *, cursor: int) -> Collected:
         """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
@@ -83,7 +91,7 @@ class Collector:
         wanted = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
         most = refill.max_batches if isinstance(refill, DynamicRefill) else 1
-        collected = Collected(cursor=cursor)
+        collected = Collected(cursor=cursor, is_shaped=self.is_shaped)
         while len(collected.kept) < wanted and collected.batches < most:
             self._add_batch(collected, sampler, generator)
         collected.informative = len(collected.kept)
@@ -123,10 +131,8 @@ def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int
     truncated, penalty = length.truncated, length.penalty
     if isinstance(truncated, ScaleTruncatedReward):
         groups = [_with_scaled(group, truncated.factor) for group in groups]
-    if isinstance(penalty, SoftOverlong):
-        l_max = max(1, round(penalty.max_fraction * max_new_tokens))
-        l_cache = max(1, round(penalty.cache_fraction * max_new_tokens))
-        groups = [_with_penalty(group, l_max=l_max, l_cache=l_cache) for group in groups]
+    if not isinstance(penalty, NoLengthPenalty):
+        groups = [_with_penalty(group, penalty, max_new_tokens=max_new_tokens) for group in groups]
     return list(groups)
 
 
@@ -143,10 +149,16 @@ def _scaled(values: Sequence[float | None], cut: Tensor, factor: float) -> tuple
     return _listed(shaping.truncated_scaled(term, cut, factor=factor), known)
 
 
-def _with_penalty(group: Group, *, l_max: int, l_cache: int) -> Group:
+def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:
+    """The penalty where the completion has a reward to lose; a missed required term has taken it all."""
     rewards, scored = tensors([group.rewards])
     lengths = torch.tensor([[len(completion) for completion in group.completions]])
-    penalty = shaping.soft_overlong(lengths, l_max=l_max, l_cache=l_cache)
+    l_max = max(1, round(rule.max_fraction * max_new_tokens))
+    l_cache = max(1, round(rule.cache_fraction * max_new_tokens))
+    shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
+    penalty = shape(lengths, l_max=l_max, l_cache=l_cache)
+    if group.missed:
+        penalty = penalty.masked_fill(torch.tensor([group.missed]), 0.0)
     own = {LENGTH_PENALTY: tuple(penalty[0].tolist())}
     return replace(
         group,

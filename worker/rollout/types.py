@@ -65,3 +65,5 @@ class Group:
     """[G] for each term what enters the reward, before its weight: `terms` after all that shapes them."""
     weights: Mapping[str, float] = field(default_factory=dict)
     """Factor of each counted term."""
+    missed: tuple[bool, ...] = ()
+    """[G] True where a required term was missed, so that the reward is 0; empty: nowhere."""

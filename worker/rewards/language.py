@@ -1,0 +1,59 @@
+"""In which script a completion is written: letters are counted, no model is asked."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+
+from worker.rewards.formats import CLOSE
+
+_MARKUP = re.compile(r"\\[A-Za-z]+|</?[A-Za-z_]+>")
+_VARIABLE = re.compile(r"(?<![^\W\d_])[A-Za-z](?![^\W\d_])")
+_SCRIPTS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
+_SYMBOLS = {"GREEK", "MATHEMATICAL", "MODIFIER", "SCRIPT", "DOUBLE-STRUCK", "BLACK-LETTER", "MICRO"}
+"""Letters that belong to formulas in any language."""
+
+
+def script_share(prompt: str, text: str) -> float:
+    """Fraction of the text's letters that are in the prompt's script; 1 for a text without letters.
+
+    Source: language consistency reward, DeepSeek-R1, arXiv:2501.12948, section 2.3.2, by script.
+    """
+    letters = _letters(text)
+    script = _main_script(_letters(prompt)) or _main_script(letters)
+    return letters[script] / letters.total() if letters else 1.0
+
+
+def script_consistent(prompt: str, text: str) -> float:
+    """1 when thoughts and answer are each mostly in the prompt's script, else 0.
+
+    A part without letters agrees with everything. Source: Magistral, arXiv:2506.10910, section 2.2.4.
+    """
+    thoughts, _, answer = text.rpartition(CLOSE)
+    scripts = {_main_script(_letters(part)) for part in (prompt, thoughts, answer)}
+    return float(len(scripts - {""}) <= 1)
+
+
+def _letters(text: str) -> Counter[str]:
+    """Letters by script; markup, formulas' symbols and single Latin letters left out."""
+    plain = _VARIABLE.sub(" ", _MARKUP.sub(" ", text))
+    return Counter(_scripts(plain))
+
+
+def _scripts(text: str) -> Iterator[str]:
+    for character in text:
+        if character.isalpha() and (script := _script(character)):
+            yield script
+
+
+@lru_cache(maxsize=4096)
+def _script(character: str) -> str:
+    """The first word of the character's Unicode name, which is its script; empty for a formula's symbol."""
+    first = unicodedata.name(character, "").partition(" ")[0]
+    return "" if first in _SYMBOLS else _SCRIPTS.get(first, first)
+
+
+def _main_script(letters: Counter[str]) -> str:
+    """The script of most letters; empty without letters."""
+    return letters.most_common(1)[0][0] if letters else ""
