@@ -29,6 +29,7 @@ def padded(rows: list[list[float]], *, fill: float = GARBAGE) -> Tensor:
 
 MASK = torch.tensor([[t < len(row) for t in range(4)] for row in OLD])
 NEW = padded(OLD) + padded(DRIFT)
+ENTROPY = torch.full_like(NEW, 1.37).where(MASK, GARBAGE)
 
 
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
@@ -48,18 +49,21 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
         "reference_logprobs": padded(REFERENCE),
         "correct": torch.tensor(REWARDS[0]) == 1,
     }
-    return PolicyBatch(**(fields | changes))
+    found = PolicyBatch(**(fields | changes))
+    for over in ("step", "minibatch"):
+        found = whiten(found, objective.advantage, over=over)
+    return found
 
 
-def run(objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, **changes) -> tuple[PolicyLoss, Tensor]:
+def run(
+    objective: Objective, new: Tensor = NEW, *, max_new_tokens=4, entropy=None, **changes
+) -> tuple[PolicyLoss, Tensor]:
     """The loss on F, and minus its gradient for each of the ten tokens."""
     leaf = new.clone().requires_grad_()
     data = batch(objective, **changes)
-    for over in ("step", "minibatch"):
-        data = whiten(data, objective.advantage, over=over)
     weights = denominators(
         data.mask, data.group_index, objective, max_new_tokens=max_new_tokens, correct=data.correct
     )
-    result = policy_loss(leaf, data, objective, weights)
+    result = policy_loss(leaf, data, objective, weights, entropy=entropy)
     (gradient,) = torch.autograd.grad(result.loss, leaf)
     return result, -gradient[MASK]

@@ -17,11 +17,11 @@ pytestmark = [
 @pytest.mark.parametrize("preset", PRESETS)
 def test_loss_gradient_and_metrics_are_those_of_the_cpu(preset):
     objective = resolve({"preset": preset}).objective
-    expected, minus_gradient = f.run(objective)
+    expected, minus_gradient = f.run(objective, entropy=f.ENTROPY)
     batch = f.batch(objective).to("cuda")
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     new = f.NEW.cuda().requires_grad_()
-    result = policy_loss(new, batch, objective, weights)
+    result = policy_loss(new, batch, objective, weights, entropy=f.ENTROPY.cuda())
     result.loss.backward()
     assert result.loss.item() == pytest.approx(expected.loss.item(), rel=1e-10)
     torch.testing.assert_close(-new.grad.cpu()[f.MASK], minus_gradient, rtol=1e-10, atol=1e-12)

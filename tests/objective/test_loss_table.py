@@ -119,6 +119,11 @@ TABLE = {
         -0.5297,
         "0 .1105 .0741 0 .1051 0 0 0 0 0",
     ),
+    "24 Reinforce-Rej, the preset without KL and entropy": (
+        preset("reinforce_rej").with_(kl=knobs.NoKl(), entropy=knobs.NoEntropyBonus()),
+        -0.5297,
+        "0 .1105 .0741 0 .1051 0 0 0 0 0",
+    ),
     "28 the book's clipped form": (preset("grpo_book_clip"), -0.2499, None),
     "31 advantage reweighting": (
         ppo(0.2, 0.24, aggregation=TOKEN_MEAN, token_weight=knobs.AdvantageReweighting(alpha=0.3)),
@@ -136,6 +141,16 @@ TABLE = {
         ppo(0.2, 0.27, aggregation=knobs.PromptMean()),
         -0.0504,
         DAPO_G,
+    ),
+    "34 Magistral on one group": (
+        preset("magistral").with_(surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.27)),
+        -0.0504,
+        DAPO_G,
+    ),
+    "ProRL v2 without KL": (
+        preset("prorl_v2").with_(kl=knobs.NoKl()),
+        -0.3140,
+        "0 .1105 .0741 0 .1051 0 -.1350 -.0905 0 -.1051",
     ),
     "35 CISPO 1.28 with the token mask": (
         cispo(1.28, knobs.PpoTokenMask(eps_low=0.2, eps_high=0.28)),

@@ -18,7 +18,7 @@ WIDE_GSPO = Objective(
 
 
 def metrics_of(objective, new=f.NEW):
-    return f.run(objective, new)[0].metrics.values()
+    return f.run(objective, new, entropy=f.ENTROPY)[0].metrics.values()
 
 
 def test_clip_fractions_count_the_tokens_whose_gradient_is_gone():
@@ -134,7 +134,7 @@ def test_every_metric_a_preset_reports_is_in_the_catalog(preset):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
-    per_token = f.run(resolve({"preset": preset}).objective)[0].per_token
+    per_token = f.run(resolve({"preset": preset}).objective, entropy=f.ENTROPY)[0].per_token
     for values in per_token.values():
         assert values.shape == (4, 4)
         assert values.dtype == torch.float32
@@ -145,6 +145,8 @@ def test_per_token_values_are_single_precision_and_zero_under_the_mask(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_everything_stays_on_the_device_of_the_batch(preset):
     objective = resolve({"preset": preset}).objective
+    if objective.aggregation.type == "prompt_mean":
+        pytest.skip("the meta device cannot count groups; test_cuda does this preset on a real one")
     batch = f.batch(objective).to("meta")
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
     new = f.NEW.to("meta").requires_grad_()

@@ -20,6 +20,7 @@ class Completion:
     old: list[float]
     sampler: list[float]
     reference: list[float]
+    entropy: list[float]
     terms: tuple[float, ...] = ()
     """Two reward terms, where a method keeps them apart."""
 
@@ -284,6 +285,51 @@ def dcpo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def reinforce_rej(groups, max_new_tokens):
+    loss = _token_mean(groups, ([c.reward for c in group] for group in groups), 0.8, 1.2)
+    for group in groups:
+        for c in group:
+            for new, reference, entropy in zip(c.new, c.reference, c.entropy, strict=True):
+                loss += (0.001 * k3(new, reference) - 0.001 * entropy) / tokens(groups)
+    return loss
+
+
+def scalerl(groups, max_new_tokens):
+    loss = 0.0
+    for group, advantages in zip(groups, centred_by_group_scaled_by_batch(groups), strict=True):
+        for c, a in zip(group, advantages, strict=True):
+            for new, ratio in zip(c.new, ratios(c), strict=True):
+                loss -= min(ratio.item(), 5.0) * a * new / tokens([group])
+    return loss / len(groups)
+
+
+def magistral(groups, max_new_tokens):
+    centred = list(group_centred(groups))
+    every = [a for own in centred for a in own]
+    deviation = sample_std(every) + EPS
+    loss = 0.0
+    for group, advantages in zip(groups, centred, strict=True):
+        for c, a in zip(group, advantages, strict=True):
+            for ratio in ratios(c):
+                loss -= ppo(ratio, (a - mean(every)) / deviation, 0.8, 1.28) / tokens([group])
+    return loss / len(groups)
+
+
+def prorl_v2(groups, max_new_tokens):
+    centred = list(group_centred(groups))
+    every = [a for c, a in completions(groups, centred) for _ in c.new]
+    deviation = math.sqrt(mean([(a - mean(every)) ** 2 for a in every])) + 1e-8
+    loss = 0.0
+    for c, a in completions(groups, centred):
+        whitened = (a - mean(every)) / deviation
+        for t, ratio in enumerate(ratios(c)):
+            rho = math.exp(c.old[t] - c.sampler[t])
+            if 0.5 <= rho <= 5:
+                loss -= rho * ppo(ratio, whitened, 0.8, 1.27)
+            loss += 1e-4 * (c.new[t] - c.reference[t]) ** 2 / 2
+    return loss / tokens(groups)
+
+
 def sapo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -306,6 +352,10 @@ LOSSES = {
         gdpo_book,
         gdpo,
         dcpo,
+        reinforce_rej,
+        scalerl,
+        magistral,
+        prorl_v2,
         r1,
         dapo,
         dr_grpo,

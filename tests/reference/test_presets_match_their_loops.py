@@ -34,7 +34,8 @@ def make_groups(seed, *, prompts=3):
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
             terms = (reward, dice.choice([0.0, 1.0]))
-            group.append(Completion(reward, new, old, near[1], near[2], terms))
+            entropy = [dice.random() for _ in range(length)]
+            group.append(Completion(reward, new, old, near[1], near[2], entropy, terms))
         groups.append(group)
     return groups
 
@@ -85,7 +86,8 @@ def production_loss(groups, config):
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
-    loss = policy_loss(new, batch, objective, weights).loss
+    entropy = padded([c.entropy for c in rows])
+    loss = policy_loss(new, batch, objective, weights, entropy=entropy).loss
     loss.backward()
     return loss.detach(), new.grad[batch.mask]
 

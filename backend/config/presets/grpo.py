@@ -4,7 +4,7 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import CorrectnessReward, ThinkFormatReward
-from backend.config.run import UpdatesConfig
+from backend.config.run import AccuracyFilter, FiltersConfig, UpdatesConfig
 
 GRPO: dict[str, Preset] = {
     "grpo": preset(
@@ -86,6 +86,22 @@ GRPO: dict[str, Preset] = {
             advantage=knobs.GroupMean(scale=knobs.Sas()),
             surrogate=knobs.DynamicClip(eps_low=0.16, eps_high=0.2, r_max=10.0, dual_clip=10.0),
         ),
+    ),
+    "reinforce_rej": preset(
+        "Reinforce-Rej",
+        "arXiv:2504.11343",
+        """The reward itself as the advantage, no baseline and no deviation; prompts that are always or
+        never solved are left out and not replaced. With rewards 0 and 1 only correct completions move the
+        policy. Watch groups/kept_frac and reward/mean against kl/k3 (reward per nat is its claim).
+        Paper: 4 completions of 1024 prompts, minibatches of 256, lr 1e-6.""",
+        objective=Objective(
+            advantage=knobs.NoBaseline(),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            kl=knobs.KlK3(coef=0.001),
+            aggregation=knobs.TokenMean(),
+            entropy=knobs.EntropyBonus(coef=0.001),
+        ),
+        filters=FiltersConfig(groups=AccuracyFilter(low=0.0, high=1.0)),
     ),
     "cispo": preset(
         "CISPO",

@@ -3,8 +3,15 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
-from backend.config.rewards import CorrectnessReward
-from backend.config.run import DynamicRefill, FiltersConfig, ZeroVarianceFilter
+from backend.config.rewards import BoxedFormatReward, CorrectnessReward, LanguageReward, ThinkFormatReward
+from backend.config.run import (
+    DynamicRefill,
+    FiltersConfig,
+    LengthConfig,
+    MagistralPenalty,
+    ScaleTruncatedReward,
+    ZeroVarianceFilter,
+)
 
 SYSTEMS: dict[str, Preset] = {
     "dapo": preset(
@@ -38,5 +45,62 @@ SYSTEMS: dict[str, Preset] = {
             aggregation=knobs.TokenMean(),
         ),
         filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=DynamicRefill(max_batches=10)),
+    ),
+    "scalerl": preset(
+        "ScaleRL",
+        "arXiv:2510.13786",
+        """CISPO's capped weight with advantages in units of the whole batch's deviation, a token mean inside
+        each prompt and groups without signal left out. Watch clip/high_frac (weights at the cap),
+        groups/kept_frac and policy/entropy; the loss value is not comparable with clipped methods. Paper:
+        asynchronous with up to 8 versions in flight, and prompts solved nine times in ten are not drawn
+        again; here the step is synchronous and every prompt stays.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.BatchStd()),
+            surrogate=knobs.WeightCap(cap=5.0),
+            aggregation=knobs.PromptMean(),
+        ),
+        filters=FiltersConfig(groups=ZeroVarianceFilter()),
+    ),
+    "magistral": preset(
+        "Magistral",
+        "arXiv:2506.10910",
+        """Advantages whitened over the completions of each minibatch, a wider upper clip, no KL, groups
+        without signal left out. The reward is 0 unless thoughts and a boxed answer are well-formed, then
+        0.1, and 0.9 more for the right answer, 0.1 for keeping to the prompt's language (told by its
+        script), up to 0.1 less near the length cap. Watch advantage/mean (0) and advantage/std (1 in
+        each minibatch), reward/think_format/mean, reward/language/mean and reward/raw_mean against
+        reward/mean. Paper: upper clip 0.26 to 0.28 (Medium) and 0.3 (Small), the lower one is not given;
+        asynchronous, at most two versions old.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.SeqWhiten()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.28),
+            aggregation=knobs.PromptMean(),
+        ),
+        filters=FiltersConfig(groups=ZeroVarianceFilter()),
+        length=LengthConfig(penalty=MagistralPenalty()),
+        rewards=(
+            CorrectnessReward(weight=0.9),
+            ThinkFormatReward(weight=0.1, form="strict", required=True),
+            BoxedFormatReward(weight=0.0, required=True),
+            LanguageReward(weight=0.1, form="consistent"),
+        ),
+    ),
+    "prorl_v2": preset(
+        "ProRL v2",
+        "NVIDIA, ProRL v2 blog and NeMo-RL recipe, after arXiv:2505.24864",
+        """Long training kept alive: group-centred rewards whitened over all tokens, a wider upper clip, a
+        weak k2 pull, tokens whose sampler and trainer disagree dropped (IcePop), no reward for truncated
+        completions, dynamic sampling. Watch policy/entropy, kl/k2, mismatch/masked_frac and
+        length/truncated_frac. Paper: 1.5 times the prompts are drawn, and the reference is replaced every
+        200 to 500 steps while the optimizer is kept.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.TokenWhiten(ddof=0)),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.27),
+            correction=knobs.TokenMask(low=0.5, high=5.0),
+            kl=knobs.KlK2(coef=1e-4),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=DYNAMIC_SAMPLING,
+        length=LengthConfig(truncated=ScaleTruncatedReward(factor=0.0)),
     ),
 }
