@@ -32,7 +32,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Policy", ("policy",)),
     ("Problems", ("problems",)),
     ("Sampling", ("sampling",)),
-    ("Advantage", ("objective.advantage",)),
+    ("Advantage", ("objective.advantage", "objective.value")),
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
     ("Aggregation", ("objective.aggregation", "objective.token_weight")),
     ("KL and entropy", ("objective.kl", "objective.entropy", "objective.nll")),

@@ -27,6 +27,16 @@ KNOBS: tuple[tuple[str, str], ...] = (
     ("adv.ddof", "objective.advantage[group_mean].scale[group_std].ddof"),
     ("adv.eps", "objective.advantage[group_mean].scale[group_std].eps"),
     ("adv.group_sum", "objective.advantage[group_mean].group_sum"),
+    ("gae.gamma", "objective.advantage[critic].gamma"),
+    ("gae.lambda_policy", "objective.advantage[critic].lambda_policy"),
+    ("gae.lambda_critic", "objective.advantage[critic].lambda_critic"),
+    ("gae.n_step", "objective.advantage[critic].n_step"),
+    ("gae.scale", "objective.advantage[critic].scale"),
+    ("value.coef", "objective.value.coef"),
+    ("value.clip", "objective.value.clip"),
+    ("value.lr", "objective.value.lr_factor"),
+    ("value.epochs", "objective.value.epochs"),
+    ("value.pretrain_steps", "objective.value.pretrain_steps"),
     ("ratio.level", "objective.ratio"),
     ("ratio.old", "objective.ratio[token].old"),
     ("logprobs.temperature", "objective.ratio[token].logprob_temperature"),
@@ -152,6 +162,8 @@ def _members(annotation: Any) -> dict[str, type[BaseModel]]:
 def _values(field: FieldInfo) -> str:
     members = _members(field.annotation)
     default = field.default
+    if members and not isinstance(default, BaseModel):  # a number, or a model in its place
+        return ", ".join([_value(default), *(f"`{name}`" for name in members)])
     if "" not in members and members:
         return ", ".join(f"`{name}`" for name in _first(getattr(default, "type", ""), members))
     if get_origin(field.annotation) is Literal:

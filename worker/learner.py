@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backend.config import knobs
 from backend.config.run import MaskTruncated, RunConfig
 from worker.objective import filters
 from worker.objective.batch import PolicyBatch
@@ -29,8 +30,9 @@ from worker.prompt_history import PromptHistory
 from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
-from worker.state import Parts
+from worker.state import Stateful
 from worker.steering import KlControl
+from worker.valuation import Judged, Valuation
 
 Arrays = dict[str, np.ndarray]
 
@@ -50,20 +52,34 @@ class Learned:
     """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ..."""
     norms: list[float] = field(default_factory=list)
     """Gradient norm of each update; one that is not finite was skipped."""
+    critic_norms: list[float] = field(default_factory=list)
+    """The same of the critic's updates."""
+    judged: dict[str, float] = field(default_factory=dict)
+    """What the critic's judgement looks like."""
     seconds: float = 0.0
     reference_seconds: float = 0.0
+    critic_seconds: float = 0.0
 
     @property
     def skipped(self) -> int:
-        """Updates left out because loss or gradient was not finite."""
-        return sum(not math.isfinite(norm) for norm in self.norms)
+        """Updates left out because loss or gradient was not finite, the critic's among them."""
+        return sum(not math.isfinite(norm) for norm in (*self.norms, *self.critic_norms))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there were updates of the policy and all of them were left out."""
+        return bool(self.norms) and not any(math.isfinite(norm) for norm in self.norms)
 
     def metrics(self) -> dict[str, float]:
         """The step's numbers; only that there was no update when there was nothing to learn from."""
+        counts = {
+            "optim/updates": sum(math.isfinite(norm) for norm in self.norms),
+            "optim/skipped": self.skipped,
+        }
         if not self.norms:
-            return {"optim/updates": 0, "optim/skipped": 0}
+            return self.sums.values() | self.judged | counts
         flat = [value for group in self.advantages for value in group]
-        return self.sums.values() | {
+        return {
             "advantage/mean": fmean(flat),
             "advantage/std": pstdev(flat),
             "advantage/nonzero_frac": fmean(value != 0 for value in flat),
@@ -72,8 +88,9 @@ class Learned:
             ),
             "optim/grad_norm": fmean(self.norms),
             "optim/lr": self.lr,
-            "optim/updates": len(self.norms) - self.skipped,
-            "optim/skipped": self.skipped,
+            **self.sums.values(),
+            **self.judged,
+            **counts,
         }
 
 
@@ -106,7 +123,14 @@ class Learner:
         self.baseline = Baseline()
         self.history = PromptHistory()
         self.kl = KlControl(config.objective)
-        self.parts: Parts = {"baseline": self.baseline, "history": self.history, **self.kl.parts}
+        self.parts: dict[str, Stateful] = {
+            "baseline": self.baseline,
+            "history": self.history,
+            **self.kl.parts,
+        }
+        self.valuation = Valuation.of(policy, config)
+        if self.valuation is not None:
+            self.parts["critic"] = self.valuation.critic
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
@@ -128,24 +152,54 @@ class Learner:
             return
         started = time.perf_counter()
         tokens = self._tokens(groups)
-        batch = self._open(tokens, groups, learned, opening=opening)
-        applied = batch.advantages.clone()
-        upweight = 1.0
-        if self.config.filters.upweight:
-            upweight = filters.upweight(kept=len(groups), total=len(collected.groups))
-        epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
+        batch, judged = self._open(tokens, groups, learned, opening=opening)
         per_token: dict[str, Tensor] = {}
+        if self.valuation is None or not self.valuation.is_pretraining(learned.step):
+            upweight = filters.upweight(kept=len(groups), total=len(collected.groups))
+            upweight = upweight if self.config.filters.upweight else 1.0
+            batch = self._updates(
+                tokens, batch, len(groups), generator, per_token, learned, upweight=upweight
+            )
+        if judged is not None:
+            self._fit_critic(judged, len(groups), generator, learned)
+            per_token |= {"advantage": judged.advantages.cpu(), "value": judged.values.old_values.cpu()}
+        learned.advantages += _of_completions(batch).view(len(groups), -1).tolist()
+        learned.arrays += _by_completion(per_token, tokens.lengths.tolist(), len(groups))
+        learned.seconds += time.perf_counter() - started
+
+    def _updates(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        groups: int,
+        generator: torch.Generator,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+        *,
+        upweight: float,
+    ) -> PolicyBatch:
+        """The policy's updates; returns the batch with the advantages that were applied."""
+        applied = batch.advantages.clone()
+        epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
-            for rows in self._minibatches(len(groups), generator):
+            for rows in self._minibatches(groups, generator):
                 here = rows.to(batch.mask.device)
                 part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
                 applied[here] = part.advantages
                 learned.norms.append(self._update(tokens, part, rows, per_token, learned, upweight=upweight))
-        learned.advantages += applied.view(len(groups), -1).tolist()
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
-        learned.arrays += _by_completion(per_token, tokens.lengths.tolist(), len(groups))
-        learned.seconds += time.perf_counter() - started
+        return replace(batch, advantages=applied)
+
+    def _fit_critic(self, judged: Judged, groups: int, generator: torch.Generator, learned: Learned) -> None:
+        if self.valuation is None:
+            return
+        started = time.perf_counter()
+        fitted = self.valuation.fit(judged, lambda: self._minibatches(groups, generator), step=learned.step)
+        learned.sums += fitted.sums
+        learned.critic_norms += fitted.norms
+        learned.judged = judged.metrics
+        learned.critic_seconds += time.perf_counter() - started
 
     def _tokens(self, groups: Sequence[Group]) -> TokenBatch:
         room = self.config.sampling.max_new_tokens
@@ -159,8 +213,11 @@ class Learner:
 
     def _open(
         self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
-    ) -> PolicyBatch:
-        """The batch with what stays constant during the updates: old and reference log-probs, advantages."""
+    ) -> tuple[PolicyBatch, Judged | None]:
+        """The batch with what stays constant during the updates: old and reference log-probs, advantages.
+
+        And the critic's judgement, where there is one.
+        """
         completions = [completion for group in groups for completion in group.completions]
         mask = tokens.mask
         if isinstance(self.config.length.truncated, MaskTruncated):
@@ -191,12 +248,27 @@ class Learner:
                 torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
             learned.reference_seconds += time.perf_counter() - started
         rewards, scored = tensors([group.rewards for group in groups])
-        if self.config.objective.kl_in_reward:
-            rewards -= kl_reward_penalty(batch, self.config.objective).cpu().double().view(rewards.shape)
+        batch = replace(
+            batch, scored=scored.flatten().to(mask.device), correct=_correct(groups).to(mask.device)
+        )
+        penalty = kl_reward_penalty(batch, self.config.objective)
+        if self.valuation is not None:
+            judged = self.valuation.judge(tokens, batch, rewards, penalty, step=learned.step)
+            return replace(batch, advantages=judged.advantages), judged
+        rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
+        return self._compared(groups, batch, rewards, scored), None
+
+    def _compared(
+        self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
+    ) -> PolicyBatch:
+        """The batch with one advantage for each completion, from all rewards (P, G) of the step."""
+        advantage = self.config.objective.advantage
+        if isinstance(advantage, knobs.Critic):
+            raise TypeError("a critic judges tokens")
         estimate = estimate_advantages(
             rewards,
             scored,
-            self.config.objective.advantage,
+            advantage,
             average=self.baseline.average,
             terms=reward_terms(groups),
             visits=self.history.visits([group.prompt.id for group in groups]),
@@ -204,13 +276,8 @@ class Learner:
         if estimate.visits is not None:
             self.history.remember([group.prompt.id for group in groups], estimate.visits)
         self.baseline.average = estimate.average
-        batch = replace(
-            batch,
-            advantages=estimate.advantages.flatten().float().to(mask.device),
-            scored=scored.flatten().to(mask.device),
-            correct=_correct(groups).to(mask.device),
-        )
-        return whiten(batch, self.config.objective.advantage, over="step")
+        values = estimate.advantages.flatten().float().to(batch.mask.device)
+        return whiten(replace(batch, advantages=values), advantage, over="step")
 
     def _needs_old(self, opening: Policy | None) -> bool:
         """Whether the opening log-probs differ from those of the first update, or are needed before it."""
@@ -294,6 +361,14 @@ def _keep(per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor,
         if name not in per_token:
             per_token[name] = torch.zeros(shape)
         per_token[name][rows, : value.shape[1]] = value.float().cpu()
+
+
+def _of_completions(batch: PolicyBatch) -> Tensor:
+    """The advantage (B,) of each completion: the mean over its tokens where they differ."""
+    values = batch.advantages
+    if values.ndim == 1:
+        return values
+    return (values * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
 
 
 def _by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:

@@ -215,8 +215,7 @@ class Trainer:
         progress, wanted = self.progress, self.config.sampling.prompts_per_step
         progress.cursor = collected.cursor
         progress.tokens += collected.tokens
-        all_skipped = bool(learned.norms) and learned.skipped == len(learned.norms)
-        progress.skipped_steps = progress.skipped_steps + 1 if all_skipped else 0
+        progress.skipped_steps = progress.skipped_steps + 1 if learned.is_stuck else 0
         progress.empty_steps = 0 if collected.kept else progress.empty_steps + 1
         progress.short_steps = progress.short_steps + 1 if collected.is_short else 0
         if progress.short_steps == 1:
@@ -309,12 +308,14 @@ def _timings(collected: Collected, learned: Learned, seconds: float) -> Metrics:
         "time/step_seconds": seconds,
         "time/sample_seconds": collected.sample_seconds,
         "time/score_seconds": collected.score_seconds,
-        "time/update_seconds": learned.seconds - learned.reference_seconds,
+        "time/update_seconds": learned.seconds - learned.reference_seconds - learned.critic_seconds,
         "throughput/tokens_per_second": collected.tokens / seconds,
     }
-    return timings | (
-        {"time/reference_seconds": learned.reference_seconds} if learned.reference_seconds else {}
-    )
+    parts = {
+        "time/reference_seconds": learned.reference_seconds,
+        "time/critic_seconds": learned.critic_seconds,
+    }
+    return timings | {name: taken for name, taken in parts.items() if taken}
 
 
 def _peak_bytes(device: torch.device) -> float:

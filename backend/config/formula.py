@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TypedDict, assert_never
 
 from backend.config import knobs
+from backend.config.formula_critic import critic_definitions, token_advantage
 from backend.config.formula_weights import kl_weight, kl_weight_definition
 from backend.config.mathml import (
     Math,
@@ -99,7 +100,7 @@ def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: b
 
 
 def _surrogate(objective: Objective) -> Math:
-    advantage = _ADVANTAGE if objective.token_weight.type == "none" else symbol("A", "it")
+    advantage = symbol("A", "it") if _per_token(objective) else _ADVANTAGE
     ratio = symbol("r", "i" if objective.ratio.type in _PER_COMPLETION else "it")
     plain = product(ratio, advantage)
     log_likelihood = product(advantage, row("log", _POLICY))
@@ -129,6 +130,11 @@ def _surrogate(objective: Objective) -> Math:
             assert_never(rule)
 
 
+def _per_token(objective: Objective) -> bool:
+    """Whether the tokens of a completion have advantages of their own."""
+    return objective.critic is not None or objective.token_weight.type != "none"
+
+
 def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) -> Math:
     smaller = call("min", plain, product(clipped, advantage))
     if not dual_clip:
@@ -136,7 +142,7 @@ def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) 
     return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
 
 
-def _centred(advantage: knobs.Advantage) -> Math:
+def _centred(advantage: knobs.RewardAdvantage) -> Math:
     match advantage:
         case knobs.GroupMean():
             return row(_REWARD, "−", call("mean", symbol("R", "group")))
@@ -154,18 +160,22 @@ def _centred(advantage: knobs.Advantage) -> Math:
 
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
+    value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else _compared(advantage)
+    if objective.token_weight.type == "none":
+        return row(symbol("A", "it") if objective.critic else _ADVANTAGE, "=", value)
+    probability = product(number(objective.token_weight.alpha), call("π_old", symbol("o", "it")))
+    weight = row(probability, "+", number(1 - objective.token_weight.alpha))
+    return row(symbol("A", "it"), "=", product(value, weight))
+
+
+def _compared(advantage: knobs.RewardAdvantage) -> Math:
+    """A completion's reward against what it is compared with."""
     if _is_decoupled(advantage):
         batch = symbol("s", "batch")
         value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
     else:
         value = _scaled(_centred(advantage), advantage.scale)
-    if advantage.group_sum == "sqrt":
-        value = product(root(symbol("G")), value)
-    if objective.token_weight.type == "none":
-        return row(_ADVANTAGE, "=", value)
-    probability = product(number(objective.token_weight.alpha), call("π_old", symbol("o", "it")))
-    weight = row(probability, "+", number(1 - objective.token_weight.alpha))
-    return row(symbol("A", "it"), "=", product(value, weight))
+    return product(root(symbol("G")), value) if advantage.group_sum == "sqrt" else value
 
 
 def _scaled(centred: Math, scale: knobs.Scale) -> Math:
@@ -251,6 +261,8 @@ def _definitions(objective: Objective) -> list[Math]:
 
 
 def _centred_definition(advantage: knobs.Advantage) -> list[Math]:
+    if isinstance(advantage, knobs.Critic):
+        return []
     if _is_decoupled(advantage):
         own, group = symbol("R", "ik"), symbol("R", "group,k")
         normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, advantage.scale))
@@ -275,7 +287,7 @@ def _smoothing(scale: knobs.Sas) -> list[Math]:
     ]
 
 
-def _is_decoupled(advantage: knobs.Advantage) -> bool:
+def _is_decoupled(advantage: knobs.RewardAdvantage) -> bool:
     return isinstance(advantage, knobs.GroupMean) and advantage.multi_reward == "gdpo"
 
 
@@ -288,6 +300,8 @@ def _baseline_definition(advantage: knobs.Advantage) -> list[Math]:
 
 
 def _reward_definition(objective: Objective) -> list[Math]:
+    if objective.critic is not None:
+        return critic_definitions(objective, objective.critic)
     if not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
         return []
     token = symbol("o", "it")

@@ -146,9 +146,63 @@ class NoBaseline(_Advantage):
     """What the reward is divided by."""
 
 
-Advantage = Annotated[
+class LengthAdaptive(Frozen):
+    """lambda = 1 - 1 / (alpha L) for a completion of L tokens, never below 0 (VAPO, arXiv:2504.05118)."""
+
+    type: Literal["length_adaptive"] = "length_adaptive"
+    alpha: float = Field(default=0.05, gt=0, le=1e3)
+    """Larger values bring lambda nearer to 1; 1 / tokens. VAPO 0.05: lambda 0.8 at 100 tokens."""
+
+
+class Critic(Frozen):
+    """An advantage for each token, by a critic that is trained beside the policy: generalized advantage
+    estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward
+    stands on the last token; one completion per prompt is enough.
+    """
+
+    type: Literal["critic"] = "critic"
+    gamma: float = Field(default=1.0, ge=0, le=1)
+    """Discount per token. 1 for language models, 0.99 in games."""
+    lambda_policy: Annotated[float, Field(ge=0, le=1)] | LengthAdaptive = 0.95
+    """Weight of later tokens in the policy's advantages: 0 trusts the critic alone, 1 the reward alone. Or
+    {"type": "length_adaptive", "alpha": 0.05}, which grows with the length of the completion."""
+    lambda_critic: float = Field(default=1.0, ge=0, le=1)
+    """The same for what the critic is taught; 1 is the reward that came, free of its own bias (VAPO). PPO's
+    code uses one lambda for both."""
+    n_step: int = Field(default=0, ge=0, le=10_000_000)
+    """Look that many tokens ahead and then trust the critic; 0: to the end."""
+    scale: Annotated[TokenWhiten | NoScale, Field(discriminator="type")] = TokenWhiten()
+    """What the advantages are divided by. Groups are not compared, so there is no group_std."""
+
+
+RewardAdvantage = Annotated[
     GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline, Field(discriminator="type")
 ]
+"""The ones that compare whole completions by their rewards."""
+
+Advantage = Annotated[
+    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline | Critic, Field(discriminator="type")
+]
+
+
+# ---------------------------------------------------------------------------------------------------- value
+class Value(Frozen):
+    """How the critic is trained; read only where the advantage is `critic`. It is a copy of the policy's body
+    with weights and an optimizer of its own.
+    """
+
+    coef: float = Field(default=0.5, ge=0, le=1e3)
+    """Weight of the critic's loss; 0.1 to 1. The critic's gradient is bounded by optimizer.max_grad_norm."""
+    clip: float = Field(default=0.2, ge=0, le=1e6)
+    """How far a value may move in one step before its gradient ends; units of reward, 0 = never (PPO's code:
+    0.2)."""
+    lr_factor: float = Field(default=2.0, gt=0, le=1e3)
+    """The critic's learning rate in units of optimizer.lr. VAPO 2."""
+    epochs: Annotated[int, Field(ge=1, le=1000)] | Literal["updates.epochs"] = "updates.epochs"
+    """Passes over a step's rollouts; updates.epochs: as many as the policy makes. TRPO's code 80."""
+    pretrain_steps: int = Field(default=0, ge=0, le=10_000_000)
+    """First steps of the run in which the critic learns the rewards that come and the policy stays as it is.
+    VAPO 50."""
 
 
 # ---------------------------------------------------------------------------------------------------- ratio

@@ -83,6 +83,8 @@ def _without_tags(loc: tuple[Any, ...], written: Any) -> Iterator[str]:
     for part in loc:
         if _is_tag(part, written):
             continue
+        if isinstance(written, (str, int, float)):
+            return  # the branch of a union such as int | "max_new_tokens"
         yield str(part)
         if isinstance(written, Mapping):
             written = written.get(part)

@@ -20,6 +20,8 @@ class Objective(Frozen):
 
     advantage: knobs.Advantage = knobs.GroupMean()
     """How a reward becomes an advantage; `type` is the baseline that is subtracted."""
+    value: knobs.Value = knobs.Value()
+    """How the critic is trained, where the advantage has one."""
     ratio: knobs.Ratio = knobs.TokenRatio()
     """What is compared between the present policy and the one that wrote the completions."""
     surrogate: knobs.Surrogate = knobs.PpoClip()
@@ -36,6 +38,14 @@ class Objective(Frozen):
     """Imitation of the policy's own correct completions."""
     token_weight: knobs.TokenWeight = knobs.NoTokenWeight()
     """Weights that let the advantage differ between the tokens of a completion."""
+
+    @field_validator("ratio")
+    @classmethod
+    def _token_advantages_have_token_ratios(cls, ratio: knobs.Ratio, info: ValidationInfo) -> knobs.Ratio:
+        if _type(info, "advantage") == "critic" and ratio.type in {"seq_geo", "seq_product"}:
+            reason = f"is {ratio.type}, one gradient for all tokens, but advantage critic judges each token: "
+            raise refusal([("type", reason + "token or seq_geo_token is expected")])
+        return ratio
 
     @field_validator("surrogate")
     @classmethod
@@ -111,6 +121,11 @@ class Objective(Frozen):
     def needs_reference(self) -> bool:
         """Whether a reference model has to be loaded."""
         return not isinstance(self.kl, knobs.NoKl) and self.kl.to == "reference"
+
+    @property
+    def critic(self) -> knobs.Critic | None:
+        """The advantage where a critic estimates it."""
+        return self.advantage if isinstance(self.advantage, knobs.Critic) else None
 
     @property
     def needs_entropy_gradient(self) -> bool:

@@ -30,6 +30,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_group_errors(config),
         *_filter_errors(config),
         *_update_errors(config),
+        *_critic_errors(config),
         *_reward_errors(config),
         *_kl_errors(config),
     ]
@@ -89,6 +90,15 @@ def _update_errors(config: "RunConfig") -> Iterator[Problem]:
             "updates.resample_each_epoch",
             "is on, and then each epoch is one update: updates.minibatches must be 1",
         )
+
+
+def _critic_errors(config: "RunConfig") -> Iterator[Problem]:
+    factor, lr = config.objective.value.lr_factor, config.optimizer.lr
+    if config.objective.critic is not None and factor * lr > 1:
+        reason = (
+            f"makes the critic's learning rate {factor * lr:g} of optimizer.lr {lr:g}: at most 1 is expected"
+        )
+        yield "objective.value.lr_factor", reason
 
 
 def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -173,6 +183,11 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
+    if objective.critic is not None and 0 < config.steps <= objective.value.pretrain_steps:
+        yield (
+            f"all {config.steps} steps train the critic alone (objective.value.pretrain_steps "
+            f"{objective.value.pretrain_steps}): the policy stays as it is"
+        )
     if config.evaluation.every == 0:
         yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"
 

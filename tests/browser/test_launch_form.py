@@ -98,6 +98,7 @@ def test_a_field_is_found_by_its_path(in_browser, path, kind):
         ({"oneOf": [{"type": "number"}, {"type": "object"}]}, "0.04", 0.04),
         ({"oneOf": [{"type": "number"}, {"type": "object"}]}, '{"math": 0}', {"math": 0}),
         ({"type": "object"}, '{"min_terms": ', '{"min_terms": '),
+        ({"anyOf": [{"type": "number"}, {"$ref": "#/$defs/LengthAdaptive"}]}, '{"alpha": 1}', {"alpha": 1}),
     ],
 )
 def test_what_is_typed_becomes_a_value_or_stays_for_the_server_to_refuse(in_browser, node, typed, value):

@@ -6,11 +6,13 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.batch import PolicyBatch
+from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import (
     PolicyLoss,
     denominators,
     estimate_advantages,
+    estimate_token_advantages,
     policy_loss,
     whiten,
 )
@@ -34,6 +36,9 @@ ENTROPY = torch.full_like(NEW, 1.37).where(MASK, GARBAGE)
 
 def advantages(knob=None, rewards=REWARDS) -> Tensor:
     scores = torch.tensor(rewards, dtype=torch.float64)
+    if isinstance(knob, knobs.Critic):
+        paid, expected = on_last_token(scores.flatten(), MASK), padded(OLD).exp()
+        return estimate_token_advantages(paid, expected, MASK, knob).advantages
     scored = torch.ones_like(scores, dtype=torch.bool)
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
     return estimate_advantages(scores, scored, knob or knobs.GroupMean(), terms=alone).advantages.flatten()

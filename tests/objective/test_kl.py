@@ -77,12 +77,12 @@ def test_k3_is_capped_and_finite_far_from_the_reference():
 
 def test_kl_in_the_reward_comes_off_before_leave_one_out():
     objective = Objective(advantage=knobs.LeaveOneOut(), kl=knobs.KlK1(coef=0.03, place="reward"))
-    penalty = kl_reward_penalty(f.batch(objective), objective)
+    penalty = kl_reward_penalty(f.batch(objective), objective).sum(dim=1)
     assert (penalty / 0.03).tolist() == pytest.approx([-0.1, 0, 0.2, -0.1])
     rewards = torch.tensor(f.REWARDS).double() - penalty
     assert rewards.tolist()[0] == pytest.approx([1.0030, 1.0000, -0.0060, 0.0030])
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    found = estimate_advantages(rewards, scored, objective.advantage).advantages.tolist()[0]
+    found = estimate_advantages(rewards, scored, knobs.LeaveOneOut()).advantages.tolist()[0]
     assert found == pytest.approx([0.6707, 0.6667, -0.6747, -0.6627], abs=6e-5)
 
 

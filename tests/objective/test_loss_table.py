@@ -189,6 +189,34 @@ def test_25_reinforce_rej_with_rewards_of_minus_one_and_one():
     assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
 
 
+def y4_alone(advantages: list[float]) -> dict[str, torch.Tensor]:
+    """Fixture F reduced to its last completion, with an advantage for each of its tokens."""
+    mask = f.MASK.clone()
+    mask[:3] = False
+    values = torch.zeros(4, 4, dtype=torch.float64)
+    values[3] = torch.tensor(advantages)
+    return {"mask": mask, "advantages": values}
+
+
+CRITIC_ROWS = {
+    "36 PPO": (
+        preset("ppo"),
+        [1.0667, 0.3004, -0.0365, -1.3306],
+        -0.0480,
+        [1.2801, 0.2718, -0.0292, -1.3306],
+    ),
+    "37 VAPO": (DAPO, [0.35, 0.30, 0.40, 0.20], -0.3077, [0.4480, 0.2715, 0.3115, 0.2000]),
+}
+
+
+@pytest.mark.parametrize("row", CRITIC_ROWS)
+def test_tokens_with_advantages_of_their_own(row):
+    objective, advantages, loss, parts = CRITIC_ROWS[row]
+    result, _ = f.run(objective, **y4_alone(advantages))
+    assert result.loss.item() == pytest.approx(loss, abs=6e-5)
+    assert -sum(parts) / 4 == pytest.approx(loss, abs=6e-5)
+
+
 def test_27_the_books_first_form_and_its_k1_penalty():
     book = preset("grpo_book")
     assert f.run(book)[0].loss.item() == pytest.approx(-0.1299, abs=6e-5)

@@ -55,7 +55,18 @@ REFUSED = [
     ({"kl": {"type": "k3", "coef": {"math": 0, "code": 1}}}, "kl.coef.code", "is no domain of the problems"),
     ({"kl": {"type": "k3", "coef": {"code": 1}}}, "kl.coef", "nothing for the domain 'math'"),
     ({"kl": {"type": "k3", "to": "old", "controller": {"type": "dual"}}}, "kl.controller.type", "always 0"),
-    ({"advantage": {"type": "critic"}}, "advantage", "critic"),
+    (
+        {"advantage": {"type": "critic"}, "ratio": {"type": "seq_geo"}},
+        "ratio.type",
+        "critic judges each token",
+    ),
+    ({"advantage": {"type": "critic", "scale": {"type": "group_std"}}}, "advantage.scale", "group_std"),
+    (
+        {"advantage": {"type": "critic", "lambda_policy": 1.5}},
+        "advantage.lambda_policy",
+        "less than or equal",
+    ),
+    ({"value": {"epochs": 0}}, "value.epochs", "updates.epochs"),
     ({"aggregation": {"type": "seq_mean_token_sum_norm", "l_max": 0}}, "aggregation.l_max", "max_new_tokens"),
 ]
 

@@ -21,6 +21,7 @@ class Completion:
     sampler: list[float]
     reference: list[float]
     entropy: list[float]
+    values: list[float]
     terms: tuple[float, ...] = ()
     """Two reward terms, where a method keeps them apart."""
 
@@ -92,6 +93,23 @@ def centred_by_group_scaled_by_batch(groups):
         yield [a / (deviation + EPS) for a in centred]
 
 
+def gae(c: Completion, rewards, gamma, lam):
+    advantages = []
+    for t in range(len(rewards)):
+        total = 0.0
+        for k in range(t, len(rewards)):
+            following = c.values[k + 1] if k + 1 < len(rewards) else 0.0
+            total += (gamma * lam) ** (k - t) * (rewards[k] + gamma * following - c.values[k])
+        advantages.append(total)
+    return advantages
+
+
+def whitened_over_tokens(rows):
+    flat = [a for row in rows for a in row]
+    centre, deviation = mean(flat), sample_std(flat)
+    return [[(a - centre) / (deviation + 1e-8) for a in row] for row in rows]
+
+
 # ---------------------------------------------------------------------------------------- pieces of a loss
 def ratios(c: Completion) -> list[Tensor]:
     return [torch.exp(new - old) for new, old in zip(c.new, c.old, strict=True)]
@@ -144,6 +162,20 @@ def rloo(groups, max_new_tokens):
     for c, a in completions(groups, leave_one_out(groups, rewards)):
         loss -= a * sum(c.new)
     return loss / count(groups)
+
+
+def ppo_loss(groups, max_new_tokens):
+    rows = [c for group in groups for c in group]
+    estimates = []
+    for c in rows:
+        rewards = [-0.05 * (o - r) for o, r in zip(c.old, c.reference, strict=True)]
+        rewards[-1] += c.reward
+        estimates.append(gae(c, rewards, 1.0, 0.95))
+    loss = 0.0
+    for c, advantages in zip(rows, whitened_over_tokens(estimates), strict=True):
+        for ratio, a in zip(ratios(c), advantages, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
 
 
 def _grpo(groups, eps, beta, advantages=None):
@@ -367,4 +399,4 @@ LOSSES = {
         lite_ppo,
         olmo3,
     )
-}
+} | {"ppo": ppo_loss}

@@ -1,6 +1,7 @@
 """Every preset against its loop-written twin: value and gradient to 1e-10 in float64."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from tests.reference.losses import LOSSES, Completion
 from worker.objective.batch import PolicyBatch
+from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import (
     denominators,
     estimate_advantages,
+    estimate_token_advantages,
     kl_reward_penalty,
     policy_loss,
     whiten,
@@ -34,8 +37,8 @@ def make_groups(seed, *, prompts=3):
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
             terms = (reward, dice.choice([0.0, 1.0]))
-            entropy = [dice.random() for _ in range(length)]
-            group.append(Completion(reward, new, old, near[1], near[2], entropy, terms))
+            entropy, values = ([dice.random() for _ in range(length)] for _ in range(2))
+            group.append(Completion(reward, new, old, near[1], near[2], entropy, values, terms))
         groups.append(group)
     return groups
 
@@ -68,21 +71,9 @@ def production_loss(groups, config):
         sampler_logprobs=padded([c.sampler for c in rows]),
         reference_logprobs=padded([c.reference for c in rows]) if objective.needs_reference else None,
     )
-    rewards = rewards - kl_reward_penalty(batch, objective).reshape(rewards.shape)
-    estimate = estimate_advantages(
-        rewards,
-        torch.ones_like(rewards, dtype=torch.bool),
-        objective.advantage,
-        terms=reward_terms(groups, [term.weight for term in config.rewards]),
-    )
-    batch = PolicyBatch(
-        mask=batch.mask,
-        advantages=estimate.advantages.flatten(),
-        group_index=batch.group_index,
-        old_logprobs=batch.old_logprobs,
-        sampler_logprobs=batch.sampler_logprobs,
-        reference_logprobs=batch.reference_logprobs,
-    )
+    values = padded([c.values for c in rows])
+    terms = reward_terms(groups, [term.weight for term in config.rewards])
+    batch = replace(batch, advantages=production_advantages(batch, rewards, values, terms, objective))
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
@@ -90,6 +81,16 @@ def production_loss(groups, config):
     loss = policy_loss(new, batch, objective, weights, entropy=entropy).loss
     loss.backward()
     return loss.detach(), new.grad[batch.mask]
+
+
+def production_advantages(batch, rewards, values, terms, objective):
+    penalty = kl_reward_penalty(batch, objective)
+    if objective.critic is not None:
+        paid = on_last_token(rewards.flatten(), batch.mask) - penalty
+        return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
+    rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
+    scored = torch.ones_like(rewards, dtype=torch.bool)
+    return estimate_advantages(rewards, scored, objective.advantage, terms=terms).advantages.flatten()
 
 
 def test_every_preset_has_a_reference():

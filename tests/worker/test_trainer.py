@@ -13,6 +13,7 @@ from backend.config.metrics import find_metric
 from backend.config.presets import PRESETS
 from backend.database import open_engine, open_sessions
 from backend.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from worker.checkpoints import Checkpoints
 from worker.outcome import Outcome
@@ -158,6 +159,7 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
         {"preset": "grpo"},
         {"preset": "grpo_book_clip"},
         {"preset": "gspo"},
+        {"preset": "ppo"},
         {"preset": "olmo3", "sampling": {**SMALL["sampling"], "precision": "int8", "staleness": 2}},
     ],
     ids=str,
@@ -201,6 +203,34 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     seen = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
     assert len(seen) == 8
     assert sum(seen) == 4 * 4
+
+
+def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queued, train):
+    """Greedy accuracy is that of the start until the third step has moved the policy."""
+    pretraining = {"preset": "ppo", "steps": 3, "evaluation": {"every": 1, "prompts": 16}}
+    config = resolve(SMALL | pretraining, {"objective": {"value": {"pretrain_steps": 2}}})
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert recorded["optim/updates"] == {1: 0, 2: 0, 3: 4}
+    assert recorded["eval/length_mean"][0] == recorded["eval/length_mean"][2]
+    assert sorted(recorded["critic/loss"]) == [1, 2, 3]
+    assert sorted(recorded["loss/total"]) == [3]
+
+
+def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, queued, train):
+    """Its advantages are kept token by token."""
+    config = resolve(SMALL | {"preset": "ppo", "sampling": {"prompts_per_step": 4, "group_size": 1}})
+    run_id = queued(config)
+    train(run_id, config)
+    with sessions() as session:
+        rollout = session.scalars(
+            select(Rollout).join(RolloutGroup).where(RolloutGroup.kind == "train")
+        ).first()
+        found = tokens_of(session, rollout.id)
+    assert {"advantage", "value", "ratio"} <= found["arrays"].keys()
+    assert len(found["arrays"]["advantage"]) == len(found["tokens"])
+    assert np.mean(found["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
 
 
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, monkeypatch):

@@ -64,12 +64,13 @@ def reward_penalty(
     old_logprobs: Float[Tensor, "B T"],
     reference_logprobs: Float[Tensor, "B T"],
     mask: Bool[Tensor, "B T"],
-) -> Float[Tensor, "B"]:
-    """Token sum of k1 between the old policy and the reference: what KL in the reward takes off.
+) -> Float[Tensor, "B T"]:
+    """k1 between the old policy and the reference: what KL in the reward takes off, token by token.
 
-        penalty[i] = sum_t m (old[i, t] - ref[i, t])
+        penalty[i, t] = m (old[i, t] - ref[i, t])
 
-    Source: RLOO, arXiv:2402.14740, equation 2.
+    With a critic each token's reward loses its own (InstructGPT, arXiv:2203.02155, equation 2); a reward for
+    the whole completion loses the sum (RLOO, arXiv:2402.14740, equation 2).
     """
     x = log_ratio_to_reference(old_logprobs, reference_logprobs)
-    return x.where(mask, x.new_zeros(())).sum(dim=1)
+    return x.where(mask, x.new_zeros(()))

@@ -5,6 +5,7 @@ Every knob is one `match` over the members of its union; the maths is in the mod
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple, assert_never
 
 import torch
@@ -18,6 +19,7 @@ from worker.objective import (
     aggregation,
     corrections,
     diagnostics,
+    gae,
     kl,
     masked,
     multi_reward,
@@ -30,6 +32,7 @@ from worker.objective import (
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.corrections import Correction
+from worker.objective.gae import GaeEstimate
 from worker.objective.metric_sums import MetricSums
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.smoothing import Visits
@@ -60,7 +63,7 @@ class PolicyLoss(NamedTuple):
 def estimate_advantages(
     rewards: Float[Tensor, "P G"],
     scored: Bool[Tensor, "P G"],
-    advantage: knobs.Advantage,
+    advantage: knobs.RewardAdvantage,
     *,
     average: float = 0.0,
     terms: RewardTerms | None = None,
@@ -105,8 +108,11 @@ def whiten(
     """The batch with its advantages whitened, where that is the scale.
 
     Call it with over="step" once the rows of a step are together, and with over="minibatch" on the rows of
-    each optimizer batch: token_whiten acts in the first call, seq_whiten in the second.
+    each optimizer batch: token_whiten acts in the first call, seq_whiten in the second. A critic's advantages
+    are whitened where they are estimated.
     """
+    if isinstance(advantage, knobs.Critic):
+        return batch
     scale = advantage.scale
     if isinstance(scale, knobs.TokenWhiten) and over == "step":
         counts = masked.lengths(batch.mask)
@@ -126,7 +132,7 @@ def _is_whitening(scale: knobs.Scale) -> bool:
     return isinstance(scale, knobs.SeqWhiten | knobs.TokenWhiten)
 
 
-def _group_factor(advantage: knobs.Advantage, group_size: int) -> float:
+def _group_factor(advantage: knobs.RewardAdvantage, group_size: int) -> float:
     return group_size**0.5 if advantage.group_sum == "sqrt" else 1.0
 
 
@@ -148,18 +154,54 @@ def _scaled(
     return advantages.scaled(centred, spread, ddof=scale.ddof, eps=scale.eps)
 
 
-def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B"]:
-    """What KL in the reward takes off each completion's reward before advantages; zeros without it.
+def estimate_token_advantages(
+    rewards: Float[Tensor, "B T"],
+    values: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    critic: knobs.Critic,
+) -> GaeEstimate:
+    """Advantages of all tokens of a step and the critic's targets, from token rewards and its values.
 
-    Needs old and reference log-probabilities; the advantages in `batch` are not looked at.
+    Tokens of completions without a reward have to be masked.
+    """
+    estimate = partial(
+        gae.generalized_advantages, rewards, values, mask, gamma=critic.gamma, n_step=critic.n_step
+    )
+    found = estimate(lambda_=lambda_of_policy(mask, critic).to(values))
+    taught = estimate(lambda_=critic.lambda_critic)
+    returns = taught + masked.zeroed(values, mask)
+    match critic.scale:
+        case knobs.NoScale():
+            return GaeEstimate(found, returns)
+        case knobs.TokenWhiten(ddof=ddof, eps=eps):
+            return GaeEstimate(whitening.whitened(found, mask, ddof=ddof, eps=eps), returns)
+        case _:
+            assert_never(critic.scale)
+
+
+def lambda_of_policy(mask: Bool[Tensor, "B T"], critic: knobs.Critic) -> Float[Tensor, "B"]:
+    """The lambda of each completion's advantages."""
+    lengths = masked.lengths(mask)
+    match critic.lambda_policy:
+        case knobs.LengthAdaptive(alpha=alpha):
+            return gae.length_adaptive_lambda(lengths, alpha=alpha)
+        case float():
+            return torch.full(lengths.shape, critic.lambda_policy, dtype=torch.float64, device=mask.device)
+        case _:
+            assert_never(critic.lambda_policy)
+
+
+def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
+    """What KL in the reward takes off each token's reward before advantages; zeros without it.
+
+    Where a completion has one reward, it loses the sum. Needs old and reference log-probabilities; the
+    advantages in `batch` are not looked at.
     """
     if not objective.kl_in_reward:
-        return torch.zeros(len(batch.mask), device=batch.mask.device)
+        return torch.zeros(batch.mask.shape, device=batch.mask.device)
     old = masked.zeroed(given(batch.old_logprobs, "old log-probabilities"), batch.mask)
     reference = masked.zeroed(given(batch.reference_logprobs, "reference log-probabilities"), batch.mask)
-    coef = regularizers.kl_coefficient(batch, objective.kl)
-    penalty = kl.reward_penalty(old, reference, batch.mask)
-    return coef * penalty if isinstance(coef, float) else coef.squeeze(1) * penalty
+    return regularizers.kl_coefficient(batch, objective.kl) * kl.reward_penalty(old, reference, batch.mask)
 
 
 def denominators(

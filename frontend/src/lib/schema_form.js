@@ -124,7 +124,7 @@ function spelled(value) {
 /** What was typed, as the JSON value it means; text that is no number stays text for the server to refuse. @param {Node} node @param {string} typed */
 export function readTyped(node, typed) {
   const kind = kindOf(node);
-  const kinds = (node.anyOf ?? node.oneOf ?? []).map(({ type }) => type);
+  const kinds = (node.anyOf ?? node.oneOf ?? []).map(({ type, $ref }) => ($ref ? 'object' : type));
   const takesNumber = kind === 'number' || kinds.some((type) => type === 'integer' || type === 'number');
   const trimmed = typed.trim();
   if (takesNumber && trimmed !== '' && Number.isFinite(Number(trimmed))) return Number(trimmed);

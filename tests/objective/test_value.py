@@ -1,0 +1,50 @@
+"""The critic's loss, as calculated by hand."""
+
+import pytest
+import torch
+
+from worker.objective.value import explained_variance, value_loss
+
+OLD = torch.tensor([[0.2, 0.4, 0.5, 0.8]], dtype=torch.float64)
+VALUES = torch.tensor([[0.5, 0.45, 0.9, 0.7]], dtype=torch.float64)
+RETURNS = torch.tensor([[0.9, 0.6, 0.5, 1.0]], dtype=torch.float64)
+ALL = torch.ones(1, 4, dtype=torch.bool)
+
+
+def test_the_clipped_loss_is_the_larger_of_both_errors():
+    found = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.2)
+    assert found.losses.mean().item() == pytest.approx(0.0653, abs=6e-5)
+    assert found.clipped.double().mean() == 0.25
+
+
+def test_without_a_clip_it_is_half_the_squared_error():
+    found = value_loss(VALUES, OLD, RETURNS, ALL, clip=0.0)
+    assert found.losses.mean().item() == pytest.approx(0.0541, abs=6e-5)
+    assert not found.clipped.any()
+
+
+def test_a_clipped_token_has_no_gradient():
+    values = VALUES.clone().requires_grad_()
+    value_loss(values, OLD, RETURNS, ALL, clip=0.2).losses.sum().backward()
+    assert values.grad is not None
+    assert values.grad[0].tolist() == pytest.approx([0, -0.15, 0.4, -0.3])
+
+
+def test_masked_tokens_have_neither_loss_nor_gradient():
+    values = torch.tensor([[0.5, float("nan")]], requires_grad=True)
+    mask = torch.tensor([[True, False]])
+    found = value_loss(values, values.detach(), torch.tensor([[1.0, float("inf")]]), mask, clip=0.2)
+    found.losses.sum().backward()
+    assert found.losses.tolist() == [[0.125, 0.0]]
+    assert values.grad.tolist() == [[-0.5, 0.0]]
+
+
+def test_explained_variance():
+    assert explained_variance(OLD, RETURNS, ALL) == pytest.approx(-0.5735, abs=6e-5)
+    assert explained_variance(RETURNS, RETURNS, ALL) == 1.0
+    assert explained_variance(torch.zeros(1, 4), RETURNS, ALL) == pytest.approx(0)
+
+
+def test_equal_returns_leave_nothing_to_explain():
+    assert explained_variance(OLD, torch.ones(1, 4), ALL) is None
+    assert explained_variance(OLD, RETURNS, torch.zeros(1, 4, dtype=torch.bool)) is None

@@ -1,0 +1,136 @@
+"""The critic: a copy of the policy's body that says what reward to expect before each token."""
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from backend.config.run import RunConfig
+from worker.objective.metric_sums import Mean, MetricSums
+from worker.objective.value import ValueLoss, value_loss
+from worker.policy.logprobs import row_states, suits_tree, tree_states
+from worker.policy.optimizer import PolicyOptimizer
+from worker.rollout.batching import TokenBatch, microbatches
+
+
+class ValueBatch(NamedTuple):
+    """What the critic learns from; all (B, T) and constant."""
+
+    tokens: TokenBatch
+    mask: Bool[Tensor, "B T"]
+    """True on the tokens whose values count."""
+    old_values: Float[Tensor, "B T"]
+    """What the critic said when the step opened."""
+    returns: Float[Tensor, "B T"]
+    """What it should have said."""
+
+
+@dataclass(slots=True)
+class Fitted:
+    """What some updates of the critic did."""
+
+    sums: MetricSums = field(default_factory=MetricSums)
+    norms: list[float] = field(default_factory=list)
+    """Gradient norm of each update; one that is not finite was skipped."""
+
+
+class Critic:
+    """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
+
+    def __init__(self, policy: PreTrainedModel, config: RunConfig) -> None:
+        """It begins as the policy's body with a head that says 0."""
+        self.value, self.rows = config.objective.value, config.resources.microbatch_completions
+        self.model = with_value_head(policy)
+        optimizer = config.optimizer.with_(lr=config.optimizer.lr * self.value.lr_factor)
+        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps)
+
+    @torch.no_grad()
+    def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
+        """The reward expected before each token is written; 0 on padding."""
+        values = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in microbatches(tokens, rows=self.rows):
+            found = token_values(self.model, tokens.rows(rows))
+            values[rows.to(values.device), : found.shape[1]] = found
+        return values
+
+    def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
+        """One update for each minibatch, given by its rows; `fitted` takes down what happened."""
+        for rows in minibatches:
+            self._update(batch, rows, fitted, step=step)
+
+    def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
+        whole = batch.mask[rows.to(batch.mask.device)].sum()
+        for part in microbatches(batch.tokens.rows(rows), rows=self.rows):
+            loss, mask = self._losses(batch, rows[part])
+            total = loss.losses.sum() / whole.clamp(min=1)
+            (self.value.coef * total).backward()
+            self.optimizer.take_gradients()
+            fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+        fitted.norms.append(self.optimizer.step(step).grad_norm)
+
+    def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:
+        values = token_values(self.model, batch.tokens.rows(rows))
+        here = rows.to(values.device)
+        old, returns, mask = (
+            part[here, : values.shape[1]] for part in (batch.old_values, batch.returns, batch.mask)
+        )
+        return value_loss(values, old, returns, mask, clip=self.value.clip), mask
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, moments and step counts by parameter name."""
+        weights = {f"weight/{name}": weight.detach() for name, weight in self.model.named_parameters()}
+        return weights | {f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()}
+
+    @torch.no_grad()
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """See Stateful."""
+        for name, weight in self.model.named_parameters():
+            weight.copy_(tensors[f"weight/{name}"])
+        prefix = "optimizer/"
+        moments = {key.removeprefix(prefix): v for key, v in tensors.items() if key.startswith(prefix)}
+        self.optimizer.restore(values, moments)
+
+
+def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B T"]:
+    """The head's output on the state that predicts each token; 0 on padding."""
+    rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
+    columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
+    states = (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns - 1)
+    found = model.get_output_embeddings()(states.hidden).squeeze(1)  # (M,)
+    return torch.zeros(batch.mask.shape, device=rows.device).index_put(
+        (rows, tokens), found.index_select(0, states.of_token)
+    )
+
+
+def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
+    """A float32 copy of a policy whose output layer has one unit, which says 0."""
+    model = copy.deepcopy(policy).float().requires_grad_()
+    width = policy.get_output_embeddings().weight.shape[1]
+    head = nn.Linear(width, 1, device=policy.device)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    model.set_output_embeddings(head)
+    return model
+
+
+def _metrics(loss: ValueLoss, mask: Tensor, whole: Tensor, *, coef: float) -> MetricSums:
+    """critic/* and loss/value of a part of an optimizer batch of `whole` tokens: parts add up."""
+    tokens = mask.sum()
+    share = tokens.double() / whole.clamp(min=1)
+    mean = loss.losses.detach().sum() / whole.clamp(min=1)
+    return MetricSums(
+        {
+            "critic/loss": Mean(mean, share),
+            "loss/value": Mean(coef * mean, share),
+            "critic/clip_frac": Mean(loss.clipped.sum(), tokens),
+        }
+    )
