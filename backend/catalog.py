@@ -36,7 +36,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
     ("Aggregation", ("objective.aggregation", "objective.token_weight")),
     ("KL and entropy", ("objective.kl", "objective.entropy", "objective.nll")),
-    ("Off-policy", ("objective.correction",)),
+    ("Off-policy", ("objective.correction", "objective.off_policy_mask", "objective.router")),
     ("Sampling filters", ("filters",)),
     ("Length", ("length",)),
     ("Rewards", ("rewards",)),

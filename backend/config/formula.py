@@ -5,7 +5,7 @@ from typing import TypedDict, assert_never
 
 from backend.config import knobs
 from backend.config.formula_critic import critic_definitions, token_advantage
-from backend.config.formula_weights import kl_weight, kl_weight_definition
+from backend.config.formula_weights import kl_weight, kl_weight_definition, off_policy_definition
 from backend.config.mathml import (
     Math,
     bracketed,
@@ -52,6 +52,8 @@ def _loss(objective: Objective) -> Math:
     core = _surrogate(objective)
     if objective.correction.type != "none":
         core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
+    if objective.off_policy_mask.type != "none":
+        core = product(symbol("M", "i"), core)
     whole = objective.ratio.type in _PER_COMPLETION and objective.correction.type in {
         "none",
         "seq_tis",
@@ -209,6 +211,8 @@ def _ratio(objective: Objective) -> list[Math]:
     if isinstance(ratio, knobs.NoRatio):
         return []
     token = fraction(_POLICY, _old(ratio.old))
+    if objective.router.type != "none":
+        token = product(symbol("g", "it"), bracketed(token))
     if isinstance(objective.surrogate, knobs.GeoToken):
         return _geo_token(objective.surrogate, token)
     mean = call(
@@ -255,6 +259,7 @@ def _definitions(objective: Objective) -> list[Math]:
         *_reward_definition(objective),
         *_surrogate_definition(objective.surrogate),
         *_correction_definition(objective.correction),
+        *off_policy_definition(objective),
         *_kl_definition(objective),
         *kl_weight_definition(objective.kl),
     ]

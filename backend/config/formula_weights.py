@@ -1,10 +1,11 @@
-"""Weights of a loss that differ between domains or follow what is measured, as parts of its formula."""
+"""Weights of a loss that differ between completions or follow what is measured, as parts of its formula."""
 
 from collections.abc import Mapping
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.mathml import Math, bracketed, call, fraction, number, product, row, symbol
+from backend.config.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
+from backend.config.objective import Objective
 
 AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
 _BETA = symbol("β")
@@ -55,3 +56,37 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
             return [row(weight, "←", product(weight, bracketed(change)))]
         case _:
             assert_never(controller)
+
+
+def off_policy_definition(objective: Objective) -> list[Math]:
+    """What Mᵢ leaves out, and what gᵢₜ does to a ratio."""
+    return [*_mask(objective.off_policy_mask), *_gate(objective.router)]
+
+
+def _mask(knob: knobs.OffPolicyMask) -> list[Math]:
+    match knob:
+        case knobs.NoOffPolicyMask():
+            return []
+        case knobs.Opsm(delta=delta, source=source):
+            token = symbol("o", "it")
+            drift = row("log", bracketed(fraction(call(f"π_{source}", token), call("π", token))))
+            length = bracketed(symbol("o", "i"), "||")
+            mean = row(fraction(number(1), length), summed("t", drift._replace(is_atom=True)))
+            negative = row(symbol("A"), "<", number(0), "and", mean, ">", number(delta))
+            return [row(symbol("M", "i"), "=", number(0), "where", negative, ",", "else", number(1))]
+        case _:
+            assert_never(knob)
+
+
+def _gate(knob: knobs.Router) -> list[Math]:
+    match knob:
+        case knobs.NoRouterShift():
+            return []
+        case knobs.RouterShift(gamma_min=floor):
+            move = fraction(call("p_new", symbol("e")), call("p_old", symbol("e")))
+            shift = row("−", call("mean_layers, old experts e", bracketed(row("log", move), "||")), gap="")
+            gamma = row(symbol("γ", "it"), "=", call("exp", shift))
+            constant = bracketed(call("max", symbol("γ", "it"), number(floor)), "[]")
+            return [row(symbol("g", "it"), "=", row("sg", constant, gap="")), gamma]
+        case _:
+            assert_never(knob)

@@ -420,6 +420,49 @@ Correction = Annotated[
 ]
 
 
+# ----------------------------------------------------------------------------- off-policy mask and router
+class NoOffPolicyMask(Frozen):
+    """Completions count however far the policy has moved from what wrote them."""
+
+    type: Literal["none"] = "none"
+
+
+class Opsm(Frozen):
+    """Leave out completions with a negative advantage that the policy has moved away from (off-policy
+    sequence masking, DeepSeek-V3.2, arXiv:2512.02556). The KL term keeps them.
+    """
+
+    type: Literal["opsm"] = "opsm"
+    delta: float = Field(default=0.5, ge=0, le=100)
+    """Largest mean over tokens of log p_source - log p that still counts; nats per token. The paper does not
+    say; TRL suggests 0.5, the book's script uses 0.1 with source old."""
+    source: Literal["sampler", "old"] = "sampler"
+    """Whose probabilities the completion had: the sampler's (the paper), or those of the trainer's weights at
+    the start of the step."""
+
+
+OffPolicyMask = Annotated[NoOffPolicyMask | Opsm, Field(discriminator="type")]
+
+
+class NoRouterShift(Frozen):
+    """Ratios do not look at the experts."""
+
+    type: Literal["none"] = "none"
+
+
+class RouterShift(Frozen):
+    """Multiply each token's ratio by gamma, which falls as the router moves away from the experts that it
+    chose for the token (RSPO, arXiv:2510.23027). A dense policy has gamma 1.
+    """
+
+    type: Literal["router_shift"] = "router_shift"
+    gamma_min: float = Field(default=0.8, gt=0, le=1)
+    """Smallest gamma; 0.8 is taken from other people's code, the paper does not say."""
+
+
+Router = Annotated[NoRouterShift | RouterShift, Field(discriminator="type")]
+
+
 # ------------------------------------------------------------------------------------------------------- KL
 class NoKl(Frozen):
     """No pull towards a reference; no reference model is loaded."""

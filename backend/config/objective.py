@@ -28,6 +28,10 @@ class Objective(Frozen):
     """How far a ratio may carry the policy before its gradient is bounded."""
     correction: knobs.Correction = knobs.NoCorrection()
     """Weights against the mismatch between the sampler's probabilities and the trainer's."""
+    off_policy_mask: knobs.OffPolicyMask = knobs.NoOffPolicyMask()
+    """Which completions are too far from the present policy to learn from."""
+    router: knobs.Router = knobs.NoRouterShift()
+    """How moves of a mixture's router enter the ratios."""
     kl: knobs.Kl = knobs.NoKl()
     """Pull towards the reference policy."""
     aggregation: knobs.Aggregation = knobs.SeqMeanTokenMean()
@@ -68,6 +72,14 @@ class Objective(Frozen):
             reason = f"is {correction.type}, but ratio.old = sampler already contains the mismatch: "
             raise refusal([("type", reason + "none is expected, or ratio.old = recompute")])
         return correction
+
+    @field_validator("router")
+    @classmethod
+    def _router_has_its_ratio(cls, router: knobs.Router, info: ValidationInfo) -> knobs.Router:
+        if router.type != "none" and _type(info, "ratio") == "none":
+            reason = "is router_shift, which multiplies the policy ratio, but ratio is none: "
+            raise refusal([("type", reason + "none is expected, or another ratio")])
+        return router
 
     @field_validator("kl")
     @classmethod

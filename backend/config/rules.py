@@ -6,7 +6,8 @@ Contradictions inside the objective are refused by the objective itself.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from backend.config.knobs import NoKl
+from backend.config.knobs import NoKl, Opsm
+from backend.config.policies import TINY
 from backend.config.problems import ReasoningGymProblem, SumsProblem
 
 if TYPE_CHECKING:
@@ -177,6 +178,11 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "gdpo normalises several rewards apart, but there is only one reward term"
     if objective.advantage.scale.type == "sas" and config.filters.groups.type != "none":
         yield "sas keeps groups of equal rewards useful; filters.groups takes them away"
+    mask = objective.off_policy_mask
+    if isinstance(mask, Opsm) and mask.source == "old" and _is_one_update(config):
+        yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
+    if objective.router.type != "none" and config.policy.name == TINY.name:
+        yield "router_shift does nothing on the dense policy tiny (gamma is 1): it needs a mixture of experts"
     if not isinstance(objective.kl, NoKl) and objective.kl.to == "old" and _is_one_update(config):
         yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
     if _is_one_update(config) and surrogate.type not in ("none", "weight_cap"):

@@ -87,7 +87,18 @@ def test_every_presets_mathml_is_well_formed(preset):
 
 
 @pytest.mark.parametrize(
-    "field", ["advantage", "correction", "kl", "aggregation", "entropy", "nll", "token_weight"]
+    "field",
+    [
+        "advantage",
+        "correction",
+        "off_policy_mask",
+        "router",
+        "kl",
+        "aggregation",
+        "entropy",
+        "nll",
+        "token_weight",
+    ],
 )
 def test_every_member_of_a_knob_changes_the_formula(field):
     union = getattr(knobs, {"kl": "Kl"}.get(field, "".join(word.title() for word in field.split("_"))))

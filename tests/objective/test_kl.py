@@ -115,12 +115,12 @@ def test_at_the_old_policy_itself_the_distance_is_zero():
 def test_each_completion_has_the_coefficient_of_its_domain():
     """y1 and y2 are of the domain without a pull: k3 of y3 and y4 remains."""
     knob = knobs.KlK3(coef={"code": 0.0, "math": 1.0})
-    domains = {"domains": ("code", "math"), "domain_index": torch.tensor([0, 0, 1, 1])}
     result, _ = f.run(
         Objective(kl=knob, aggregation=knobs.TokenMean()),
         advantages=torch.zeros(4),
         kl_coef=torch.tensor([0.0, 0.0, 1.0, 1.0]),
-        **domains,
+        domains=("code", "math"),
+        domain_index=torch.tensor([0, 0, 1, 1]),
     )
     metrics = result.metrics.values()
     assert result.loss.item() == pytest.approx((0.0214 + 0.0703 + 0.0052 + 0.0691 + 0.0052) / 10, abs=6e-5)

@@ -124,6 +124,14 @@ TABLE = {
         -0.5297,
         "0 .1105 .0741 0 .1051 0 0 0 0 0",
     ),
+    "26 DeepSeek-V3.2": (
+        preset("deepseek_v32"),
+        -0.1420,
+        "-.0001 .0691 .0309 0 .0438 0 -.0422 -.0283 0 -.0312",
+    ),
+    "27 the book's form with KL": (preset("grpo_book_kl"), -0.2499 + 0.0010, None),
+    "29 the book's DeepSeek-V3.2": (preset("deepseek_v32_book"), -0.3925, None),
+    "29 without its KL": (preset("deepseek_v32_book").with_(kl=knobs.NoKl()), -0.3950, None),
     "28 the book's clipped form": (preset("grpo_book_clip"), -0.2499, None),
     "31 advantage reweighting": (
         ppo(0.2, 0.24, aggregation=TOKEN_MEAN, token_weight=knobs.AdvantageReweighting(alpha=0.3)),
@@ -229,6 +237,18 @@ def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
     assert [t + 1 for t, g in enumerate(minus_gradient.tolist()) if g == 0] == [1, 4, 6, 9]
 
 
+GAMMA = [[1, 0.9], [0.95, 0.6, 1], [0.85], [1, 1, 0.7, 0.9]]
+
+
+def test_18_rspo_multiplies_the_ratios_by_gamma_before_clip_and_mean():
+    result, minus_gradient = f.run(preset("rspo"), router_shift=f.padded(GAMMA).log())
+    assert result.loss.item() == pytest.approx(-0.1199, abs=6e-5)
+    expected = numbers(".1254 .1254 .0716 .0716 .0716 0 -.0501 -.0501 0 -.0501")
+    assert minus_gradient.tolist() == pytest.approx(expected, abs=6e-5)
+    geometric = result.per_token["ratio"][:, 0].tolist()
+    assert geometric == pytest.approx([1.1587, 0.9919, 0.6703, 0.9265], abs=6e-5)
+
+
 RATIO_RULES = {
     name: preset(name).with_(
         advantage=knobs.GroupMean(),
@@ -236,7 +256,19 @@ RATIO_RULES = {
         correction=knobs.NoCorrection(),
         kl=knobs.NoKl(),
     )
-    for name in ("grpo", "r1", "dapo", "dr_grpo", "gspo", "gspo_token", "gmpo", "cispo", "sapo", "olmo3")
+    for name in (
+        "grpo",
+        "r1",
+        "dapo",
+        "dr_grpo",
+        "gspo",
+        "gspo_token",
+        "gmpo",
+        "cispo",
+        "sapo",
+        "olmo3",
+        "rspo",
+    )
 } | {
     "no surrogate": Objective(surrogate=knobs.NoSurrogate()),
     "dcpo": Objective(surrogate=knobs.DynamicClip()),

@@ -37,6 +37,11 @@ REFUSED = [
         "token_weight.type",
         "seq_geo_token is expected",
     ),
+    (
+        {"ratio": {"type": "none"}, "surrogate": {"type": "none"}, "router": {"type": "router_shift"}},
+        "router.type",
+        "multiplies the policy ratio",
+    ),
     ({"surrogate": {"type": "ppo_clip", "dual_clip": 0.5}}, "surrogate.dual_clip", "more than 1 is expected"),
     ({"surrogate": {"type": "ppo_clip", "eps_low": -0.1}}, "surrogate.eps_low", "greater than or equal to 0"),
     ({"surrogate": {"type": "ppo_clip", "eps_low": 1e400}}, "surrogate.eps_low", "finite"),
@@ -117,7 +122,8 @@ def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():
 def test_rows_of_a_file_may_have_domains_that_the_config_does_not_name():
     problems = [{"name": "file", "path": "a.jsonl", "domain": "data"}]
     kl = {"type": "k3", "coef": {"data": 0.1, "algebra": 0}}
-    assert resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl.coef["algebra"] == 0
+    found = resolve({"problems": problems, "objective": {"kl": kl}}).objective.kl
+    assert found == knobs.KlK3(coef={"data": 0.1, "algebra": 0})
 
 
 def test_a_domain_may_not_take_the_name_of_a_kl_metric():

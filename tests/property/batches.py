@@ -1,5 +1,8 @@
 """Random batches for the properties of the objective."""
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +53,15 @@ class Sample:
         return total.item(), slope
 
 
+@contextmanager
+def dice_untouched() -> Iterator[None]:
+    """The run-time type checks of a batch throw Python's own dice, which a strategy may not."""
+    state = random.getstate()
+    yield
+    random.setstate(state)
+
+
+@dice_untouched()
 def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: float) -> Sample:
     """Log-probabilities around an exponential, drifted by `spread` nats; some completions are empty."""
     dice = torch.Generator().manual_seed(seed)
@@ -72,6 +84,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             old_logprobs=old.where(mask, NAN),
             sampler_logprobs=near(),
             reference_logprobs=near(),
+            router_shift=-(near() - old).abs(),
             correct=torch.rand(shape[0], generator=dice) < 0.5,
         ),
     )

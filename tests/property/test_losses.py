@@ -27,6 +27,8 @@ OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
         aggregation=knobs.PromptMean(),
         entropy=knobs.EntropyBonus(coef=0.01),
         nll=knobs.PositiveNll(),
+        off_policy_mask=knobs.Opsm(),
+        router=knobs.RouterShift(),
         token_weight=knobs.AdvantageReweighting(),
     )
 }
@@ -54,6 +56,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         old_logprobs=refilled(batch.old_logprobs),
         sampler_logprobs=refilled(batch.sampler_logprobs),
         reference_logprobs=refilled(batch.reference_logprobs),
+        router_shift=refilled(batch.router_shift),
     )
     padded_loss, padded_slope = sample.gradient(objective)
     close(torch.tensor(padded_loss), torch.tensor(loss))
@@ -151,10 +154,12 @@ def every_combination():
     )
     names = ("ratio", "surrogate", "correction", "kl", "aggregation", "token_weight")
     bonus = itertools.cycle(members(knobs.Entropy))
+    masks, routers = (itertools.cycle(members(union)) for union in (knobs.OffPolicyMask, knobs.Router))
     for chosen in itertools.product(*map(members, unions)):
         fields = dict(zip(names, chosen, strict=True))
         if _fits(**fields):
-            yield Objective(**fields, entropy=next(bonus))
+            router = next(routers) if fields["ratio"].type != "none" else knobs.NoRouterShift()
+            yield Objective(**fields, entropy=next(bonus), off_policy_mask=next(masks), router=router)
 
 
 def _fits(*, ratio, surrogate, kl, token_weight, **_):

@@ -24,6 +24,8 @@ class Completion:
     values: list[float]
     terms: tuple[float, ...] = ()
     """Two reward terms, where a method keeps them apart."""
+    gamma: tuple[float, ...] = ()
+    """How much of each token's experts the router kept."""
 
 
 Group = list[Completion]
@@ -295,6 +297,54 @@ def gmpo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def rspo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        sign = 1.0 if a > 0 else -1.0
+        total = 0.0
+        for new, old, gamma in zip(c.new, c.old, c.gamma, strict=True):
+            d = sign * (new - old + math.log(max(gamma, 0.8)))
+            limit = sign * min(max(sign * d.item(), -0.4), 0.4)
+            total += sign * (d if d.item() <= limit else limit)
+        loss -= torch.exp(torch.as_tensor(total / len(c.new), dtype=torch.float64)) * a
+    return loss / count(groups)
+
+
+def deepseek_v32(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        drift = sum(mu - new.item() for mu, new in zip(c.sampler, c.new, strict=True)) / len(c.new)
+        kept = 0.0 if a < 0 and drift > 0.5 else 1.0
+        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            token = kept * ppo(ratio, a, 0.8, 1.2) - 0.001 * ratio * k3(new, reference)
+            loss -= token / len(c.new)
+    return loss / count(groups)
+
+
+def _book_objective(c, a):
+    ratio = torch.exp(sum(c.new) - sum(c.old))
+    unclipped, clipped = ratio * a, clip(ratio, -9.0, 11.0) * a
+    smaller = unclipped.item() <= clipped.item()
+    return (unclipped if smaller else clipped) if a >= 0 else (clipped if smaller else unclipped)
+
+
+def grpo_book_kl(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        loss -= _book_objective(c, a) - 0.02 * (sum(c.new) - sum(c.reference))
+    return loss / count(groups)
+
+
+def deepseek_v32_book(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        drift = (sum(c.old) - sum(new.item() for new in c.new)) / len(c.new)
+        kept = 0.0 if a < 0 and drift > 0.1 else 1.0
+        ratio = torch.exp(sum(c.new) - sum(c.old))
+        loss -= kept * _book_objective(c, a) - 0.02 * ratio * (sum(c.new) - sum(c.reference))
+    return loss / count(groups)
+
+
 def cispo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -394,6 +444,10 @@ LOSSES = {
         gspo,
         gspo_token,
         gmpo,
+        rspo,
+        deepseek_v32,
+        deepseek_v32_book,
+        grpo_book_kl,
         cispo,
         sapo,
         lite_ppo,

@@ -37,8 +37,9 @@ def make_groups(seed, *, prompts=3):
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
             terms = (reward, dice.choice([0.0, 1.0]))
+            gamma = tuple(dice.uniform(0.6, 1.0) for _ in range(length))
             entropy, values = ([dice.random() for _ in range(length)] for _ in range(2))
-            group.append(Completion(reward, new, old, near[1], near[2], entropy, values, terms))
+            group.append(Completion(reward, new, old, near[1], near[2], entropy, values, terms, gamma))
         groups.append(group)
     return groups
 
@@ -73,7 +74,11 @@ def production_loss(groups, config):
     )
     values = padded([c.values for c in rows])
     terms = reward_terms(groups, [term.weight for term in config.rewards])
-    batch = replace(batch, advantages=production_advantages(batch, rewards, values, terms, objective))
+    batch = replace(
+        batch,
+        advantages=production_advantages(batch, rewards, values, terms, objective),
+        router_shift=padded([list(c.gamma) for c in rows]).log(),
+    )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)

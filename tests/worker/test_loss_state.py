@@ -1,5 +1,7 @@
 """What the loss carries from step to step survives an interruption."""
 
+from typing import Any
+
 import pytest
 
 from backend.config.merge import resolve
@@ -9,7 +11,7 @@ from worker.outcome import Outcome
 __all__ = ["queued", "sessions", "train"]
 
 TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "dual KL to the old policy, by domain": {
         "problems": TWO_DOMAINS,
         "updates": {"epochs": 2},

@@ -37,6 +37,8 @@ class PolicyBatch:
     """Which of `domains` the prompt belongs to."""
     domains: tuple[str, ...] = ()
     """Names of the domains that are told apart."""
+    router_shift: Float[Tensor, "B T"] | None = None
+    """log gamma <= 0 of a mixture of experts under the present weights; None for a dense policy."""
     correct: Bool[Tensor, "B"] | None = None
     """Whether the answer is right; None when the objective does not ask."""
 

@@ -10,6 +10,7 @@ from worker.objective import kl as kl_estimators
 from worker.objective.batch import PolicyBatch
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
+from worker.objective.off_policy import RouterGate
 from worker.objective.surrogates import Surrogate
 
 
@@ -75,6 +76,20 @@ def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
     for name, flag in flags.items():
         if flag is not None:
             metrics[name] = _token_mean(flag, _units(flag, mask))
+    return MetricSums(metrics)
+
+
+def off_policy_terms(
+    kept: Bool[Tensor, "B N"] | None, gate: RouterGate | None, mask: Bool[Tensor, "B T"]
+) -> MetricSums:
+    """opsm/masked_frac over completions (or tokens), router/* over tokens, as far as they are in use."""
+    metrics: dict[str, Metric] = {}
+    if kept is not None:
+        metrics["opsm/masked_frac"] = _token_mean(~kept, _units(kept, mask))
+    if gate is not None:
+        metrics["router/shift_mean"] = _token_mean(gate.gamma, mask)
+        metrics["router/shift_min"] = Lowest(gate.gamma.masked_fill(~mask, torch.inf).amin())
+        metrics["router/floor_frac"] = _token_mean(gate.floored, mask)
     return MetricSums(metrics)
 
 

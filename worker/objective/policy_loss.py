@@ -1,5 +1,5 @@
 """The loss of a run, put together from its knobs. The config is seen here,
-in regularizers.py and in diagnostics.py alone.
+in off_policy.py, in regularizers.py and in diagnostics.py alone.
 
 Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
 """
@@ -23,6 +23,7 @@ from worker.objective import (
     kl,
     masked,
     multi_reward,
+    off_policy,
     ratios,
     regularizers,
     smoothing,
@@ -35,6 +36,7 @@ from worker.objective.corrections import Correction
 from worker.objective.gae import GaeEstimate
 from worker.objective.metric_sums import MetricSums
 from worker.objective.multi_reward import RewardTerms
+from worker.objective.off_policy import RouterGate
 from worker.objective.smoothing import Visits
 from worker.objective.surrogates import Surrogate
 
@@ -247,7 +249,8 @@ def policy_loss(
 ) -> PolicyLoss:
     """Loss, metrics and per-token values of a micro-batch.
 
-        loss = -sum_i w_i sum_t correction * surrogate + kl.coef * KL - entropy.coef * H + nll.coef * NLL
+        loss = -sum_i w_i sum_t mask * correction * surrogate
+               + kl.coef * KL - entropy.coef * H + nll.coef * NLL
 
     `policy_logprobs` and `entropy` come from the present weights and carry the gradient (entropy needs one
     only when `objective.needs_entropy_gradient`). A batch with every token masked gives loss 0 with a graph.
@@ -255,14 +258,16 @@ def policy_loss(
     mask = batch.mask
     policy = masked.zeroed(policy_logprobs, mask)
     old = _old_logprobs(policy, batch, objective)
-    surrogate = _surrogate(
-        policy, old, _token_advantages(batch, old, objective.token_weight), mask, objective
-    )
+    token_advantages = _token_advantages(batch, old, objective.token_weight)
+    gate = off_policy.router_gate(batch, objective.router)
+    surrogate = _surrogate(policy, old, token_advantages, mask, objective, gate)
+    kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
 
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
+    weighted = weighted if kept is None else weighted * kept
     counted = mask.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     policy_term = -(weighted * token_weights).sum()
@@ -281,6 +286,7 @@ def policy_loss(
         metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.ratio_terms(surrogate, mask)
+        metrics += diagnostics.off_policy_terms(kept, gate, mask)
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask)
             metrics += diagnostics.domain_terms(x, batch)
@@ -339,10 +345,12 @@ def _surrogate(
     token_advantages: Float[Tensor, "B N"],
     mask: Bool[Tensor, "B T"],
     objective: Objective,
+    gate: RouterGate | None,
 ) -> Surrogate:
     if isinstance(objective.ratio, knobs.NoRatio):
         return surrogates.log_likelihood(policy, token_advantages)
     log_ratio = ratios.token_log_ratio(policy, old)
+    log_ratio = log_ratio if gate is None else log_ratio + gate.log_gamma
     rule = objective.surrogate
     if isinstance(rule, knobs.GeoToken):
         return surrogates.geo_token(

@@ -38,6 +38,17 @@ BOOK: dict[str, Preset] = {
         sampling=SamplingConfig(order="sequential"),
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
+    "grpo_book_kl": preset(
+        "GRPO, the book's form with KL",
+        "Raschka, Build a Reasoning Model, section 7.5",
+        """The clipped form plus k1 of whole sequences in the loss. On fresh rollouts k1 has no gradient
+        on average, only noise that grows with length: in the book the run collapses. Watch loss/kl,
+        policy/entropy, length/mean and reward/mean together. Book: one prompt and 8 completions per
+        step, lr 1e-5, temperature 0.8, top-p 0.9, KL weight 0.02 in the listing and 0.001 in the script.""",
+        objective=_CLIPPED.with_(kl=knobs.KlK1(coef=0.02, aggregation="seq_sum")),
+        sampling=SamplingConfig(order="sequential"),
+        updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
+    ),
     "grpo_book_format": preset(
         "GRPO, the book's format reward",
         "Raschka, Build a Reasoning Model, section 7.6",
@@ -81,5 +92,20 @@ BOOK: dict[str, Preset] = {
             CorrectnessReward(weight=1.0, extraction="lenient"),
             BoxedFormatReward(weight=0.1),
         ),
+    ),
+    "deepseek_v32_book": preset(
+        "DeepSeek-V3.2, the book's script",
+        "Raschka, reasoning-from-scratch, deepseek_v32_style",
+        """The clipped form with a mask for bad completions that became less likely by more than 0.1 nats
+        a token since the step began, and with the sequence ratio times k1 as KL. Unlike the paper it
+        keeps the division by the group's standard deviation, one ratio per completion, and k1 in place
+        of k3. Watch opsm/masked_frac (0 in the first epoch), ratio/max and loss/kl. Book: one prompt
+        and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
+        objective=_CLIPPED.with_(
+            off_policy_mask=knobs.Opsm(delta=0.1, source="old"),
+            kl=knobs.KlRatioK1(coef=0.02, aggregation="seq_sum"),
+        ),
+        sampling=SamplingConfig(order="sequential"),
+        updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
 }

@@ -103,4 +103,19 @@ SYSTEMS: dict[str, Preset] = {
         filters=DYNAMIC_SAMPLING,
         length=LengthConfig(truncated=ScaleTruncatedReward(factor=0.0)),
     ),
+    "deepseek_v32": preset(
+        "DeepSeek-V3.2",
+        "arXiv:2512.02556",
+        """Dr. GRPO's advantage under GRPO's mean, a KL whose gradient stays unbiased off-policy (the
+        ratio times k3), and a mask for bad completions that the policy has left behind. The KL may
+        have a weight for each domain, e.g. {"math": 0, "code": 0.001}: the paper uses little or none
+        for mathematics. Watch opsm/masked_frac, kl/k3 and mismatch/k3. The paper prints neither the
+        mask's threshold (0.5 is TRL's), nor the KL weight, nor the clip range.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            off_policy_mask=knobs.Opsm(delta=0.5, source="sampler"),
+            kl=knobs.KlRatioK3(coef=0.001),
+        ),
+    ),
 }
