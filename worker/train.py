@@ -71,6 +71,11 @@ def _log_lines() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
     for ours in ("backend", "worker"):
         logging.getLogger(ours).setLevel(logging.INFO)
+    for chatty in (
+        "torchao",
+        "torch.utils._pytree",
+    ):  # what they warn of while being imported is no fault of a run
+        logging.getLogger(chatty).setLevel(logging.ERROR)
 
 
 def _listen_to_signals(stopping: threading.Event, assigned: threading.Event) -> None:
