@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8WeightOnlyConfig, quantize_
 from transformers import PreTrainedModel
 
 from backend.errors import FieldError, InvalidConfig
@@ -63,9 +64,6 @@ def int8_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 def _quantise(model: nn.Module, head: nn.Module) -> None:
     """Let torchao quantise every linear layer but the head, in place."""
-    # here, not above: seconds that only runs with int8 need to spend
-    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
-
     quantize_(
         model,
         Int8DynamicActivationInt8WeightConfig(),
@@ -77,8 +75,6 @@ def _rounded_experts(weight: Tensor) -> Tensor:
     """Weights (experts, outputs, inputs) on torchao's grid; others as they are."""
     if weight.ndim != 3:
         return weight
-    from torchao.quantization import Int8WeightOnlyConfig, quantize_
-
     whole = nn.Linear(weight.shape[2], weight.shape[0] * weight.shape[1], bias=False, device="meta")
     whole.weight = nn.Parameter(weight.flatten(0, 1), requires_grad=False)
     quantize_(whole, Int8WeightOnlyConfig())
