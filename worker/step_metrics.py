@@ -21,7 +21,7 @@ Metrics = dict[str, float]
 
 def group_metrics(collected: Collected) -> Metrics:
     """reward/*, groups/*, length/*, sampling/*, tokens/generated of everything that was sampled in a step."""
-    groups = collected.groups
+    groups = collected.sampled
     return {
         **_reward_metrics(groups),
         **(_unshaped_metrics(groups) if collected.is_shaped else {}),
@@ -30,8 +30,16 @@ def group_metrics(collected: Collected) -> Metrics:
         **_token_metrics(groups),
         "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
+        **_carried_metrics(collected),
         "tokens/generated": collected.tokens,
     }
+
+
+def _carried_metrics(collected: Collected) -> Metrics:
+    """What share of the groups that train waited for it since the step before."""
+    if not collected.may_carry:
+        return {}
+    return {"sampling/carried_frac": len(collected.carried) / max(1, len(collected.kept))}
 
 
 def _reward_metrics(groups: Sequence[Group]) -> Metrics:

@@ -65,7 +65,7 @@ class Progress:
     empty_steps: int = 0
     """Steps in a row without signal."""
     short_steps: int = 0
-    """Steps in a row that dynamic sampling could not fill."""
+    """Steps in a row that refilling could not fill."""
     skipped_steps: int = 0
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
@@ -129,6 +129,7 @@ class Trainer:
             "random": Randomness({"training": self.generator}),
             "optimizer": self.optimizer,
             **self.learner.parts,
+            **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
         }
         self.timeouts = 0
@@ -220,7 +221,7 @@ class Trainer:
         progress.short_steps = progress.short_steps + 1 if collected.is_short else 0
         if progress.short_steps == 1:
             found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
-            self._event("data", "warning", f"dynamic sampling found {found}; the step trains on those")
+            self._event("data", "warning", f"refilling found {found}; the step trains on those")
         if slow := self.scorer.timeouts - self.timeouts:
             self.timeouts = self.scorer.timeouts
             self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")

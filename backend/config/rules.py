@@ -67,7 +67,8 @@ def _group_errors(config: "RunConfig") -> Iterator[Problem]:
 def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
     filters = config.filters
     if filters.refill.type != "none" and filters.groups.type == "none":
-        yield "filters.refill.type", "is dynamic, but filters.groups removes nothing that could be refilled"
+        refill = filters.refill.type
+        yield "filters.refill.type", f"is {refill}, but filters.groups removes nothing that could be refilled"
     if filters.upweight and filters.refill.type != "none":
         yield "filters.upweight", "is on, but refilling already makes the step full again"
     if filters.upweight and config.objective.aggregation.type == "token_mean":

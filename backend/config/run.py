@@ -143,17 +143,54 @@ class NoRefill(Frozen):
 
     type: Literal["none"] = "none"
 
+    @property
+    def most_batches(self) -> int:
+        """Generation batches of a step at most."""
+        return 1
 
-class DynamicRefill(Frozen):
+
+class _Batches(Frozen):
+    max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Generation batches per step at most; after that the step trains on what there is, with an event."""
+
+    @property
+    def most_batches(self) -> int:
+        """Generation batches of a step at most."""
+        return self.max_batches
+
+
+class DynamicRefill(_Batches):
     """Fresh prompts are sampled until the step is full of informative groups (DAPO's dynamic sampling)."""
 
     type: Literal["dynamic"] = "dynamic"
 
-    max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Generation batches per step at most; after that the step trains on what there is, with an event."""
+
+class ActiveRefill(_Batches):
+    """As dynamic, but informative groups found too much wait for the next step, which trains on them first
+    (active sampling, Olmo 3, arXiv:2512.13961). They are one step old then: the policy has moved since they
+    were sampled, which is what `objective.correction` weighs.
+    """
+
+    type: Literal["active"] = "active"
 
 
-Refill = Annotated[NoRefill | DynamicRefill, Field(discriminator="type")]
+class NeighboursRefill(Frozen):
+    """Places without an informative group try the prompts that come next, while the run's place in the data
+    moves on by one step all the same, so neighbouring steps share prompts (the book's olmo3 script).
+    """
+
+    type: Literal["neighbours"] = "neighbours"
+
+    n: Annotated[int, Field(ge=1, le=1000)] = 8
+    """Tries per step, the first one included; after that the step trains on what there is."""
+
+    @property
+    def most_batches(self) -> int:
+        """Generation batches of a step at most."""
+        return self.n
+
+
+Refill = Annotated[NoRefill | DynamicRefill | ActiveRefill | NeighboursRefill, Field(discriminator="type")]
 
 
 class FiltersConfig(Frozen):

@@ -9,8 +9,7 @@ BYTES_PER_TOKEN = 16
 def most_tokens(config: RunConfig) -> int:
     """Tokens of the whole run if every completion is as long as it may be and every refill is used."""
     sampling, evaluation, updates = config.sampling, config.evaluation, config.updates
-    refill = config.filters.refill
-    batches = 1 if refill.type == "none" else refill.max_batches
+    batches = config.filters.refill.most_batches
     batches *= updates.epochs if updates.resample_each_epoch else 1
     train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
     evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0

@@ -257,6 +257,14 @@ def olmo3(groups, max_new_tokens):
     return _token_mean(groups, group_centred(groups), 0.8, 1.272, cap=2.0)
 
 
+def olmo3_book(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        for ratio in ratios(c):
+            loss -= a * clip(ratio, 0.0, 11.0)
+    return loss / tokens(groups)
+
+
 def dr_grpo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_centred(groups)):
@@ -452,5 +460,6 @@ LOSSES = {
         sapo,
         lite_ppo,
         olmo3,
+        olmo3_book,
     )
 } | {"ppo": ppo_loss}

@@ -174,6 +174,31 @@ def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train
     assert series(sessions, broken) == series(sessions, straight)
 
 
+def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, queued, train):
+    config = resolve(SMALL | {"preset": "olmo3"})
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    expected = series(sessions, straight)
+    assert series(sessions, broken) == expected
+    assert expected["sampling/carried_frac"][4] > 0  # what step 3 left over trained after the resume
+
+
+def test_a_step_that_finds_too_few_informative_groups_trains_on_them_and_says_so(sessions, queued, train):
+    once = {"filters": {"refill": {"type": "dynamic", "max_batches": 1}}}
+    config = resolve(SMALL | once | {"preset": "dapo", "steps": 2})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    found = series(sessions, run_id)
+    assert 0 < found["groups/kept_frac"][1] < 1
+    assert found["optim/updates"][1] == 1
+    with sessions() as session:
+        messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
+    assert any("of 4 informative groups in 1 batches; the step trains on those" in text for text in messages)
+
+
 @pytest.fixture
 def few_sums(settings):
     """Eight sums to train on, so that every step meets prompts of the step before."""

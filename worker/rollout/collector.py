@@ -9,10 +9,12 @@ from torch import Tensor
 
 from backend.config.run import (
     AccuracyFilter,
-    DynamicRefill,
+    ActiveRefill,
     LengthConfig,
     MagistralPenalty,
+    NeighboursRefill,
     NoLengthPenalty,
+    NoRefill,
     RunConfig,
     ScaleTruncatedReward,
     SoftOverlong,
@@ -22,8 +24,10 @@ from worker.objective import filters, shaping
 from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture
 from worker.rewards.score import Scorer
+from worker.rollout.pool import Pool
 from worker.rollout.sampler import Sampler
 from worker.rollout.types import Group
+from worker.state import Parts
 
 LENGTH_PENALTY = "length_penalty"
 """Name of the term that length adds to the reward."""
@@ -34,7 +38,9 @@ class Collected:
     """What one step sampled."""
 
     groups: list[Group] = field(default_factory=list)
-    """Every group, in the order of sampling."""
+    """Every group: those that waited for this step, then those it sampled."""
+    carried: list[int] = field(default_factory=list)
+    """Positions in `groups` of those that the step before sampled."""
     kept: list[int] = field(default_factory=list)
     """Positions in `groups` of those that train, at most prompts_per_step of them."""
     batches: int = 0
@@ -45,6 +51,8 @@ class Collected:
     """Whether refilling could not fill the step."""
     cursor: int = 0
     """Prompts taken since the run began."""
+    may_carry: bool = False
+    """Whether groups may wait from one step to the next."""
     is_shaped: bool = False
     """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
     sample_seconds: float = 0.0
@@ -55,8 +63,15 @@ class Collected:
         """The groups that train."""
         return [self.groups[index] for index in self.kept]
 
+    @property
+    def sampled(self) -> list[Group]:
+        """The groups that this step sampled."""
+        waited = set(self.carried)
+        return [group for index, group in enumerate(self.groups) if index not in waited]
+
     def add(self, other: "Collected") -> None:
         """Append what a further epoch sampled of the same prompts."""
+        self.carried += [len(self.groups) + index for index in other.carried]
         self.kept += [len(self.groups) + index for index in other.kept]
         self.groups += other.groups
         self.batches += other.batches
@@ -69,7 +84,7 @@ class Collected:
     @property
     def tokens(self) -> int:
         """Generated tokens, those of groups that do not train included."""
-        return sum(len(completion) for group in self.groups for completion in group.completions)
+        return sum(len(completion) for group in self.sampled for completion in group.completions)
 
 
 class Collector:
@@ -77,6 +92,8 @@ class Collector:
 
     def __init__(self, config: RunConfig, mixture: Mixture, scorer: Scorer) -> None:
         self.config, self.mixture, self.scorer = config, mixture, scorer
+        self.pool = Pool()
+        self.parts: Parts = {"pool": self.pool}
         length = config.length
         has_gate = any(getattr(term, "required", False) for term in config.rewards)
         scales = isinstance(length.truncated, ScaleTruncatedReward)
@@ -85,23 +102,41 @@ class Collector:
     def collect(self, sampler: Sampler, generator: torch.Generator, *, cursor: int) -> Collected:
         """The groups of one step (or epoch, when each samples afresh), beginning with prompt number `cursor`.
 
-        With dynamic refilling it goes on until prompts_per_step groups are informative or max_batches are
-        spent; what was found too much is recorded but does not train.
+        Refilling goes on until prompts_per_step groups are informative or the tries are spent. What was found
+        too much is recorded and waits for the next step (active) or never trains (dynamic). An interrupted
+        collection leaves the pool as it was.
         """
         wanted = self.config.sampling.prompts_per_step
         refill = self.config.filters.refill
-        most = refill.max_batches if isinstance(refill, DynamicRefill) else 1
-        collected = Collected(cursor=cursor, is_shaped=self.is_shaped)
-        while len(collected.kept) < wanted and collected.batches < most:
-            self._add_batch(collected, sampler, generator)
-        collected.informative = len(collected.kept)
-        collected.is_short = most > 1 and collected.informative < wanted
+        waiting = list(range(len(self.pool.groups)))
+        collected = Collected(
+            groups=list(self.pool.groups),
+            carried=waiting,
+            kept=list(waiting),
+            cursor=cursor,
+            may_carry=isinstance(refill, ActiveRefill),
+            is_shaped=self.is_shaped,
+        )
+        while len(collected.kept) < wanted and collected.batches < refill.most_batches:
+            missing = wanted - len(collected.kept)
+            size = missing if isinstance(refill, NeighboursRefill) else wanted
+            self._add_batch(collected, sampler, generator, size=size)
+        if isinstance(refill, NeighboursRefill):
+            collected.cursor = cursor + wanted
+        collected.informative = len(collected.kept) - len(waiting)
+        collected.is_short = not isinstance(refill, NoRefill) and len(collected.kept) < wanted
+        surplus = collected.kept[wanted:]
+        self.pool.groups = (
+            [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
+        )
         del collected.kept[wanted:]
         return collected
 
-    def _add_batch(self, collected: Collected, sampler: Sampler, generator: torch.Generator) -> None:
+    def _add_batch(
+        self, collected: Collected, sampler: Sampler, generator: torch.Generator, *, size: int
+    ) -> None:
         sampling = self.config.sampling
-        prompts = self.mixture.prompts(collected.cursor, sampling.prompts_per_step)
+        prompts = self.mixture.prompts(collected.cursor, size)
         started = time.perf_counter()
         completions = sampler.sample(prompts, sampling.group_size, sampling, generator)
         sampled = time.perf_counter()

@@ -2,9 +2,15 @@
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.config.presets.preset import Preset, preset
+from backend.config.presets.preset import NO_SCALE, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, ThinkFormatReward
-from backend.config.run import SamplingConfig, UpdatesConfig
+from backend.config.run import (
+    FiltersConfig,
+    NeighboursRefill,
+    SamplingConfig,
+    UpdatesConfig,
+    ZeroVarianceFilter,
+)
 
 _CLIPPED = Objective(
     ratio=knobs.SequenceProductRatio(logprob_temperature="one"),
@@ -105,6 +111,24 @@ BOOK: dict[str, Preset] = {
             off_policy_mask=knobs.Opsm(delta=0.1, source="old"),
             kl=knobs.KlRatioK1(coef=0.02, aggregation="seq_sum"),
         ),
+        sampling=SamplingConfig(order="sequential"),
+        updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
+    ),
+    "olmo3_book": preset(
+        "Olmo 3, the book's form",
+        "Raschka, reasoning-from-scratch, script olmo3_style",
+        """Rewards relative to the group's mean without its deviation, token ratios capped at 11 (the script
+        calls that truncated importance sampling, but no sampler log-probability is involved), one mean
+        over the group's tokens, two epochs on fresh rollouts. A prompt without signal is passed over for
+        one of the next seven, while the run's place in the data moves on by one: neighbouring steps share
+        prompts. Watch groups/zero_variance_frac, sampling/generated_batches and ratio/max.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.TokenRatio(logprob_temperature="one"),
+            surrogate=knobs.BookSigned(eps_low=0.2, eps_high=10.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=NeighboursRefill(n=8)),
         sampling=SamplingConfig(order="sequential"),
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),

@@ -5,7 +5,7 @@ from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, LanguageReward, ThinkFormatReward
 from backend.config.run import (
-    DynamicRefill,
+    ActiveRefill,
     FiltersConfig,
     LengthConfig,
     MagistralPenalty,
@@ -34,17 +34,18 @@ SYSTEMS: dict[str, Preset] = {
         "Olmo 3",
         "arXiv:2512.13961",
         """Dr. GRPO's advantage, a wider upper clip, one mean over all tokens, and a truncated
-        weight against the mismatch between sampler and trainer; groups without signal are replaced.
-        Watch mismatch/masked_frac, mismatch/rho_max and groups/zero_variance_frac. Paper: 64
-        prompts of 8 completions, 32768 tokens, lr 1e-6 (7B) or 2e-6 (32B); it refills
-        asynchronously, here before the update.""",
+        weight against the mismatch between sampler and trainer. Groups without signal are replaced, and
+        informative ones found too much train in the next step, one step old, which that weight corrects.
+        Watch sampling/carried_frac, mismatch/masked_frac, mismatch/rho_max and
+        groups/zero_variance_frac. Paper: 64 prompts of 8 completions, 32768 tokens, lr 1e-6 (7B) or 2e-6
+        (32B); its pool is refilled while it trains, here before each update.""",
         objective=Objective(
             advantage=NO_SCALE,
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.272),
             correction=knobs.TokenTis(cap=2.0),
             aggregation=knobs.TokenMean(),
         ),
-        filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=DynamicRefill(max_batches=10)),
+        filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=ActiveRefill(max_batches=10)),
     ),
     "scalerl": preset(
         "ScaleRL",
