@@ -15,7 +15,7 @@ from backend.config import knobs
 from backend.config.run import MaskTruncated, RunConfig
 from worker.objective import filters
 from worker.objective.batch import PolicyBatch
-from worker.objective.metric_sums import MetricSums
+from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import (
     denominators,
     estimate_advantages,
@@ -23,7 +23,7 @@ from worker.objective.policy_loss import (
     policy_loss,
     whiten,
 )
-from worker.policy.logprobs import token_logprobs
+from worker.policy.logprobs import TokenLogprobs, token_logprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.prompt_history import PromptHistory
@@ -209,6 +209,12 @@ class Learner:
             [completion.ids.tolist() for group in groups for completion in group.completions],
             pad_id=self.policy.pad_id,
             device=self.policy.model.device,
+            kept=[
+                completion.kept
+                for group in groups
+                for completion in group.completions
+                if completion.kept is not None
+            ],
         )
 
     def _open(
@@ -342,6 +348,8 @@ class Learner:
             found.loss.backward()
             self.optimizer.take_gradients()
             learned.sums += found.metrics
+            if tokens.kept:
+                learned.sums += _kept_mass(scored, batch.mask[chosen])
             values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
             _keep(per_token, values, rows[part], tokens.mask.shape)
         update = self.optimizer.step(learned.step)
@@ -353,6 +361,12 @@ def _correct(groups: Sequence[Group]) -> Tensor:
     """(B,) bool: whose answer is known to be right."""
     values = [value for group in groups for value in group.correctness or (None,) * len(group.completions)]
     return torch.tensor([value is not None and value >= 1 for value in values])
+
+
+def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
+    """sampling/kept_mass: mean probability of what the sampler kept, under the present weights."""
+    mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
+    return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})
 
 
 def _keep(per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor, shape: torch.Size) -> None:

@@ -13,7 +13,7 @@ for each step:
 import resource
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from worker.checkpoints import Checkpoints
 from worker.learner import Learned, Learner
 from worker.outcome import Outcome
 from worker.policy.checkpoint import load_weights, verify_checkpoint
-from worker.policy.model import frozen_copy, load_policy
+from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.problems.mixture import build_mixture
 from worker.randomness import Randomness
@@ -166,7 +166,7 @@ class Trainer:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
         started = time.perf_counter()
         before = self.generator.get_state()
-        sampler = Sampler(self.behaviour.policy(self.policy), is_unwanted=self._is_asked_to_end)
+        sampler = self._sampler(self.policy, is_unwanted=self._is_asked_to_end)
         staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
         try:
             collected = self._collect(sampler)
@@ -191,6 +191,11 @@ class Trainer:
             self._save()
         return metrics
 
+    def _sampler(self, opening: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
+        """What samples a step that `opening` begins."""
+        keep_mask = self.config.sampling.keep_mask
+        return Sampler(self.behaviour.policy(opening), is_unwanted=is_unwanted, keep_mask=keep_mask)
+
     def _collect(self, sampler: Sampler) -> Collected:
         return self.collector.collect(sampler, self.generator, cursor=self.progress.cursor)
 
@@ -202,7 +207,7 @@ class Trainer:
             self.learner.learn(collected, self.generator, learned)
             return learned
         opening = frozen_copy(self.policy)
-        sampler = Sampler(self.behaviour.policy(opening))
+        sampler = self._sampler(opening)
         self.learner.learn(collected, self.generator, learned)
         for _ in range(updates.epochs - 1):
             again = self._collect(sampler)

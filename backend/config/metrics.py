@@ -82,6 +82,7 @@ _CATALOG = (
     _metric("sampling/generated_batches", "batches", "Generation batches this step needed; above 1 with dynamic sampling or when epochs sample afresh."),
     _metric("sampling/staleness", "versions", "How many steps old the weights were that sampled this step."),
     _metric("sampling/carried_frac", "fraction", "Share of the groups that train which the step before sampled (active refill): one step old."),
+    _metric("sampling/kept_mass", "probability", "Mean probability, under the learner, of the ids that top-p or top-k kept."),
     _metric("length/mean", "tokens", "Mean completion length.", aliases="completions/mean_length response_length/mean generate/avg_num_tokens avg_response_len"),
     _metric("length/min", "tokens", "Shortest completion.", aliases="completions/min_length response_length/min"),
     _metric("length/max", "tokens", "Longest completion.", aliases="completions/max_length response_length/max"),

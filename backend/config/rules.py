@@ -203,11 +203,13 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
     """What makes the sampler's probabilities differ from the learner's."""
     objective, sampling = config.objective, config.sampling
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
-    if truncated_sampling and objective.ratio.type != "none":
+    if truncated_sampling and objective.ratio.type != "none" and not sampling.keep_mask:
         yield (
             "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
-            "token, as the mismatch metrics will show"
+            "token, as the mismatch metrics will show; sampling.keep_mask lets the learner do the same"
         )
+    if sampling.keep_mask and not truncated_sampling:
+        yield "sampling.keep_mask does nothing: neither top_p nor top_k cuts anything off"
     is_corrected = objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
     if sampling.staleness and not is_corrected:
         yield (

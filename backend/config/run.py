@@ -60,6 +60,10 @@ class SamplingConfig(Frozen):
     """Rollouts of step s are sampled by the weights that step s - staleness began with, as an asynchronous
     sampler's are; 0: the present ones. Each version takes the memory of one more copy of the weights."""
 
+    keep_mask: bool = False
+    """Record which ids top_p or top_k left at each token and renormalise the learner's probabilities (new,
+    old and reference) over them, as the sampler's are (DeepSeek-V3.2, arXiv:2512.02556)."""
+
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Prompt order; sequential gives step s the same prompts in every run."""
 

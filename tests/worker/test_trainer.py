@@ -161,6 +161,11 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
         {"preset": "gspo"},
         {"preset": "ppo"},
         {"preset": "olmo3", "sampling": {**SMALL["sampling"], "precision": "int8", "staleness": 2}},
+        {
+            "preset": "grpo",
+            "sampling": {**SMALL["sampling"], "top_p": 0.9, "keep_mask": True},
+            "updates": {"epochs": 2, "minibatches": 2},
+        },
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from worker.policy.lean import is_lean
 from worker.policy.tree import prefix_tree, tree_hidden
 from worker.rollout.batching import TokenBatch
+from worker.rollout.kept import KeptPairs, kept_log_mass, kept_pairs
 
 CHUNK_ELEMENTS = 2**27
 """Logits held at once, in float32 elements (512 MiB); more are computed chunk by chunk, again in backward."""
@@ -20,9 +21,12 @@ class TokenLogprobs(NamedTuple):
     """What the policy thinks of the tokens of a batch; 0 on padding."""
 
     logprobs: Float[Tensor, "B T"]
-    """Log-probability of each completion token at the temperature, float32."""
+    """Log-probability of each completion token at the temperature, float32; among the tokens that the sampler
+    kept, where the batch says which these are."""
     entropy: Float[Tensor, "B T"]
-    """Entropy of the distribution it was drawn from at the temperature (whole vocabulary), nats, float32."""
+    """Entropy of the whole distribution at the temperature, nats, float32; nothing is ever cut off here."""
+    kept_mass: Float[Tensor, "B T"]
+    """Probability of all that the sampler kept, 1 where nothing was cut off; without gradient."""
 
 
 class States(NamedTuple):
@@ -51,6 +55,7 @@ def token_logprobs(
         batch.ids[rows, columns],
         temperature=temperature,
         entropy_gradient=entropy_gradient,
+        pairs=kept_pairs(batch.kept).to(rows.device) if batch.kept else None,
     )
     blank = torch.zeros(batch.mask.shape, device=rows.device)
     return TokenLogprobs(*(blank.index_put((rows, tokens), values) for values in scores))
@@ -77,25 +82,41 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
 
 
 def scored(
-    head: nn.Linear, states: States, targets: Tensor, *, temperature: float, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies (N,) of targets (N,), in bounded memory."""
+    head: nn.Linear,
+    states: States,
+    targets: Tensor,
+    *,
+    temperature: float,
+    entropy_gradient: bool,
+    pairs: KeptPairs | None = None,
+) -> tuple[Tensor, ...]:
+    """Log-probabilities, entropies and kept mass (N,) of targets (N,), in bounded memory."""
 
-    def score(hidden: Tensor, of_token: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def score(
+        hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: KeptPairs | None
+    ) -> tuple[Tensor, ...]:
         logits = head(hidden).float()
         logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(dim=-1)  # (M, V)
         # without an entropy term the entropy is a figure to look at: no gradient is kept for it
         shown = logprobs if entropy_gradient else logprobs.detach()
         entropy = -(shown.exp() * shown).sum(dim=-1)
         places = of_token * logprobs.shape[1] + targets
-        return logprobs.view(-1).index_select(0, places), entropy.index_select(0, of_token)
+        found = logprobs.view(-1).index_select(0, places)
+        entropy = entropy.index_select(0, of_token)
+        if pairs is None:
+            return found, entropy, torch.ones_like(entropy)
+        log_mass = kept_log_mass(logprobs, of_token, pairs)
+        # detach: the mass is a figure to look at
+        return found - log_mass, entropy, log_mass.detach().exp()
 
     chunk = max(1, CHUNK_ELEMENTS // len(head.weight))
     if len(states.hidden) <= chunk:
-        return score(*states, targets)
+        return score(*states, targets, pairs)
     hidden = states.hidden.index_select(0, states.of_token)  # (N, H)
-    parts = [
-        checkpoint(score, part, torch.arange(len(part), device=part.device), target, use_reentrant=False)
-        for part, target in zip(hidden.split(chunk), targets.split(chunk), strict=True)
-    ]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+    parts = []
+    for first in range(0, len(hidden), chunk):
+        part = hidden[first : first + chunk]
+        numbers, target = torch.arange(len(part), device=part.device), targets[first : first + chunk]
+        of_part = None if pairs is None else pairs.between(first, first + len(part))
+        parts.append(checkpoint(score, part, numbers, target, of_part, use_reentrant=False))
+    return tuple(torch.cat(column) for column in zip(*parts, strict=True))

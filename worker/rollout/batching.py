@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from worker.rollout.kept import KeptTokens
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
@@ -23,6 +25,8 @@ class TokenBatch:
     """(B,) int64, on the CPU: tokens of each completion."""
     mask: Tensor
     """(B, T) bool: True on the tokens of the completion."""
+    kept: tuple[KeptTokens, ...] = ()
+    """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
 
     def rows(self, index: Tensor | slice) -> "TokenBatch":
         """Some of the rows, with columns that only other rows needed cut off."""
@@ -30,7 +34,14 @@ class TokenBatch:
         total = int((lengths + prompt_lengths).max()) if len(lengths) else 0
         width = int(lengths.max()) if len(lengths) else 0
         on_device = index if isinstance(index, slice) else index.to(self.ids.device)
-        return TokenBatch(self.ids[on_device, :total], prompt_lengths, lengths, self.mask[on_device, :width])
+        chosen = range(len(self))[index] if isinstance(index, slice) else index.tolist()
+        return TokenBatch(
+            self.ids[on_device, :total],
+            prompt_lengths,
+            lengths,
+            self.mask[on_device, :width],
+            tuple(self.kept[row] for row in chosen) if self.kept else (),
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -42,6 +53,7 @@ def token_batch(
     *,
     pad_id: int,
     device: torch.device | str = "cpu",
+    kept: Sequence[KeptTokens] = (),
 ) -> TokenBatch:
     """The batch of B prompts (repeated for every completion) and their completions, as token ids."""
     pairs = zip(prompts, completions, strict=True)
@@ -53,6 +65,7 @@ def token_batch(
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
         lengths=lengths,
         mask=(columns < lengths[:, None]).to(device),
+        kept=tuple(kept),
     )
 
 

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from worker.policy.model import Policy
 from worker.rollout.decoders import Decoder, decoder_for
+from worker.rollout.kept import KeptLog, KeptTokens
 from worker.rollout.sharing import Going
 from worker.rollout.types import Completion, Prompt
 
@@ -87,15 +88,22 @@ class Sampler:
     """
 
     def __init__(
-        self, policy: Policy, *, rows_at_once: int = 0, is_unwanted: Callable[[], bool] = lambda: False
+        self,
+        policy: Policy,
+        *,
+        rows_at_once: int = 0,
+        is_unwanted: Callable[[], bool] = lambda: False,
+        keep_mask: bool = False,
     ) -> None:
         """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
 
-        `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted.
+        `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
+        records the ids that top-p and top-k left at each token.
         """
         self.policy = policy
         self.rows_at_once = rows_at_once
         self.is_unwanted = is_unwanted
+        self.keep_mask = keep_mask
 
     @torch.inference_mode()
     def sample(
@@ -117,27 +125,31 @@ class Sampler:
         for first in range(0, len(prompts), at_once):
             part = encoded[first : first + at_once]
             numbers = uniforms[:, first * group_size : (first + len(part)) * group_size]
-            drawn = self._decode(decoder, part, group_size, sampling, numbers)
-            groups.extend(self._completions(drawn, group_size))
+            kept = KeptLog() if self.keep_mask and is_cut(sampling) else None
+            drawn = self._decode(decoder, part, sampling, numbers, kept)
+            groups.extend(self._completions(drawn, group_size, kept))
         return groups
 
     def _decode(
         self,
         decoder: Decoder,
         encoded: list[list[int]],
-        group_size: int,
         sampling: SamplingLike,
         uniforms: Tensor,
+        kept: KeptLog | None,
     ) -> Drawn:
-        device, count = self.policy.model.device, len(encoded) * group_size
+        device, count = self.policy.model.device, uniforms.shape[1]
         ids, mask = left_padded(encoded, self.policy.pad_id, device)
         logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
         drawn = Drawn.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor(self.policy.stop_ids, device=device)
-        going = Going.from_prompts(count, group_size, device)
+        going = Going.from_prompts(count, count // len(encoded), device)
         share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
-            tokens = draw(logits, going, uniforms[step], sampling, drawn, step=step)
+            logprobs = next_token_logprobs(logits, sampling)  # (U, V)
+            if kept is not None:
+                kept.add(logprobs, going, step=step)
+            tokens = draw(logprobs, going, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0)
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
                 break
@@ -152,17 +164,19 @@ class Sampler:
             logits = decoder.step(tokens)
         return Drawn(*(part[: step + 1] for part in drawn))
 
-    def _completions(self, drawn: Drawn, group_size: int) -> Iterator[list[Completion]]:
+    def _completions(self, drawn: Drawn, group_size: int, kept: KeptLog | None) -> Iterator[list[Completion]]:
         ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
         is_stop = np.isin(ids, self.policy.stop_ids)
         stopped = np.asarray(is_stop.any(axis=1))
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
+        kept_tokens = [None] * len(ids) if kept is None else kept.of_rows(lengths)
         for first in range(0, len(ids), group_size):
             yield [
                 self._completion(
                     ids[row, :length],
                     logprobs[row, :length],
                     entropies[row, :length],
+                    kept=kept_tokens[row],
                     stopped=bool(stopped[row]),
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)
@@ -174,6 +188,7 @@ class Sampler:
         logprobs: NDArray[np.float32],
         entropies: NDArray[np.float32],
         *,
+        kept: KeptTokens | None,
         stopped: bool,
     ) -> Completion:
         pieces = self.policy.token_texts.pieces(ids.tolist())
@@ -184,7 +199,13 @@ class Sampler:
             finish_reason="stop" if stopped else "length",
             sampler_logprobs=logprobs,
             entropies=entropies,
+            kept=kept,
         )
+
+
+def is_cut(sampling: SamplingLike) -> bool:
+    """Whether top-p or top-k leaves some tokens out."""
+    return sampling.top_p < 1 or sampling.top_k > 0
 
 
 def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
@@ -196,8 +217,7 @@ def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize * tokens
     # float32 logits, log-probabilities, probabilities and float64 sums; a cut also sorts, with int64 places
-    is_cut = sampling.top_p < 1 or sampling.top_k > 0
-    logits = config.vocab_size * (64 if is_cut else 32)
+    logits = config.vocab_size * (64 if is_cut(sampling) else 32)
     free, _ = torch.cuda.mem_get_info(model.device)
     unused = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
     return max(1, int(0.8 * (free + unused)) // (cache + logits))
@@ -246,17 +266,16 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def draw(
-    logits: Tensor, going: Going, uniforms: Tensor, sampling: SamplingLike, drawn: Drawn, *, step: int
+    logprobs: Tensor, going: Going, uniforms: Tensor, drawn: Drawn, *, step: int, greedy: bool
 ) -> Tensor:
-    """The next token (n,) of every completion that goes on, recorded in `drawn`."""
-    logprobs = next_token_logprobs(logits, sampling)  # (U, V)
+    """The next token (n,) of every completion that goes on, from (U, V); recorded in `drawn`."""
     probabilities = logprobs.exp()
     entropies = torch.special.entr(probabilities).sum(dim=-1)
     if going.is_shared:
         logprobs, probabilities, entropies = (
             part.index_select(0, going.reads) for part in (logprobs, probabilities, entropies)
         )
-    if sampling.temperature == 0:
+    if greedy:
         tokens = logprobs.argmax(dim=-1)
     else:
         tokens = inverse_cdf(probabilities, uniforms.index_select(0, going.rows))

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from worker.objective.batch import PolicyBatch
+from worker.rollout.kept import KeptTokens
 from worker.rollout.prompt import Prompt
 
 __all__ = ["Completion", "Group", "PolicyBatch", "Prompt"]
@@ -34,6 +35,8 @@ class Completion:
     """[T] log-probability of each token as the sampler computed it."""
     entropies: Float[NDArray[np.float32], "T"]
     """[T] entropy in nats of the distribution each token was drawn from."""
+    kept: KeptTokens | None = None
+    """The ids that top-p or top-k left at each token; None when they were not recorded."""
 
     @property
     def is_truncated(self) -> bool:
