@@ -105,6 +105,7 @@ _CATALOG = (
     _metric("kl/coef", "coefficient", "Weight of the KL term, mean over completions; a controller or the domains may set it."),
     _metric("mismatch/prob_diff_mean", "probability", "Mean difference between sampler's and learner's token probability.", (0, 0.02), aliases="training/rollout_probs_diff_mean"),
     _metric("mismatch/prob_diff_max", "probability", "Largest difference between sampler's and learner's token probability.", aliases="training/rollout_probs_diff_max"),
+    _metric("mismatch/k1", "nats", "Mean of log sampler - log learner per token: an estimate of their distance that may be negative.", aliases="rollout_corr/kl"),
     _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all"),
     _metric("mismatch/rho_mean", "ratio", "Mean of learner over sampler probability.", (0.9, 1.1), aliases="rollout_corr/rollout_is_mean sampling/importance_sampling_ratio/mean"),
     _metric("mismatch/rho_max", "ratio", "Largest learner over sampler probability.", (None, 10), aliases="rollout_corr/rollout_is_max sampling/importance_sampling_ratio/max"),

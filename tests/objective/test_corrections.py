@@ -51,9 +51,20 @@ def test_a_correction_without_the_samplers_log_probs_is_refused():
         f.run(Objective(correction=knobs.TokenTis()), sampler_logprobs=None)
 
 
+def test_the_mismatch_of_fixture_f_by_hand():
+    """Four of ten tokens differ: exp(-.5) - exp(-.55) = .0296, then .0855, .3024 and .0399."""
+    metrics = f.run(Objective())[0].metrics.values()
+    assert metrics["mismatch/prob_diff_mean"] == pytest.approx(0.04574, abs=6e-5)
+    assert metrics["mismatch/prob_diff_max"] == pytest.approx(0.3024, abs=6e-5)
+    assert metrics["mismatch/k1"] == pytest.approx(-0.05, abs=6e-5)
+    assert metrics["mismatch/k3"] == pytest.approx(0.0870, abs=6e-5)
+    assert "mismatch/masked_frac" not in metrics
+
+
 def test_with_the_sampler_as_old_policy_the_mismatch_is_part_of_the_ratio():
     objective = Objective(ratio=knobs.TokenRatio(old="sampler"))
     result, _ = f.run(objective)
     # the second token of the second completion: exp(0.50 drift + 1.00 mismatch)
     assert result.per_token["ratio"][1, 1].item() == pytest.approx(4.4817, abs=6e-5)
-    assert "mismatch/rho_max" not in result.metrics.values()
+    # and it is measured all the same, against the trainer's weights at the start of the step
+    assert result.metrics.values()["mismatch/rho_max"] == pytest.approx(2.7183, abs=6e-5)

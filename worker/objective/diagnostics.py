@@ -124,8 +124,8 @@ def mismatch_terms(
 ) -> MetricSums:
     """mismatch/*: how far the sampler's probabilities are from the trainer's, per token.
 
-    k3 estimates KL(sampler, trainer) in nats; chi2 is mean(rho^2) - 1; ess is the effective share of the
-    weights in use (of rho itself without a correction).
+    k1 and k3 estimate KL(sampler, trainer) in nats; chi2 is mean(rho^2) - 1; ess is the effective share of
+    the weights in use (of rho itself without a correction).
     """
     rho = log_rho.exp()
     difference = (old_logprobs.exp() - (old_logprobs - log_rho).exp()).abs()
@@ -134,6 +134,7 @@ def mismatch_terms(
     metrics: dict[str, Metric] = {
         "mismatch/prob_diff_mean": _token_mean(difference, mask),
         "mismatch/prob_diff_max": Highest(difference.masked_fill(~mask, -torch.inf).amax()),
+        "mismatch/k1": _token_mean(-log_rho, mask),
         "mismatch/k3": _token_mean(torch.expm1(log_rho) - log_rho, mask),
         "mismatch/rho_mean": _token_mean(rho, mask),
         "mismatch/rho_max": Highest(rho.masked_fill(~mask, -torch.inf).amax()),

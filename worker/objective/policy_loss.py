@@ -262,7 +262,8 @@ def policy_loss(
     gate = off_policy.router_gate(batch, objective.router)
     surrogate = _surrogate(policy, old, token_advantages, mask, objective, gate)
     kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
-    log_rho = _log_rho(old, batch, objective)
+    trainers_old = _trainers_old(policy, old, batch, objective)
+    log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
 
@@ -293,7 +294,7 @@ def policy_loss(
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if log_rho is not None:
-            metrics += diagnostics.mismatch_terms(log_rho, old, correction, mask)
+            metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask)
     return PolicyLoss(loss, metrics, per_token)
 
@@ -389,13 +390,22 @@ def _with_token_mask(
     return capped._replace(objective=capped.objective * kept)
 
 
+def _trainers_old(
+    policy: Float[Tensor, "B T"], old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
+) -> Float[Tensor, "B T"]:
+    """The trainer's own log-probabilities at the step's start, also where the ratio takes the sampler's."""
+    if getattr(objective.ratio, "old", "") != "sampler":
+        return old
+    if batch.old_logprobs is None:
+        return policy.detach()  # detach: the mismatch is measured, not trained
+    return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
+
+
 def _log_rho(
     old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
 ) -> Float[Tensor, "B T"] | None:
-    """log(p_old / p_sampler); None without sampler log-probabilities or when they are the ratio's `old`."""
+    """log(p_old / p_sampler); None without sampler log-probabilities."""
     if objective.correction.type == "none" and batch.sampler_logprobs is None:
-        return None
-    if getattr(objective.ratio, "old", "") == "sampler":
         return None
     sampler = masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
     return ratios.token_log_ratio(old, sampler)
