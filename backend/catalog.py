@@ -11,7 +11,7 @@ from backend.config.formula import formula
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
 from backend.config.policies import LANGUAGE_MODEL
-from backend.config.presets import PRESETS
+from backend.config.presets import FAMILIES as PRESET_FAMILIES
 from backend.config.previews import previews, unseen
 from backend.config.problems import problem_catalog
 from backend.config.recipes import RECIPES
@@ -78,12 +78,14 @@ def presets() -> Json:
         {
             "name": name,
             "title": preset.title,
+            "family": family,
             "source": preset.source,
             "note": preset.note,
             "config": preset.changes,
             "formula": formula(resolve({"preset": name}).objective)["text"],
         }
-        for name, preset in PRESETS.items()
+        for family, members in PRESET_FAMILIES.items()
+        for name, preset in members.items()
     )
 
 

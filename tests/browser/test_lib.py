@@ -266,3 +266,31 @@ def test_an_interval_is_drawn_by_itself_only_where_there_are_three_seeds(in_brow
     groups = [{"runs": [{}] * n} for n in seeds]
     assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('auto', groups)", groups) == band
     assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('std', groups)", groups) == "std"
+
+
+OFFERS = [
+    {
+        "name": "grpo",
+        "title": "GRPO",
+        "family": "relatives",
+        "note": "Group means. As Dr. GRPO does not. End.",
+    },
+    {"name": "dr_grpo", "title": "Dr. GRPO", "family": "relatives", "note": "No deviation."},
+    {"name": "cispo", "title": "CISPO", "family": "others", "note": "Caps what GRPO clips."},
+]
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("", ["grpo", "dr_grpo", "cispo"]), ("GRPO dr", ["dr_grpo", "grpo"]), ("caps", ["cispo"]), ("x", [])],
+)
+def test_offers_are_found_by_name_first_and_then_by_what_is_said_of_them(in_browser, typed, found):
+    source = "(o, [offers, typed]) => o.matching(offers, typed).map(({ name }) => name)"
+    assert in_browser("lib/offers.js", source, [OFFERS, typed]) == found
+
+
+def test_offers_stand_under_their_families_and_a_note_begins_with_its_first_sentence(in_browser):
+    source = "(o, offers) => o.byFamily(offers).map(([family, members]) => [family, members.length])"
+    assert in_browser("lib/offers.js", source, OFFERS) == [["relatives", 2], ["others", 1]]
+    said = in_browser("lib/offers.js", "(o, note) => o.sentences(note)", OFFERS[0]["note"])
+    assert said == ["Group means.", "As Dr. GRPO does not.", "End."]

@@ -12,7 +12,16 @@ from backend.config.presets.preset import Preset
 from backend.config.presets.sequence import SEQUENCE
 from backend.config.presets.systems import SYSTEMS
 
-__all__ = ["PRESETS", "Preset"]
+__all__ = ["FAMILIES", "PRESETS", "Preset"]
 
-PRESETS: dict[str, Preset] = CLASSICS | GRPO | SEQUENCE | SYSTEMS | BOOK
+FAMILIES: dict[str, dict[str, Preset]] = {
+    "GRPO and its relatives": GRPO,
+    "One ratio per completion": SEQUENCE,
+    "Whole training recipes": SYSTEMS,
+    "Policy gradients before GRPO": CLASSICS,
+    "The book's scripts": BOOK,
+}
+"""Presets by what they have in common, in the order in which they are offered."""
+
+PRESETS: dict[str, Preset] = {name: preset for family in FAMILIES.values() for name, preset in family.items()}
 """Every preset by the name that configs use."""

@@ -2,15 +2,18 @@
 import { html, useState } from '../dom.js';
 import { plural } from '../lib/format.js';
 import { methodDifferences, shortName, shortValue } from '../lib/launch_form.js';
+import { byFamily, matching, sentences } from '../lib/offers.js';
 import { Icon } from './icons.js';
 import { Menu } from './overlay.js';
 import { Formula } from './form_formula.js';
 import { KnobPanels, Knobs } from './form_knobs.js';
 import { Ablation } from './form_ablation.js';
 
-/** @typedef {{name: string, title: string, source?: string, note: string, config: object}} Offer */
+/** @typedef {import('../lib/offers.js').Offer} Offer */
 
 const QUICK = ['grpo', 'dapo', 'dr_grpo'];
+
+const FEW_OFFERS = 8;
 
 /** Ways to add a variant. @param {{presets: Offer[], recipes: Offer[], onPreset: (preset: Offer) => void, onRecipe: (recipe: Offer) => void}} props */
 export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
@@ -22,12 +25,24 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
   </div>`;
 }
 
+/** Offers by family, narrowed by what is typed; Enter takes the first. */
 function OfferMenu({ label, offers, onChoose }) {
-  return html`<${Menu} label=${label} align="right" quiet>${(close) => html`<div class="offers">
-    ${offers.map((offer) => html`<button type="button" class="offer" key=${offer.name} onClick=${() => { close(); onChoose(offer); }}>
-      <span><strong>${offer.title}</strong> <code>${offer.name}</code>${offer.source && html` <span class="faint">${offer.source}</span>`}</span>
-      <span class="quiet">${offer.note}</span></button>`)}</div>`}<//>`;
+  const [text, setText] = useState('');
+  const found = matching(offers, text);
+  return html`<${Menu} label=${label} align="right" quiet>${(close) => {
+    const choose = (offer) => { close(); setText(''); onChoose(offer); };
+    return html`<div class="offers">
+      ${offers.length > FEW_OFFERS && html`<input class="field offer-filter" type="search" placeholder="Name, paper or idea" aria-label="Filter presets" autofocus ref=${focusOnce} value=${text}
+        onInput=${(event) => setText(event.target.value)} onKeyDown=${(event) => { if (event.key === 'Enter') { event.preventDefault(); if (found.length) choose(found[0]); } }} />`}
+      ${byFamily(found).map(([family, members]) => html`<div key=${family}>${family && html`<div class="menu-title">${family}</div>`}
+        ${members.map((offer) => html`<button type="button" class="offer" key=${offer.name} title=${offer.note} onClick=${() => choose(offer)}>
+          <span><strong>${offer.title}</strong> <code>${offer.name}</code>${offer.source && html` <span class="faint">${offer.source}</span>`}</span>
+          <span class="quiet">${sentences(offer.note)[0]}</span></button>`)}</div>`)}
+      ${!found.length && html`<p class="menu-title">None has “${text}” in its name, source or note.</p>`}</div>`;
+  }}<//>`;
 }
+
+const focusOnce = (element) => element?.focus({ preventScroll: true });
 
 /**
  * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], secondary: string[], presets: Offer[],
@@ -64,14 +79,14 @@ function PresetSelect({ value, presets, index, onChange }) {
   return html`<span class="select"><select aria-label=${`Preset of variant ${index + 1}`} value=${value} onChange=${(event) => onChange(event.target.value)}>
     <option value="" selected=${value === ''}>no preset</option>
     ${!known && html`<option value=${value} selected>${value} (unknown)</option>`}
-    ${presets.map(({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>${title}</option>`)}
+    ${byFamily(presets).map(([family, members]) => html`<optgroup key=${family} label=${family}>${members.map(({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>${title}</option>`)}</optgroup>`)}
   </select></span>`;
 }
 
 /** What the preset is, and which knobs it sets. */
 function PresetAbout({ preset, start, below }) {
   if (!preset) return null;
-  const [first, ...rest] = preset.note.split(/(?<=\.)\s+(?=[A-Z])/);
+  const [first, ...rest] = sentences(preset.note);
   const sets = methodDifferences(start, below);
   return html`<div class="variant-about"><p>${first}</p>
     ${sets.length > 0 && html`<p class="preset-sets"><span class="faint">sets</span> ${sets.map(({ path, other }) => html`<span key=${path} title=${path}><code>${shortName(path)}</code> ${shortValue(other)}</span>`)}</p>`}
