@@ -215,3 +215,5 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
         yield (
             "stale rollouts are not corrected: choose a correction such as token_tis, or ratio.old = sampler"
         )
+    if config.filters.refill.type == "active" and not is_corrected:
+        yield "active refill trains on some groups one step late and nothing corrects that: choose token_tis"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.config import knobs
+from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import estimate_advantages
 
 BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
@@ -20,6 +21,7 @@ SCALES = [
     knobs.TokenWhiten(),
 ]
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
+COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_reward="gdpo")]
 SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
@@ -36,7 +38,8 @@ def scores(draw):
 
 
 def advantages(values, scored, knob):
-    return estimate_advantages(values, scored, knob).advantages
+    alone = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
+    return estimate_advantages(values, scored, knob, terms=alone).advantages
 
 
 def tolerance(values):

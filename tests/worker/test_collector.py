@@ -207,6 +207,19 @@ def test_length_and_required_forms_shape_the_reward_and_the_raw_sum_is_kept(coll
     assert metrics["reward/mean"] == pytest.approx(0.225)
 
 
+def test_a_length_reward_does_not_make_equal_answers_informative(collector):
+    rewards = [{"name": "correctness"}, {"name": "length"}]
+    build = collector({"type": "none"}, rewards=rewards)
+
+    class Wrong:
+        def sample(self, prompts, *_):
+            return [[completion("0", length=3), completion("0", length=5)] for _ in prompts]
+
+    collected = collect(build, Wrong())
+    assert collected.groups[0].rewards == (0, -0.05)
+    assert collected.kept == []
+
+
 def test_a_term_of_another_domain_counts_nothing_in_a_group():
     scorer_terms = resolve(
         {"rewards": [{"name": "correctness"}, {"name": "boxed_format", "weight": 0.5}]}

@@ -153,6 +153,25 @@ def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train)
             assert sum(advantages) == pytest.approx(0, abs=1e-6)
 
 
+def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
+    """16 completions in two minibatches of 8: each has mean 0 and sample deviation 1, if its rewards vary."""
+    changes = {
+        "preset": "magistral",
+        "objective": {"advantage": {"scale": {"eps": 0}}},
+        "updates": {"minibatches": 2},
+        "filters": {"groups": {"type": "none"}},
+    }
+    config = resolve(SMALL | changes)
+    run_id = queued(config)
+    train(run_id, config)
+    found = series(sessions, run_id)
+    assert list(found["advantage/mean"].values()) == pytest.approx([0] * 4, abs=1e-5)
+    allowed = [0, (7 / 16) ** 0.5, (7 / 8) ** 0.5]  # none, one or both minibatches vary
+    for spread in found["advantage/std"].values():
+        assert min(abs(spread - value) for value in allowed) < 2e-3
+    assert max(found["advantage/std"].values()) == pytest.approx((7 / 8) ** 0.5, abs=2e-3)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from backend.config.rewards import LengthReward
 from backend.config.run import (
     AccuracyFilter,
     ActiveRefill,
@@ -23,12 +24,13 @@ from backend.config.run import (
 from worker.objective import filters, shaping
 from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture
-from worker.rewards.score import Scorer
+from worker.rewards.score import Scorer, weighted_sums
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Sampler
 from worker.rollout.types import Group
 from worker.state import Parts
 
+LENGTH = LengthReward.model_fields["name"].default
 LENGTH_PENALTY = "length_penalty"
 """Name of the term that length adds to the reward."""
 
@@ -149,16 +151,26 @@ class Collector:
         collected.batches += 1
 
     def _informative(self, groups: Sequence[Group]) -> list[int]:
-        """Positions of the groups that the filter lets through, judged before length changes any reward."""
+        """Positions of the groups that the filter lets through, judged before length changes any reward.
+
+        A length term takes no part either: it would make a group of equal answers look informative.
+        """
         rule = self.config.filters.groups
         if isinstance(rule, ZeroVarianceFilter):
-            passes = filters.group_varies(*tensors([group.rewards for group in groups]))
+            passes = filters.group_varies(*tensors([_without_length(group) for group in groups]))
         elif isinstance(rule, AccuracyFilter):
             scores, scored = tensors([group.correctness for group in groups])
             passes = filters.accuracy_between(scores, scored, low=rule.low, high=rule.high)
         else:
             return list(range(len(groups)))
         return torch.nonzero(passes).flatten().tolist()
+
+
+def _without_length(group: Group) -> Sequence[float | None]:
+    if LENGTH not in group.counted:
+        return group.rewards
+    others = {name: values for name, values in group.counted.items() if name != LENGTH}
+    return weighted_sums(others, group.weights, count=len(group.completions))
 
 
 def shaped(groups: Sequence[Group], length: LengthConfig, *, max_new_tokens: int) -> list[Group]:
