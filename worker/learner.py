@@ -23,6 +23,7 @@ from worker.objective.policy_loss import (
     policy_loss,
     whiten,
 )
+from worker.objective.token_choice import updates_of, with_token_choice
 from worker.policy.logprobs import TokenLogprobs, token_logprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
@@ -186,7 +187,9 @@ class Learner:
                 here = rows.to(batch.mask.device)
                 part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
                 applied[here] = part.advantages
-                learned.norms.append(self._update(tokens, part, rows, per_token, learned, upweight=upweight))
+                for update in updates_of(part, self.config.objective.token_weight):
+                    norm = self._update(tokens, update, rows, per_token, learned, upweight=upweight)
+                    learned.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
         return replace(batch, advantages=applied)
@@ -245,6 +248,8 @@ class Learner:
                 [completion.sampler_logprobs.tolist() for completion in completions], tokens
             ),
         )
+        entropy = padded([completion.entropies.tolist() for completion in completions], tokens)
+        batch = with_token_choice(batch, entropy, self.config.objective.token_weight)
         if self._needs_old(opening):
             batch = replace(batch, old_logprobs=self._logprobs(opening or self.policy, tokens))
         if self.reference is not None:
@@ -289,6 +294,7 @@ class Learner:
         """Whether the opening log-probs differ from those of the first update, or are needed before it."""
         updates = self.config.updates
         several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
+        several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
         return several or opening is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()

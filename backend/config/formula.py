@@ -5,6 +5,7 @@ from typing import TypedDict, assert_never
 
 from backend.config import knobs
 from backend.config.formula_critic import critic_definitions, token_advantage
+from backend.config.formula_tokens import token_weighted, trained, trained_definition
 from backend.config.formula_weights import kl_weight, kl_weight_definition, off_policy_definition
 from backend.config.mathml import (
     Math,
@@ -49,33 +50,36 @@ def formula(objective: Objective) -> Formula:
 
 
 def _loss(objective: Objective) -> Math:
-    core = _surrogate(objective)
-    if objective.correction.type != "none":
-        core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
-    if objective.off_policy_mask.type != "none":
-        core = product(symbol("M", "i"), core)
-    whole = objective.ratio.type in _PER_COMPLETION and objective.correction.type in {
-        "none",
-        "seq_tis",
-        "seq_mask",
-    }
-    terms: list[Math | str] = ["L", "=", "−", _aggregated(core, objective.aggregation, per_completion=whole)]
+    terms: list[Math | str] = ["L", "=", "−", _policy_term(objective)]
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
-        estimate = symbol("k", "it")
+        estimate = trained(symbol("k", "it"), objective.token_weight)
         if isinstance(kl.coef, Mapping):
             terms += ["+", _aggregated(product(kl_weight(kl), estimate), rule, per_completion=False)]
         else:
             terms += ["+", kl_weight(kl), "·", _aggregated(estimate, rule, per_completion=False)]
     if isinstance(objective.entropy, knobs.EntropyBonus):
-        entropy = _aggregated(symbol("H", "it"), objective.aggregation, per_completion=False)
-        terms += ["−", number(objective.entropy.coef), "·", entropy]
+        entropy = trained(symbol("H", "it"), objective.token_weight)
+        reduced = _aggregated(entropy, objective.aggregation, per_completion=False)
+        terms += ["−", number(objective.entropy.coef), "·", reduced]
     if isinstance(objective.nll, knobs.PositiveNll):
         share = fraction(_ONE, bracketed(summed("i correct", _LENGTH)))
-        surprise = summed("t", row("log", _POLICY)._replace(is_atom=True))
-        terms += ["−", number(objective.nll.coef), "·", share, summed("i correct", surprise)]
+        surprise = trained(row("log", _POLICY)._replace(is_atom=True), objective.token_weight)
+        whole = summed("i correct", summed("t", surprise))
+        terms += ["−", number(objective.nll.coef), "·", share, whole]
     return row(*terms)
+
+
+def _policy_term(objective: Objective) -> Math:
+    core = _surrogate(objective)
+    if objective.correction.type != "none":
+        core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
+    if objective.off_policy_mask.type != "none":
+        core = product(symbol("M", "i"), core)
+    is_shared = objective.correction.type in {"none", "seq_tis", "seq_mask"}
+    whole = objective.ratio.type in _PER_COMPLETION and is_shared
+    return _aggregated(trained(core, objective.token_weight), objective.aggregation, per_completion=whole)
 
 
 def _aggregated(core: Math, aggregation: knobs.Aggregation, *, per_completion: bool) -> Math:
@@ -134,7 +138,7 @@ def _surrogate(objective: Objective) -> Math:
 
 def _per_token(objective: Objective) -> bool:
     """Whether the tokens of a completion have advantages of their own."""
-    return objective.critic is not None or objective.token_weight.type != "none"
+    return objective.critic is not None or objective.token_weight.type in {"ar", "top_entropy"}
 
 
 def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) -> Math:
@@ -163,11 +167,8 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
     value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else _compared(advantage)
-    if objective.token_weight.type == "none":
-        return row(symbol("A", "it") if objective.critic else _ADVANTAGE, "=", value)
-    probability = product(number(objective.token_weight.alpha), call("π_old", symbol("o", "it")))
-    weight = row(probability, "+", number(1 - objective.token_weight.alpha))
-    return row(symbol("A", "it"), "=", product(value, weight))
+    name = symbol("A", "it") if _per_token(objective) else _ADVANTAGE
+    return row(name, "=", token_weighted(value, objective.token_weight))
 
 
 def _compared(advantage: knobs.RewardAdvantage) -> Math:
@@ -257,6 +258,7 @@ def _definitions(objective: Objective) -> list[Math]:
         *_centred_definition(objective.advantage),
         *_baseline_definition(objective.advantage),
         *_reward_definition(objective),
+        *trained_definition(objective.token_weight),
         *_surrogate_definition(objective.surrogate),
         *_correction_definition(objective.correction),
         *off_policy_definition(objective),

@@ -653,4 +653,37 @@ class AdvantageReweighting(Frozen):
     """0: no reweighting; 1: proportional to the token's old probability."""
 
 
-TokenWeight = Annotated[NoTokenWeight | AdvantageReweighting, Field(discriminator="type")]
+class Lopti(Frozen):
+    """Two updates for each batch: rare tokens first, then, under the weights that this gave, the others, so
+    that rare tokens are not drowned (low-probability token isolation, arXiv:2505.12929).
+
+    Both keep the whole batch's divisor, and KL and entropy act on the tokens of the update alone. The
+    learning-rate schedule counts steps, not updates.
+    """
+
+    type: Literal["lopti"] = "lopti"
+    eta: float = Field(default=0.5, ge=-1, le=1)
+    """Tokens with an old probability below this are the rare ones; a negative value trains the others first.
+    Paper 0.5; not 0."""
+
+    @field_validator("eta")
+    @classmethod
+    def _splits(cls, eta: float) -> float:
+        if eta == 0:
+            raise ValueError(
+                "0 leaves no rare tokens: 0 < eta <= 1 is expected, or below 0 to train them last"
+            )
+        return eta
+
+
+class TopEntropy(Frozen):
+    """Keep the policy loss on the tokens at which the sampler was most uncertain (arXiv:2506.01939)."""
+
+    type: Literal["top_entropy"] = "top_entropy"
+    q: float = Field(default=0.2, gt=0, le=1)
+    """Share of the step's tokens that is kept; paper 0.2. The others still count in the divisor."""
+
+
+TokenWeight = Annotated[
+    NoTokenWeight | AdvantageReweighting | Lopti | TopEntropy, Field(discriminator="type")
+]

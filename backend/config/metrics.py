@@ -116,6 +116,8 @@ _CATALOG = (
     _metric("critic/explained_variance", "fraction", "Share of the returns' variance that the critic foresees at the step's start; 0 is guessing their mean, below 0 worse.", (0, 1), "up", aliases="critic/vf_explained_var"),
     _metric("critic/clip_frac", "fraction", "Share of tokens whose value moved further than the clip lets it learn.", (0, 0.3), aliases="critic/vf_clipfrac val/clipfrac_avg"),
     _metric("critic/lambda_mean", "1", "Mean lambda of the advantages, where it depends on the length."),
+    _metric("lopti/low_frac", "fraction", "Share of rare tokens, which Lopti trains in an update of their own.", (0.01, 0.99)),
+    _metric("lopti/high_shift", "nats", "How far the update of the rare tokens has moved the log-probabilities of the others, mean per token."),
     _metric("opsm/masked_frac", "fraction", "Share of completions (or tokens) left out because the policy has moved away from them.", (0, 0.3), aliases="opsm_clipfrac"),
     _metric("router/shift_mean", "ratio", "Mean gamma: 1 where the router keeps the experts it chose for a token.", (0.9, 1)),
     _metric("router/shift_min", "ratio", "Smallest gamma, before the floor."),

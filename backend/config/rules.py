@@ -162,7 +162,8 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
 
 def _is_one_update(config: "RunConfig") -> bool:
     """Whether each optimizer step sees the very policy that opened it."""
-    return config.updates.epochs * config.updates.minibatches == 1
+    halves = config.objective.token_weight.type == "lopti"
+    return config.updates.epochs * config.updates.minibatches == 1 and not halves
 
 
 def warnings(config: "RunConfig") -> list[str]:

@@ -29,6 +29,14 @@ def test_weights_by_domain_stand_inside_the_sum():
     assert text[-2:] == ["βᵢ = 0 for math", "βᵢ = 0.5 for code"]
 
 
+def test_lopti_shows_which_tokens_each_of_its_updates_trains():
+    text = text_of("lopti")
+    assert "∑ₜ Uᵢₜ max(" in text[0]
+    assert text[0].endswith("∑ₜ Uᵢₜ kᵢₜ")
+    assert "Uᵢₜ = 1 where π_old(oᵢₜ) < 0.5 in a first update, else 0" in text
+    assert "Uᵢₜ = 1 where π_old(oᵢₜ) ≥ 0.5 in a second one, else 0" in text
+
+
 def members(union):
     return typing.get_args(typing.get_args(union)[0])
 

@@ -9,6 +9,8 @@ from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
+from worker.objective.batch import given
+from worker.objective.token_choice import updates_of
 
 CENTRE = knobs.GroupMean(scale=knobs.NoScale())
 POPULATION = knobs.GroupMean(scale=knobs.GroupStd(ddof=0, eps=0))
@@ -134,7 +136,7 @@ TABLE = {
     "29 without its KL": (preset("deepseek_v32_book").with_(kl=knobs.NoKl()), -0.3950, None),
     "28 the book's clipped form": (preset("grpo_book_clip"), -0.2499, None),
     "31 advantage reweighting": (
-        ppo(0.2, 0.24, aggregation=TOKEN_MEAN, token_weight=knobs.AdvantageReweighting(alpha=0.3)),
+        preset("ar").with_(kl=knobs.NoKl()),
         -0.0265,
         "0 .0756 .0623 0 .0773 0 -.1078 -.0644 0 -.0819",
     ),
@@ -235,6 +237,21 @@ def test_27_the_books_first_form_and_its_k1_penalty():
 def test_35_the_token_mask_silences_the_tokens_that_ppo_would():
     _, minus_gradient = f.run(cispo(1.28, knobs.PpoTokenMask(eps_low=0.2, eps_high=0.28)))
     assert [t + 1 for t, g in enumerate(minus_gradient.tolist()) if g == 0] == [1, 4, 6, 9]
+
+
+def test_30_lopti_trains_rare_tokens_first_and_the_others_after():
+    lopti = preset("lopti").with_(kl=knobs.NoKl())
+    rare, others = updates_of(f.batch(lopti), lopti.token_weight)
+    assert given(rare.trained, "tokens")[f.MASK].tolist() == [
+        bit == 1 for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)
+    ]
+    first, second = (f.run(lopti, trained=half.trained) for half in (rare, others))
+    assert first[0].loss.item() == pytest.approx(-0.0772, abs=6e-5)
+    assert second[0].loss.item() == pytest.approx(0.0320, abs=6e-5)
+    assert first[0].loss.item() + second[0].loss.item() == pytest.approx(-0.0452, abs=6e-5)
+    assert first[1].tolist() == pytest.approx(numbers("0 .0957 0 0 .0910 0 0 -.0783 0 0"), abs=6e-5)
+    assert second[1].tolist() == pytest.approx(numbers("0 0 .0641 0 0 0 -.1169 0 0 -.0866"), abs=6e-5)
+    assert first[0].metrics.values()["lopti/low_frac"] == pytest.approx(0.6)
 
 
 GAMMA = [[1, 0.9], [0.95, 0.6, 1], [0.85], [1, 1, 0.7, 0.9]]

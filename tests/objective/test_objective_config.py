@@ -38,6 +38,13 @@ REFUSED = [
         "seq_geo_token is expected",
     ),
     (
+        {"ratio": {"type": "seq_product"}, "token_weight": {"type": "lopti"}},
+        "token_weight.type",
+        "seq_geo_token is expected",
+    ),
+    ({"token_weight": {"type": "lopti", "eta": 0}}, "token_weight.eta", "0 leaves no rare tokens"),
+    ({"token_weight": {"type": "top_entropy", "q": 0}}, "token_weight.q", "greater than 0"),
+    (
         {"ratio": {"type": "none"}, "surrogate": {"type": "none"}, "router": {"type": "router_shift"}},
         "router.type",
         "multiplies the policy ratio",

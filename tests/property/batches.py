@@ -85,6 +85,8 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             sampler_logprobs=near(),
             reference_logprobs=near(),
             router_shift=-(near() - old).abs(),
+            trained=torch.rand(shape, generator=dice) < 0.7,
+            uncertain=torch.rand(shape, generator=dice) < 0.5,
             correct=torch.rand(shape[0], generator=dice) < 0.5,
         ),
     )

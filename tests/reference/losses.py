@@ -353,6 +353,29 @@ def deepseek_v32_book(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def _ar_lopti(groups, alpha, is_trained):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for ratio, new, old, reference in zip(ratios(c), c.new, c.old, c.reference, strict=True):
+            if not is_trained(math.exp(old)):
+                continue
+            weighted = a * (alpha * math.exp(old) + 1 - alpha)
+            objective = ppo(ratio, weighted, 0.8, 1.24)
+            if weighted < 0 and objective.item() < 10 * weighted:
+                objective = torch.full_like(ratio, 10 * weighted, requires_grad=False)
+            loss -= objective - 0.001 * k3(new, reference)
+    return loss / tokens(groups)
+
+
+def lopti(groups, max_new_tokens):
+    rare = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
+    return rare + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
+
+
+def ar(groups, max_new_tokens):
+    return _ar_lopti(groups, 0.3, lambda probability: probability <= 1)
+
+
 def cispo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -453,6 +476,8 @@ LOSSES = {
         gspo_token,
         gmpo,
         rspo,
+        lopti,
+        ar,
         deepseek_v32,
         deepseek_v32_book,
         grpo_book_kl,

@@ -20,6 +20,7 @@ from worker.objective.policy_loss import (
     policy_loss,
     whiten,
 )
+from worker.objective.token_choice import updates_of
 
 MAX_NEW_TOKENS = 9
 G = 4
@@ -83,7 +84,8 @@ def production_loss(groups, config):
         batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
     entropy = padded([c.entropy for c in rows])
-    loss = policy_loss(new, batch, objective, weights, entropy=entropy).loss
+    updates = updates_of(batch, objective.token_weight)
+    loss = sum(policy_loss(new, part, objective, weights, entropy=entropy).loss for part in updates)
     loss.backward()
     return loss.detach(), new.grad[batch.mask]
 

@@ -37,6 +37,10 @@ class PolicyBatch:
     """Which of `domains` the prompt belongs to."""
     domains: tuple[str, ...] = ()
     """Names of the domains that are told apart."""
+    trained: Bool[Tensor, "B T"] | None = None
+    """The tokens that this update trains; the others count in divisors and shared ratios alone. None: all."""
+    uncertain: Bool[Tensor, "B T"] | None = None
+    """The tokens of highest entropy, when the objective keeps the policy loss on them."""
     router_shift: Float[Tensor, "B T"] | None = None
     """log gamma <= 0 of a mixture of experts under the present weights; None for a dense policy."""
     correct: Bool[Tensor, "B"] | None = None

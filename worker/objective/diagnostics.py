@@ -12,6 +12,7 @@ from worker.objective.corrections import Correction
 from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
 from worker.objective.off_policy import RouterGate
 from worker.objective.surrogates import Surrogate
+from worker.objective.token_choice import improbable
 
 
 class LossTerms(NamedTuple):
@@ -91,6 +92,22 @@ def off_policy_terms(
         metrics["router/shift_min"] = Lowest(gate.gamma.masked_fill(~mask, torch.inf).amin())
         metrics["router/floor_frac"] = _token_mean(gate.floored, mask)
     return MetricSums(metrics)
+
+
+def lopti_terms(
+    policy: Float[Tensor, "B T"], old: Float[Tensor, "B T"], batch: PolicyBatch, *, eta: float
+) -> MetricSums:
+    """lopti/low_frac: share of rare tokens; lopti/high_shift: |log p - log p_old| of the others when it is
+    their turn, which the update of the rare ones has caused.
+    """
+    rare = batch.mask & improbable(old, eta=eta)
+    others = batch.mask & ~rare if batch.trained is None else batch.mask & batch.trained & ~rare
+    return MetricSums(
+        {
+            "lopti/low_frac": _token_mean(rare, batch.mask),
+            "lopti/high_shift": _token_mean((policy - old).abs(), others),
+        }
+    )
 
 
 def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> MetricSums:

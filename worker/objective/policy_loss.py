@@ -1,5 +1,5 @@
-"""The loss of a run, put together from its knobs. The config is seen here,
-in off_policy.py, in regularizers.py and in diagnostics.py alone.
+"""The loss of a run, put together from its knobs. The config is seen here
+and in the few modules that pyproject.toml names.
 
 Every knob is one `match` over the members of its union; the maths is in the modules that the cases call.
 """
@@ -269,7 +269,7 @@ def policy_loss(
 
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
     weighted = weighted if kept is None else weighted * kept
-    counted = mask.to(policy.dtype)
+    counted = (mask if batch.trained is None else mask & batch.trained).to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     policy_term = -(weighted * token_weights).sum()
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)
@@ -288,6 +288,8 @@ def policy_loss(
         metrics += diagnostics.policy_terms(policy, entropy, mask)
         metrics += diagnostics.ratio_terms(surrogate, mask)
         metrics += diagnostics.off_policy_terms(kept, gate, mask)
+        if isinstance(objective.token_weight, knobs.Lopti):
+            metrics += diagnostics.lopti_terms(policy, old, batch, eta=objective.token_weight.eta)
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask)
             metrics += diagnostics.domain_terms(x, batch)
@@ -316,8 +318,10 @@ def _token_advantages(
     values = batch.advantages.detach().to(old.dtype)  # detach: an advantage is a constant
     per_token = values.unsqueeze(1) if values.ndim == 1 else masked.zeroed(values, batch.mask)
     match token_weight:
-        case knobs.NoTokenWeight():
+        case knobs.NoTokenWeight() | knobs.Lopti():
             return per_token
+        case knobs.TopEntropy():
+            return per_token * given(batch.uncertain, "the tokens of highest entropy")
         case knobs.AdvantageReweighting(alpha=alpha):
             return advantages.reweighted_by_probability(per_token, old, alpha=alpha)
         case _:

@@ -105,13 +105,14 @@ BOOK: dict[str, Preset] = {
         """The clipped form with a mask for bad completions that became less likely by more than 0.1 nats
         a token since the step began, and with the sequence ratio times k1 as KL. Unlike the paper it
         keeps the division by the group's standard deviation, one ratio per completion, and k1 in place
-        of k3. Watch opsm/masked_frac (0 in the first epoch), ratio/max and loss/kl. Book: one prompt
+        of k3. Probabilities are taken over the ids that top-p left. Watch opsm/masked_frac (0 in the
+        first epoch), ratio/max and loss/kl. Book: one prompt
         and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
         objective=_CLIPPED.with_(
             off_policy_mask=knobs.Opsm(delta=0.1, source="old"),
             kl=knobs.KlRatioK1(coef=0.02, aggregation="seq_sum"),
         ),
-        sampling=SamplingConfig(order="sequential"),
+        sampling=SamplingConfig(order="sequential", keep_mask=True),
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
     "olmo3_book": preset(

@@ -6,6 +6,12 @@ from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERL
 from backend.config.rewards import CorrectnessReward, ThinkFormatReward
 from backend.config.run import AccuracyFilter, FiltersConfig, UpdatesConfig
 
+_AR_LOPTI = Objective(
+    surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.24, dual_clip=10.0),
+    kl=knobs.KlK3(coef=0.001),
+    aggregation=knobs.TokenMean(),
+)
+
 GRPO: dict[str, Preset] = {
     "grpo": preset(
         "GRPO",
@@ -126,5 +132,23 @@ GRPO: dict[str, Preset] = {
         faster where the advantage is negative. Watch gate/mean (1 on fresh rollouts) and
         policy/entropy; there is no clip fraction.""",
         objective=Objective(surrogate=knobs.Sapo(tau_pos=1.0, tau_neg=1.05)),
+    ),
+    "lopti": preset(
+        "Lopti",
+        "arXiv:2505.12929",
+        """Two updates for each batch: tokens of a probability below one half first, the others after, so
+        that the large gradients of rare tokens do not drown the rest. Watch lopti/low_frac and
+        lopti/high_shift (how far the first update moved the tokens of the second) beside
+        reward/mean. The learning-rate schedule counts steps, not updates. Paper: 8 completions per
+        prompt, lr 1e-6, temperature 0.7.""",
+        objective=_AR_LOPTI.with_(token_weight=knobs.Lopti(eta=0.5)),
+    ),
+    "ar": preset(
+        "Advantage reweighting",
+        "arXiv:2505.12929",
+        """The advantage of rare tokens shrinks with their probability, down to 0.7 of it. Watch
+        policy/entropy and reward/mean. Paper: 0.3 on puzzles together with Lopti or 0.2 alone, 8
+        completions per prompt, lr 1e-6, temperature 0.7.""",
+        objective=_AR_LOPTI.with_(token_weight=knobs.AdvantageReweighting(alpha=0.3)),
     ),
 }

@@ -9,6 +9,7 @@ from backend.config.run import (
     FiltersConfig,
     LengthConfig,
     MagistralPenalty,
+    SamplingConfig,
     ScaleTruncatedReward,
     ZeroVarianceFilter,
 )
@@ -110,7 +111,8 @@ SYSTEMS: dict[str, Preset] = {
         """Dr. GRPO's advantage under GRPO's mean, a KL whose gradient stays unbiased off-policy (the
         ratio times k3), and a mask for bad completions that the policy has left behind. The KL may
         have a weight for each domain, e.g. {"math": 0, "code": 0.001}: the paper uses little or none
-        for mathematics. Watch opsm/masked_frac, kl/k3 and mismatch/k3. The paper prints neither the
+        for mathematics. Where top-p or top-k cuts, the learner's probabilities are taken over the ids
+        that were left. Watch opsm/masked_frac, kl/k3 and mismatch/k3. The paper prints neither the
         mask's threshold (0.5 is TRL's), nor the KL weight, nor the clip range.""",
         objective=Objective(
             advantage=NO_SCALE,
@@ -118,5 +120,6 @@ SYSTEMS: dict[str, Preset] = {
             off_policy_mask=knobs.Opsm(delta=0.5, source="sampler"),
             kl=knobs.KlRatioK3(coef=0.001),
         ),
+        sampling=SamplingConfig(keep_mask=True),
     ),
 }

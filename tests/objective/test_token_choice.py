@@ -1,0 +1,102 @@
+"""Which tokens an update trains, on fixture F."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from tests.objective import fixture_f as f
+from worker.objective.batch import given
+from worker.objective.token_choice import most_uncertain, updates_of, with_token_choice
+
+NAN = float("nan")
+ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
+
+
+def test_the_old_probabilities_decide_what_is_rare():
+    probabilities = f.padded(f.OLD).exp()[f.MASK].tolist()
+    expected = [0.6065, 0.3012, 0.9048, 0.1353, 0.4966, 0.3679, 0.7408, 0.4066, 0.2019, 0.8187]
+    assert probabilities == pytest.approx(expected, abs=6e-5)
+
+
+def test_a_negative_eta_trains_the_rare_tokens_last():
+    batch = f.batch(Objective())
+    forwards, backwards = (
+        [given(part.trained, "tokens") for part in updates_of(batch, knobs.Lopti(eta=eta))]
+        for eta in (0.5, -0.5)
+    )
+    assert torch.equal(forwards[0], backwards[1])
+    assert torch.equal(forwards[1], backwards[0])
+    assert torch.equal(forwards[0] | forwards[1], f.MASK)
+
+
+def test_a_half_without_tokens_is_no_update():
+    batch = f.batch(Objective())
+    assert len(updates_of(batch, knobs.Lopti(eta=1))) == 1  # every probability is below 1
+    nothing = f.batch(Objective(), mask=torch.zeros_like(f.MASK))
+    assert len(updates_of(nothing, knobs.Lopti())) == 1
+
+
+def test_every_other_choice_is_one_update_with_all_tokens():
+    for knob in (knobs.NoTokenWeight(), knobs.AdvantageReweighting(), knobs.TopEntropy()):
+        (update,) = updates_of(f.batch(Objective()), knob)
+        assert update.trained is None
+
+
+def test_lopti_masks_kl_and_entropy_elsewhere_and_keeps_the_divisor():
+    objective = Objective(
+        kl=knobs.KlK1(coef=1), aggregation=knobs.TokenMean(), token_weight=knobs.Lopti(eta=0.5)
+    )
+    zero = {"advantages": torch.zeros(4)}
+    halves = updates_of(f.batch(objective), objective.token_weight)
+    pulls = [-f.run(objective, trained=half.trained, **zero)[1] for half in halves]
+    assert pulls[0].tolist() == pytest.approx([0.1 * bit for bit in (0, 1, 0, 1, 1, 1, 0, 1, 1, 0)])
+    assert (pulls[0] + pulls[1]).tolist() == pytest.approx([0.1] * 10)
+
+
+def test_the_shift_of_the_others_is_measured_when_it_is_their_turn():
+    objective = Objective(token_weight=knobs.Lopti(eta=0.5))
+    first, second = (
+        f.run(objective, trained=half.trained)[0].metrics.values()
+        for half in updates_of(f.batch(objective), objective.token_weight)
+    )
+    assert "lopti/high_shift" not in first
+    assert second["lopti/high_shift"] == pytest.approx((0.30 + 0.30 + 0.30 + 0.0) / 4)
+
+
+def test_lopti_needs_the_old_log_probs():
+    with pytest.raises(ValueError, match="needs old log-probabilities"):
+        updates_of(f.batch(Objective(), old_logprobs=None), knobs.Lopti())
+
+
+def test_the_most_uncertain_fifth_of_ten_tokens_is_two_and_what_equals_the_second():
+    kept = most_uncertain(ENTROPY, f.MASK, q=0.1)
+    assert kept[f.MASK].tolist() == [False, True] + [False] * 8
+    kept = most_uncertain(ENTROPY, f.MASK, q=0.2)
+    assert kept[f.MASK].nonzero().flatten().tolist() == [1, 3, 8]
+    assert not kept[~f.MASK].any()
+    assert torch.equal(most_uncertain(ENTROPY, f.MASK, q=1.0), f.MASK)
+    assert not most_uncertain(ENTROPY, torch.zeros_like(f.MASK), q=0.2).any()
+
+
+def test_top_entropy_keeps_the_policy_loss_there_and_the_kl_everywhere():
+    knob = knobs.TopEntropy(q=0.2)
+    objective = Objective(
+        kl=knobs.KlK1(coef=1), aggregation=knobs.TokenMean(), token_weight=knob, surrogate=knobs.NoSurrogate()
+    )
+    chosen = with_token_choice(f.batch(objective), ENTROPY, knob).uncertain
+    _, minus_gradient = f.run(objective, uncertain=chosen)
+    policy = (minus_gradient + 0.1).tolist()
+    expected = [0.0] * 10
+    for token, ratio, advantage in ((1, 1.1052, 0.8659), (3, 1.6487, 0.8659), (8, 0.7788, -0.8659)):
+        expected[token] = ratio * advantage / 10
+    assert policy == pytest.approx(expected, abs=6e-5)
+
+
+def test_top_entropy_needs_to_know_the_tokens():
+    with pytest.raises(ValueError, match="needs the tokens of highest entropy"):
+        f.run(Objective(token_weight=knobs.TopEntropy()))
+
+
+def test_without_the_knob_no_token_is_chosen():
+    assert with_token_choice(f.batch(Objective()), ENTROPY, knobs.NoTokenWeight()).uncertain is None
