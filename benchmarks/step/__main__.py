@@ -7,16 +7,14 @@ this file; `make docs` brings it into README.
 """
 
 import argparse
-import json
 import os
 import platform
-import subprocess
 import sys
-import venv
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.peers import python_of_trl, run
 from benchmarks.step.workload import (
     GROUP_SIZE,
     LEARNING_RATE,
@@ -26,39 +24,7 @@ from benchmarks.step.workload import (
 )
 from worker.problems.sums import Sums
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".venv-trl"
 HERE = Path(__file__).parent
-
-
-def python_of_trl() -> Path:
-    """The interpreter that can import TRL."""
-    python = ENVIRONMENT / "bin" / "python"
-    if not python.exists():
-        print("installing TRL into .venv-trl (once)", flush=True)
-        venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-r", HERE / "requirements.txt"], check=True)
-    return python
-
-
-def run(python: Path | str, script: str, job: dict[str, Any]) -> dict[str, Any]:
-    """One side's figures, from a process of its own."""
-    variables = {
-        "OMP_NUM_THREADS": str(job["threads"]),
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    output = subprocess.run(
-        [python, HERE / script],
-        input=json.dumps(job),
-        env=os.environ | variables | {"PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout
-    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return figures
 
 
 def main() -> None:
@@ -73,8 +39,8 @@ def main() -> None:
     job = {"steps": arguments.steps, "threads": arguments.threads, "seed": 0, "prompts": prompts}
     sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
     for number in range(arguments.rounds):
-        sides["TRL"].append(run(python_of_trl(), "trl_side.py", job))
-        sides["GRPO Lab"].append(run(sys.executable, "our_side.py", job))
+        sides["TRL"].append(run(python_of_trl(), HERE / "trl_side.py", job))
+        sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
     text = table(sides, arguments)

@@ -1,0 +1,163 @@
+"""Policy loss and gradient against TRL's own GRPOTrainer, on the same random batches.
+
+    python -m benchmarks.parity        exits with 1 when a pair that should agree does not
+
+TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
+this file; `make docs` brings it into README.
+"""
+
+import argparse
+import platform
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import ValidationError
+
+from backend.config.objective import Objective
+from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, random_batch
+from benchmarks.parity.cases import (
+    CASES,
+    DIFFERENT,
+    MAX_NEW_TOKENS,
+    ONLY_OURS,
+    ONLY_TRL,
+    Case,
+    every_combination,
+)
+from benchmarks.parity.our_side import loss_and_gradient
+from benchmarks.peers import python_of_trl, run
+
+HERE = Path(__file__).parent
+TOLERANCE = 1e-5
+"""Absolute, on loss and gradient."""
+
+
+SETTING = (
+    "{batches} random batches of "
+    f"{PROMPTS} x {GROUP_SIZE} completions of 1 to {MAX_NEW_TOKENS} tokens with garbage in the padding, in "
+    "double precision; gradients with respect to the log-probability and the entropy of every token. TRL's side "
+    "is its own trainer's advantages, corrections, masks and loss; {versions}, "
+    f"Python {platform.python_version()}. `make bench-parity` repeats it."
+)
+BEYOND = (
+    "Beyond these batches: our log-ratios end at 20 nats and a token's k3 at 10, TRL's overflow. Standard "
+    "deviations are the same: G - 1 and eps 1e-4 are TRL's and our defaults."
+)
+
+
+class Comparison(NamedTuple):
+    """One case over all batches."""
+
+    case: Case
+    ours: float
+    """Loss of the first batch."""
+    trl: float
+    loss_gap: float
+    """Largest difference of the loss over the batches."""
+    gradient_gap: float
+    """Largest difference of any token's gradient over the batches."""
+
+    @property
+    def agrees(self) -> bool:
+        """Within the tolerance."""
+        return max(self.loss_gap, self.gradient_gap) <= TOLERANCE
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="policy loss and gradient, GRPO Lab against TRL")
+    parser.add_argument("--batches", type=int, default=5)
+    batches = parser.parse_args().batches
+    answer = run(python_of_trl(), HERE / "trl_side.py", {"seeds": list(range(batches)), "threads": 1})
+    cases = [*CASES, *DIFFERENT, *every_combination()]  # in the order of trl_side.py
+    compared = []
+    for case, found in zip(cases, answer["found"], strict=True):
+        try:
+            compared.append(compare(case, found))
+        except ValidationError as refusal:
+            print(f"left out, our config refuses it: {case.name}: {refusal.errors()[0]['msg']}")
+    text = report(compared, answer["versions"], batches)
+    print(text)
+    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+    wrong = [one.case.name for one in compared if not one.case.differs and not one.agrees]
+    if wrong:
+        sys.exit("these should agree with TRL and do not: " + "; ".join(wrong))
+
+
+def compare(case: Case, found: list[dict[str, Any]]) -> Comparison:
+    """Our side of a case beside what TRL answered for each batch."""
+    objective = Objective.model_validate(case.ours)
+    own = [loss_and_gradient(case, objective, random_batch(seed)) for seed in range(len(found))]
+    pairs = list(zip(own, found, strict=True))
+    return Comparison(
+        case,
+        own[0]["loss"],
+        found[0]["loss"],
+        max(abs(ours["loss"] - trl["loss"]) for ours, trl in pairs),
+        max(_largest_gap(ours["gradient"], trl["gradient"]) for ours, trl in pairs),
+    )
+
+
+def _largest_gap(ours: Any, trl: Any) -> float:
+    gap = torch.tensor(ours, dtype=torch.float64) - torch.tensor(trl, dtype=torch.float64)
+    return gap.abs().max().item()
+
+
+def report(compared: list[Comparison], versions: dict[str, str], batches: int) -> str:
+    """Everything in Markdown."""
+    shown = [case.name for case in CASES]
+    different = [one for one in compared if one.case.differs]
+    alike = {one.case.name: one for one in reversed(compared) if not one.case.differs}
+    equal = [alike[name] for name in shown if name in alike]
+    rest = list(alike.values())
+    setting = ", ".join(f"{name} {version}" for name, version in versions.items())
+    lines = [
+        SETTING.format(batches=batches, versions=setting),
+        "",
+        _verdict(rest),
+        "",
+        "| TRL's settings | our loss | TRL's loss | loss differs by | gradient by | note |",
+        "|---|---|---|---|---|---|",
+        *(_row(one) for one in equal),
+        "",
+        "The same idea with another meaning:",
+        "",
+        "| TRL's settings | our loss | TRL's loss | loss differs by | gradient by | why, where they agree |",
+        "|---|---|---|---|---|---|",
+        *(_row(one) for one in different),
+        "",
+        BEYOND,
+        "",
+        *_one_sided("TRL", ONLY_TRL),
+        "",
+        *_one_sided("GRPO Lab", ONLY_OURS),
+    ]
+    return "\n".join(lines)
+
+
+def _verdict(compared: list[Comparison]) -> str:
+    if not all(one.agrees for one in compared):
+        return "**Not all cases agree.**"
+    loss, gradient = (max(gaps) for gaps in zip(*(one[3:] for one in compared), strict=True))
+    return (
+        f"All {len(compared)} cases agree: the lines below and the whole cross product of `loss_type`, "
+        f"`importance_sampling_level`, `scale_rewards` and correction. The largest difference of a loss is "
+        f"{loss:.0e}, of a gradient {gradient:.0e}."
+    )
+
+
+def _row(one: Comparison) -> str:
+    return (
+        f"| {one.case.name} | {one.ours:.6f} | {one.trl:.6f} | {one.loss_gap:.0e} | {one.gradient_gap:.0e} "
+        f"| {one.case.note} |"
+    )
+
+
+def _one_sided(side: str, entries: dict[str, str]) -> list[str]:
+    listed = (f"`{name}`" + (f" ({why})" if why else "") for name, why in entries.items())
+    return [f"Only {side} has: " + "; ".join(listed) + "."]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Random batches as plain numbers, so that both sides get the same bits. Imports neither of them."""
+
+from random import Random
+from typing import Any
+
+from benchmarks.parity.cases import MAX_NEW_TOKENS
+
+PROMPTS, GROUP_SIZE = 3, 4
+ROWS = PROMPTS * GROUP_SIZE
+
+
+def random_batch(seed: int) -> dict[str, Any]:
+    """Log-probabilities that drifted by 0.4 nats, padded with garbage; rewards in eighths; ragged lengths.
+
+    One group has equal rewards, and one completion has a single token.
+    """
+    dice = Random(seed)
+    lengths = [1, *(dice.randint(2, MAX_NEW_TOKENS) for _ in range(ROWS - 1))]
+    dice.shuffle(lengths)
+    width = max(lengths)
+
+    def table(draw: Any) -> list[list[float]]:
+        return [[draw() for _ in range(width)] for _ in range(ROWS)]
+
+    old = table(lambda: -dice.expovariate(1.0) - 0.01)
+
+    def near() -> list[list[float]]:
+        return [[value + dice.gauss(0, 0.4) for value in row] for row in old]
+
+    return {
+        "lengths": lengths,
+        "old": old,
+        "new": near(),
+        "sampler": near(),
+        "reference": near(),
+        "entropy": table(lambda: dice.uniform(0, 3)),
+        "rewards": [_rewards(dice), _rewards(dice)],
+        "truncated": [dice.random() < 0.3 for _ in range(ROWS)],
+        "holes": [[dice.random() < 0.3 for _ in range(width)] for _ in range(ROWS)],
+    }
+
+
+def _rewards(dice: Random) -> list[float]:
+    """Eighths are exact in single precision, in which TRL keeps rewards; the last group's are equal."""
+    return [dice.randint(-8, 8) / 8 for _ in range(ROWS - GROUP_SIZE)] + [0.625] * GROUP_SIZE

@@ -1,0 +1,242 @@
+"""What is compared: settings of TRL's GRPOConfig beside the objective that should mean the same.
+
+Both sides read this table; it imports neither of them.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+Settings = dict[str, Any]
+
+
+class Case(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    trl: Settings
+    """Keyword arguments of TRL's GRPOConfig."""
+    ours: Settings | None
+    """Our objective; None where only TRL has it."""
+    note: str = ""
+    differs: bool = False
+    """Whether the two are known to differ, for the reason in the note."""
+    trainer: str = "GRPOTrainer"
+    terms: int = 1
+    """Reward terms; the second weighs a half."""
+    truncated: bool = False
+    """Completions that were cut take no part in the loss (TRL: mask_truncated_completions)."""
+    holes: bool = False
+    """Some tokens inside a completion were not written by the policy (TRL: tool_mask)."""
+    parts: int = 1
+    """Micro-batches that share an optimizer step."""
+
+    @property
+    def with_sampler(self) -> bool:
+        """Whether the sampler's log-probabilities are used."""
+        return "vllm_importance_sampling_mode" in self.trl or "off_policy_mask_threshold" in self.trl
+
+
+MAX_NEW_TOKENS = 12
+CLIP = {"epsilon": 0.2, "epsilon_high": 0.28}
+PPO = {"type": "ppo_clip", "eps_low": 0.2, "eps_high": 0.28}
+TOKEN, SEQUENCE = {"type": "token"}, {"type": "seq_geo"}
+
+LOSSES: dict[str, tuple[Settings, Settings]] = {
+    "grpo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_mean"}}),
+    "dr_grpo": (
+        CLIP,
+        {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_sum_norm", "l_max": MAX_NEW_TOKENS}},
+    ),
+    "dapo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "token_mean"}}),
+    "bnpo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "token_mean"}}),
+    "luspo": (CLIP, {"surrogate": PPO, "aggregation": {"type": "seq_mean_token_sum"}}),
+    "cispo": (
+        {"epsilon_high": 1.28},
+        {"surrogate": {"type": "weight_cap", "cap": 1.28}, "aggregation": {"type": "token_mean"}},
+    ),
+    "sapo": (
+        {"sapo_temperature_pos": 1.0, "sapo_temperature_neg": 1.05},
+        {"surrogate": {"type": "sapo"}, "aggregation": {"type": "seq_mean_token_mean"}},
+    ),
+}
+LEVELS = {"token": TOKEN, "sequence": SEQUENCE}
+SCALES = {"group": "group_std", "batch": "batch_std", "none": "none"}
+CORRECTIONS: dict[str, tuple[Settings, Settings]] = {
+    "none": ({}, {}),
+    "token_truncate": ({"clip_max": 2.0}, {"correction": {"type": "token_tis", "cap": 2.0}}),
+    "token_mask": (
+        {"clip_min": 0.5, "clip_max": 2.0},
+        {"correction": {"type": "token_mask", "low": 0.5, "high": 2.0}},
+    ),
+    "sequence_truncate": ({"clip_max": 2.0}, {"correction": {"type": "seq_tis", "cap": 2.0}}),
+    "sequence_mask": (
+        {"clip_min": 0.5, "clip_max": 3.0},
+        {"correction": {"type": "seq_mask", "low": 0.5, "high": 3.0}},
+    ),
+    "off_policy_mask": ({}, {"off_policy_mask": {"type": "opsm", "delta": 0.1}}),
+}
+
+
+def combination(loss: str, level: str, scale: str, correction: str, **more: Any) -> Case:
+    """One combination of TRL's four choices, and ours."""
+    loss_trl, loss_ours = LOSSES[loss]
+    limits, correction_ours = CORRECTIONS[correction]
+    trl = {"loss_type": loss, "importance_sampling_level": level, "scale_rewards": scale, **loss_trl}
+    if correction == "off_policy_mask":
+        trl["off_policy_mask_threshold"] = 0.1
+    elif correction != "none":
+        trl["vllm_importance_sampling_mode"] = correction
+        trl |= {f"vllm_importance_sampling_{side}": value for side, value in limits.items()}
+    ours = {
+        "advantage": {"type": "group_mean", "scale": {"type": SCALES[scale]}},
+        "ratio": LEVELS[level],
+        **loss_ours,
+        **correction_ours,
+    }
+    name = f"{loss}, {level}, scale {scale}, {'no correction' if correction == 'none' else correction}"
+    return Case(name, trl, ours)._replace(**more)
+
+
+def every_combination() -> Iterator[Case]:
+    """The cross product of what both sides have; a cap on sequence weights is TRL's alone."""
+    for loss, level, scale, correction in product(LOSSES, LEVELS, SCALES, CORRECTIONS):
+        if (loss, level) != ("cispo", "sequence"):
+            yield combination(loss, level, scale, correction)
+
+
+def _with(base: Case, name: str, trl: Settings, ours: Settings, **more: Any) -> Case:
+    merged = None if base.ours is None else base.ours | ours
+    return base._replace(name=name, trl=base.trl | trl, ours=merged, **more)
+
+
+GRPO, DR_GRPO, DAPO, BNPO = (
+    combination(loss, "token", "group", "none") for loss in ("grpo", "dr_grpo", "dapo", "bnpo")
+)
+GSPO = combination("grpo", "sequence", "group", "none")
+K3 = {"kl": {"type": "k3", "coef": 0.04}}
+R_K3 = {"kl": {"type": "r_k3", "coef": 0.04}}
+BONUS = {"entropy": {"type": "bonus", "coef": 0.01}}
+GDPO = {"advantage": {"type": "group_mean", "multi_reward": "gdpo"}}
+
+CASES = [
+    combination("grpo", "token", "group", "none"),
+    combination("dr_grpo", "token", "none", "none", note="l_max is TRL's max_completion_length"),
+    combination("dapo", "token", "group", "none"),
+    combination("bnpo", "token", "group", "none", note="our token_mean, while one micro-batch is the batch"),
+    combination("cispo", "token", "group", "none", note="TRL's epsilon_high is the cap itself"),
+    combination("sapo", "token", "group", "none"),
+    combination("luspo", "token", "group", "none", note="our seq_mean_token_sum"),
+    combination("grpo", "sequence", "group", "none", note="GSPO"),
+    combination("luspo", "sequence", "group", "none", note="LUSPO: seq_geo with seq_mean_token_sum"),
+    combination("sapo", "sequence", "group", "none"),
+    combination("grpo", "token", "batch", "none", note="Lite PPO's scale"),
+    combination("grpo", "token", "none", "none"),
+    combination("dapo", "token", "none", "token_truncate", note="Olmo 3's loss"),
+    combination("dapo", "token", "group", "token_mask", note="IcePop"),
+    combination("grpo", "token", "group", "sequence_truncate"),
+    combination("grpo", "token", "group", "sequence_mask", note="TRL's default mode"),
+    combination("grpo", "token", "none", "off_policy_mask", note="opsm with source = sampler"),
+    _with(GRPO, "grpo, beta 0.04", {"beta": 0.04, "use_bias_correction_kl": False}, K3, note="k3"),
+    _with(GRPO, "grpo, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3; TRL's default"),
+    _with(GSPO, "grpo, sequence, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3"),
+    _with(
+        GRPO,
+        "grpo, delta 1.3",
+        {"delta": 1.3},
+        {"surrogate": PPO | {"dual_clip": 1.3}},
+        note="dual_clip; for A > 0 the upper bound acts before delta does",
+    ),
+    _with(
+        GRPO,
+        "gmpo (trl.experimental), 0.4",
+        {"epsilon": 0.4, "epsilon_high": None},
+        {"ratio": SEQUENCE, "surrogate": {"type": "geo_token"}},
+        trainer="GMPOTrainer",
+    ),
+    _with(
+        GRPO,
+        "grpo, two rewards, normalize_then_sum",
+        {"multi_objective_aggregation": "normalize_then_sum"},
+        GDPO,
+        terms=2,
+        note="GDPO",
+    ),
+    _with(GRPO, "grpo, two rewards, sum_then_normalize", {}, {}, terms=2),
+    _with(
+        DAPO,
+        "dapo, top_entropy_quantile 0.2",
+        {"top_entropy_quantile": 0.2},
+        {"token_weight": {"type": "top_entropy", "q": 0.2}},
+    ),
+    _with(DAPO, "dapo, entropy_coef 0.01", {"entropy_coef": 0.01}, BONUS),
+    _with(GRPO, "grpo, cut completions masked", {"mask_truncated_completions": True}, {}, truncated=True),
+    _with(DAPO, "dapo, cut completions masked", {"mask_truncated_completions": True}, {}, truncated=True),
+    _with(GRPO, "grpo, tool tokens inside", {}, {}, holes=True),
+    _with(DAPO, "dapo, tool tokens inside", {}, {}, holes=True),
+    _with(GRPO, "grpo, 3 micro-batches", {}, {}, parts=3),
+    _with(DR_GRPO, "dr_grpo, 3 micro-batches", {}, {}, parts=3),
+    _with(DAPO, "dapo, 3 micro-batches", {}, {}, parts=3),
+]
+"""What both sides have and must agree on."""
+
+DIFFERENT = [
+    _with(
+        BNPO,
+        "bnpo, 3 micro-batches",
+        {},
+        {},
+        parts=3,
+        differs=True,
+        note="TRL divides by each micro-batch's own tokens, so the objective depends on the split; our "
+        "denominators belong to the optimizer batch. They agree with one micro-batch, or with dapo.",
+    ),
+    _with(
+        GRPO,
+        "grpo, entropy_coef 0.01",
+        {"entropy_coef": 0.01},
+        BONUS,
+        differs=True,
+        note="TRL's bonus is a token mean whatever the loss; ours is reduced as the policy loss is. They "
+        "agree under token_mean (dapo, bnpo).",
+    ),
+    _with(
+        DAPO,
+        "dapo, entropy_coef 0.01, 3 micro-batches",
+        {"entropy_coef": 0.01},
+        BONUS,
+        parts=3,
+        differs=True,
+        note="TRL's bonus is the mean of the micro-batches' own token means. It agrees with one micro-batch.",
+    ),
+    _with(
+        DAPO,
+        "dapo, tool tokens and top_entropy_quantile 0.2, 3 micro-batches",
+        {"top_entropy_quantile": 0.2},
+        {"token_weight": {"type": "top_entropy", "q": 0.2}},
+        holes=True,
+        parts=3,
+        differs=True,
+        note="TRL takes the quantile of each micro-batch. It agrees with one micro-batch.",
+    ),
+]
+"""What both sides have and mean differently."""
+
+ONLY_TRL = {
+    "loss_type vespo": "sequence weights of its own (arXiv:2602.10693); out of our scope",
+    "loss_type cispo with importance_sampling_level sequence": "our weight_cap is defined for token ratios",
+    "vllm_importance_sampling_clip_min with a truncate mode": "our truncation has an upper end alone",
+    "sampler log-probabilities of NaN count as no mismatch": "our sampler always reports them",
+    "router_aux_loss_coef": "load balancing of a mixture of experts",
+}
+ONLY_OURS = {
+    "ratio seq_geo_token": "GSPO-token; TRL 1.16 knows token and sequence (and has no sequence_token)",
+    "ratio seq_product and none": "the book's and REINFORCE's forms",
+    "surrogate dynamic, book_signed": "DCPO and the book",
+    "aggregation prompt_mean": "DAPO as written, Magistral",
+    "correction with level geo, geo_filter": "geometric sequence weights; NeMo-RL",
+    "off_policy_mask source old": "the book's script",
+    "kl k1, k2, r_k1, in the reward, to the old policy, by domain, under a controller": "TRL has k3 and r_k3",
+    "advantage loo, batch_mean, ema, none, critic, and the scales seq_whiten, token_whiten, sas": "",
+    "router_shift, nll, ar": "RSPO, VAPO and AR",
+}
