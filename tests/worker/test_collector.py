@@ -1,6 +1,7 @@
 """Filling a step with groups that carry signal."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collector, reward_terms
+from worker.rollout.kept import KeptTokens
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Interrupted
 from worker.rollout.types import Completion
@@ -153,12 +155,20 @@ def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
     }
     active = collector(ACTIVE, **shaped)
     collect(active, Scripted(*ONE_ONE_TWO))
+    kept = KeptTokens(np.array([2, 0, 1]), np.array([5, 6, 7]))
+    [waiting] = active.pool.groups
+    active.pool.groups = [
+        replace(waiting, completions=(replace(waiting.completions[0], kept=kept), waiting.completions[1]))
+    ]
     restored = Pool()
     restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
     [group], [again] = active.pool.groups, restored.groups
     assert (again.prompt, again.rewards, again.terms) == (group.prompt, group.rewards, group.terms)
     assert (again.counted, again.weights, again.missed) == (group.counted, group.weights, group.missed)
     assert again.correctness == group.correctness
+    assert again.completions[0].kept.counts.tolist() == [2, 0, 1]
+    assert again.completions[0].kept.ids.tolist() == [5, 6, 7]
+    assert again.completions[1].kept is None
     for before, after in zip(group.completions, again.completions, strict=True):
         assert (after.text, after.token_strings, after.finish_reason) == (
             before.text,

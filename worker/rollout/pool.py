@@ -8,8 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from worker.rollout.kept import KeptTokens
 from worker.rollout.prompt import Prompt
 from worker.rollout.types import Completion, Group
+
+KEPT = "kept."
+"""Begins the names of arrays that belong to a completion's kept ids."""
 
 
 class Pool:
@@ -40,7 +44,7 @@ class Pool:
         """See Stateful."""
         arrays: dict[tuple[int, int], dict[str, Any]] = {}
         for key, tensor in tensors.items():
-            place, number, name = key.split(".")
+            place, number, name = key.split(".", 2)
             arrays.setdefault((int(place), int(number)), {})[name] = tensor.numpy()
         self.groups = [
             _group(document, [arrays[place, number] for number in range(len(document["completions"]))])
@@ -51,7 +55,17 @@ class Pool:
 def _arrays(completion: Completion) -> dict[str, Any]:
     """The per-token numbers of a completion, by field."""
     given = {field.name: getattr(completion, field.name) for field in fields(completion)}
-    return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+    own = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+    if completion.kept is not None:
+        own |= {f"{KEPT}{field.name}": getattr(completion.kept, field.name) for field in fields(KeptTokens)}
+    return own
+
+
+def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
+    own = {name: value for name, value in arrays.items() if not name.startswith(KEPT)}
+    kept = {name.removeprefix(KEPT): value for name, value in arrays.items() if name.startswith(KEPT)}
+    rest = {name: _hashable(value) for name, value in written.items()}
+    return Completion(**rest, **own, kept=KeptTokens(**kept) if kept else None)
 
 
 def _document(group: Group) -> dict[str, Any]:
@@ -64,7 +78,7 @@ def _document(group: Group) -> dict[str, Any]:
     return given | {
         "prompt": asdict(group.prompt),
         "completions": [
-            {name: value for name, value in completion.items() if not isinstance(value, np.ndarray)}
+            {name: value for name, value in completion.items() if _is_json(value)}
             for completion in completions
         ],
     }
@@ -72,13 +86,15 @@ def _document(group: Group) -> dict[str, Any]:
 
 def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> Group:
     """A group from its JSON, whose lists were tuples, and its arrays."""
-    completions = tuple(
-        Completion(**{name: _hashable(value) for name, value in written.items()}, **own)
-        for written, own in zip(document["completions"], arrays, strict=True)
-    )
+    pairs = zip(document["completions"], arrays, strict=True)
+    completions = tuple(_completion(written, own) for written, own in pairs)
     rest = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
     group = Group(Prompt(**document["prompt"]), completions, rewards=())
     return replace(group, **{name: _hashable(value) for name, value in rest.items()})
+
+
+def _is_json(value: Any) -> bool:
+    return value is not None and not isinstance(value, np.ndarray | KeptTokens)
 
 
 def _hashable(value: Any) -> Any:
