@@ -23,10 +23,12 @@ from worker.objective.policy_loss import (
     policy_loss,
     whiten,
 )
+from worker.objective.router import router_metrics, with_router_shift
 from worker.objective.token_choice import updates_of, with_token_choice
-from worker.policy.logprobs import TokenLogprobs, token_logprobs
+from worker.policy.logprobs import TokenLogprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.routing import replayed_experts, routed_logprobs
 from worker.prompt_history import PromptHistory
 from worker.rollout.batching import TokenBatch, microbatches, padded, token_batch
 from worker.rollout.collector import Collected, reward_terms, tensors
@@ -218,6 +220,12 @@ class Learner:
                 for completion in group.completions
                 if completion.kept is not None
             ],
+            routes=[
+                completion.routes
+                for group in groups
+                for completion in group.completions
+                if completion.routes is not None
+            ],
         )
 
     def _open(
@@ -247,11 +255,12 @@ class Learner:
             sampler_logprobs=padded(
                 [completion.sampler_logprobs.tolist() for completion in completions], tokens
             ),
+            old_experts=replayed_experts(tokens),
         )
         entropy = padded([completion.entropies.tolist() for completion in completions], tokens)
         batch = with_token_choice(batch, entropy, self.config.objective.token_weight)
         if self._needs_old(opening):
-            batch = replace(batch, old_logprobs=self._logprobs(opening or self.policy, tokens))
+            batch = self._with_old(batch, opening or self.policy, tokens)
         if self.reference is not None:
             started = time.perf_counter()
             batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
@@ -298,10 +307,30 @@ class Learner:
         return several or opening is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
+    def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
+        """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
+        old = torch.zeros(batch.mask.shape, device=batch.mask.device)
+        experts = logprobs = None
+        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
+            here = rows.to(old.device)
+            found = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
+            place = here, slice(found.scored.logprobs.shape[1])
+            old[place] = found.scored.logprobs
+            if found.experts is None or found.logprobs is None:
+                continue
+            used = found.experts if batch.old_experts is None else batch.old_experts[place]
+            if experts is None or logprobs is None:
+                experts = used.new_zeros(*old.shape, *used.shape[2:])
+                logprobs = old.new_zeros(experts.shape)
+            experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
+        return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+
+    @torch.no_grad()
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
         logprobs = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
         for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
-            found = token_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature).logprobs
+            routed = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
+            found = routed.scored.logprobs
             logprobs[rows.to(logprobs.device), : found.shape[1]] = found
         return logprobs
 
@@ -338,15 +367,16 @@ class Learner:
         )
         for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
             chosen = part.to(batch.mask.device)
-            scored = token_logprobs(
+            scored, router_logprobs, experts = routed_logprobs(
                 self.policy.model,
                 tokens.rows(rows[part]),
                 temperature=self.temperature,
                 entropy_gradient=objective.needs_entropy_gradient,
             )
+            inputs = batch.rows(chosen).columns(scored.logprobs.shape[1])
             found = policy_loss(
                 scored.logprobs,
-                batch.rows(chosen).columns(scored.logprobs.shape[1]),
+                with_router_shift(inputs, router_logprobs),
                 objective,
                 weights.rows(chosen),
                 entropy=scored.entropy,
@@ -354,6 +384,7 @@ class Learner:
             found.loss.backward()
             self.optimizer.take_gradients()
             learned.sums += found.metrics
+            learned.sums += router_metrics(inputs, experts)
             if tokens.kept:
                 learned.sums += _kept_mass(scored, batch.mask[chosen])
             values = found.per_token | {"policy_logprob": scored.logprobs.detach()}

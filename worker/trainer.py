@@ -29,6 +29,7 @@ from worker.outcome import Outcome
 from worker.policy.checkpoint import load_weights, verify_checkpoint
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.routing import routers
 from worker.problems.mixture import build_mixture
 from worker.randomness import Randomness
 from worker.recorder import Recorder
@@ -153,6 +154,9 @@ class Trainer:
 
     def _begin(self) -> None:
         """Continue from the newest good checkpoint, or evaluate the policy as it came."""
+        if self._wants_routers() and not routers(self.policy.model):
+            message = "the policy has no routers: router shift and routing replay do nothing"
+            self._event("data", "warning", message)
         restored = self.checkpoints.restore(self.policy, self.parts)
         if restored is None:
             self.recorder.begin(-1)
@@ -161,6 +165,9 @@ class Trainer:
                 self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
             return
         self.recorder.begin(restored)
+
+    def _wants_routers(self) -> bool:
+        return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
 
     def _step(self) -> Metrics:
         """One training step, recorded; nothing at all when the run was asked to end before it learned."""
@@ -193,8 +200,13 @@ class Trainer:
 
     def _sampler(self, opening: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
         """What samples a step that `opening` begins."""
-        keep_mask = self.config.sampling.keep_mask
-        return Sampler(self.behaviour.policy(opening), is_unwanted=is_unwanted, keep_mask=keep_mask)
+        sampling = self.config.sampling
+        return Sampler(
+            self.behaviour.policy(opening),
+            is_unwanted=is_unwanted,
+            keep_mask=sampling.keep_mask,
+            routes=sampling.routing_replay,
+        )
 
     def _collect(self, sampler: Sampler) -> Collected:
         return self.collector.collect(sampler, self.generator, cursor=self.progress.cursor)

@@ -121,6 +121,7 @@ _CATALOG = (
     _metric("opsm/masked_frac", "fraction", "Share of completions (or tokens) left out because the policy has moved away from them.", (0, 0.3), aliases="opsm_clipfrac"),
     _metric("router/shift_mean", "ratio", "Mean gamma: 1 where the router keeps the experts it chose for a token.", (0.9, 1)),
     _metric("router/shift_min", "ratio", "Smallest gamma, before the floor."),
+    _metric("router/expert_change_frac", "fraction", "Share of the experts that read a token (in the sampler, or as the step began) which the router would no longer choose.", (0, 0.3)),
     _metric("router/floor_frac", "fraction", "Share of tokens whose gamma is raised to the floor.", (0, 0.3)),
     _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss"),
     _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),

@@ -209,6 +209,8 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
             "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
             "token, as the mismatch metrics will show; sampling.keep_mask lets the learner do the same"
         )
+    if sampling.routing_replay and config.policy.name == TINY.name:
+        yield "sampling.routing_replay does nothing on the dense policy tiny: it needs a mixture of experts"
     if sampling.keep_mask and not truncated_sampling:
         yield "sampling.keep_mask does nothing: neither top_p nor top_k cuts anything off"
     is_corrected = objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"

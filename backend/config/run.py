@@ -64,6 +64,10 @@ class SamplingConfig(Frozen):
     """Record which ids top_p or top_k left at each token and renormalise the learner's probabilities (new,
     old and reference) over them, as the sampler's are (DeepSeek-V3.2, arXiv:2512.02556)."""
 
+    routing_replay: bool = False
+    """Of a mixture of experts: the learner sends each token to the experts that read it in the sampler
+    (DeepSeek-V3.2 keeps the sampler's routing, arXiv:2512.02556). Nothing on a dense policy."""
+
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Prompt order; sequential gives step s the same prompts in every run."""
 

@@ -185,6 +185,17 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
             "sampling": {**SMALL["sampling"], "top_p": 0.9, "keep_mask": True},
             "updates": {"epochs": 2, "minibatches": 2},
         },
+        {
+            "policy": {"name": "tiny_moe"},
+            "sampling": {**SMALL["sampling"], "staleness": 1, "routing_replay": True},
+            "objective": {
+                "ratio": {"type": "seq_geo"},
+                "surrogate": {"type": "geo_token"},
+                "router": {"type": "router_shift"},
+            },
+            "updates": {"minibatches": 2},
+            "resources": {"microbatch_completions": 3},
+        },
     ],
     ids=str,
 )
@@ -280,6 +291,71 @@ def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, qu
     assert {"advantage", "value", "ratio"} <= found["arrays"].keys()
     assert len(found["arrays"]["advantage"]) == len(found["tokens"])
     assert np.mean(found["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
+
+
+def test_a_mixture_records_how_its_routers_move(sessions, queued, train):
+    """The first of two updates sees the routers that opened the step; the second sees them moved."""
+    config = resolve(
+        {
+            **SMALL,
+            "steps": 1,
+            "policy": {"name": "tiny_moe"},
+            "objective": {"router": {"type": "router_shift"}},
+            "updates": {"epochs": 2},
+        }
+    )
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert 0.9 < recorded["router/shift_mean"][1] < 1
+    assert recorded["router/shift_min"][1] < recorded["router/shift_mean"][1]
+    assert 0 <= recorded["router/floor_frac"][1] < 0.5
+    assert 0 < recorded["router/expert_change_frac"][1] < 0.5
+
+
+def test_router_knobs_on_a_dense_policy_do_nothing_and_say_so(sessions, queued, train):
+    plain = resolve({**SMALL, "steps": 2, "updates": {"epochs": 2}})
+    routed = resolve(
+        {
+            **SMALL,
+            "steps": 2,
+            "updates": {"epochs": 2},
+            "objective": {"router": {"type": "router_shift"}},
+            "sampling": {**SMALL["sampling"], "routing_replay": True},
+        }
+    )
+    runs = [queued(plain)]
+    train(runs[0], plain)
+    runs.append(queued(routed))
+    train(runs[1], routed)
+    assert series(sessions, runs[0]) == series(sessions, runs[1])
+    with sessions() as session:
+        events = session.scalars(select(Event.message).where(Event.run_id == runs[1]))
+        assert "the policy has no routers: router shift and routing replay do nothing" in list(events)
+
+
+def test_probabilities_over_the_kept_tokens_agree_with_a_sampler_that_cuts(sessions, queued, train):
+    runs = []
+    for keep_mask in (False, True):
+        sampling = {**SMALL["sampling"], "top_p": 0.9, "keep_mask": keep_mask}
+        config = resolve({**SMALL, "steps": 1, "sampling": sampling})
+        runs.append(queued(config))
+        train(runs[-1], config)
+    full, kept = (series(sessions, run_id) for run_id in runs)
+    assert full["mismatch/rho_mean"][1] == pytest.approx(kept["sampling/kept_mass"][1], abs=1e-4)
+    assert kept["mismatch/rho_mean"][1] == pytest.approx(1, abs=1e-4)
+    assert kept["mismatch/ess"][1] == pytest.approx(1, abs=1e-6)
+    assert kept["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
+
+
+def test_stale_rollouts_say_how_stale_they_are(sessions, queued, train):
+    config = resolve({**SMALL, "sampling": {**SMALL["sampling"], "staleness": 2}})
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert recorded["sampling/staleness"] == {1: 0, 2: 1, 3: 2, 4: 2}
+    assert recorded["mismatch/k3"][1] == pytest.approx(0, abs=1e-6)
+    assert recorded["mismatch/k3"][4] > 1e-5
 
 
 def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, monkeypatch):

@@ -41,6 +41,10 @@ class PolicyBatch:
     """The tokens that this update trains; the others count in divisors and shared ratios alone. None: all."""
     uncertain: Bool[Tensor, "B T"] | None = None
     """The tokens of highest entropy, when the objective keeps the policy loss on them."""
+    old_experts: Int[Tensor, "B T L K"] | None = None
+    """The experts that read each token's state in a mixture's L layers: replayed, or chosen at the start."""
+    old_router_logprobs: Float[Tensor, "B T L K"] | None = None
+    """Their log-probabilities under the weights that opened this step."""
     router_shift: Float[Tensor, "B T"] | None = None
     """log gamma <= 0 of a mixture of experts under the present weights; None for a dense policy."""
     correct: Bool[Tensor, "B"] | None = None

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from worker.rollout.kept import KeptTokens
 
@@ -27,6 +30,8 @@ class TokenBatch:
     """(B, T) bool: True on the tokens of the completion."""
     kept: tuple[KeptTokens, ...] = ()
     """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
+    routes: Tensor | None = None
+    """(B, S - 1, L, K) the experts that read each input token in the sampler, for replay; 0 on padding."""
 
     def rows(self, index: Tensor | slice) -> "TokenBatch":
         """Some of the rows, with columns that only other rows needed cut off."""
@@ -41,6 +46,7 @@ class TokenBatch:
             lengths,
             self.mask[on_device, :width],
             tuple(self.kept[row] for row in chosen) if self.kept else (),
+            None if self.routes is None else self.routes[on_device, : total - 1],
         )
 
     def __len__(self) -> int:
@@ -54,6 +60,7 @@ def token_batch(
     pad_id: int,
     device: torch.device | str = "cpu",
     kept: Sequence[KeptTokens] = (),
+    routes: Sequence[NDArray[np.integer]] = (),
 ) -> TokenBatch:
     """The batch of B prompts (repeated for every completion) and their completions, as token ids."""
     pairs = zip(prompts, completions, strict=True)
@@ -61,18 +68,21 @@ def token_batch(
     lengths = torch.tensor([len(completion) for completion in completions])
     columns = torch.arange(int(lengths.max()))
     return TokenBatch(
-        ids=torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad_id).to(device),
+        ids=pad_sequence(rows, batch_first=True, padding_value=pad_id).to(device),
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
         lengths=lengths,
         mask=(columns < lengths[:, None]).to(device),
         kept=tuple(kept),
+        routes=pad_sequence([torch.from_numpy(row) for row in routes], batch_first=True).to(device)
+        if routes
+        else None,
     )
 
 
 def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
     """Per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
     rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(like.ids.device)
+    return pad_sequence(rows, batch_first=True).to(like.ids.device)
 
 
 def microbatches(batch: TokenBatch, *, rows: int) -> list[Tensor]:

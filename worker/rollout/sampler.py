@@ -2,18 +2,20 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from worker.policy.model import Policy
+from worker.policy.routing import RouterWatch, routers
 from worker.rollout.decoders import Decoder, decoder_for
-from worker.rollout.kept import KeptLog, KeptTokens
+from worker.rollout.kept import KeptLog
+from worker.rollout.routes import RoutesLog
 from worker.rollout.sharing import Going
 from worker.rollout.types import Completion, Prompt
 
@@ -72,6 +74,13 @@ class Drawn(NamedTuple):
         return cls(ids, torch.zeros(ids.shape, device=device), torch.zeros(ids.shape, device=device))
 
 
+class Notes(NamedTuple):
+    """What is recorded beside the tokens, where it is asked for."""
+
+    kept: KeptLog | None
+    routes: RoutesLog | None
+
+
 ASK_EVERY = 16
 """Tokens between two questions whether the completions are still wanted."""
 
@@ -94,16 +103,19 @@ class Sampler:
         rows_at_once: int = 0,
         is_unwanted: Callable[[], bool] = lambda: False,
         keep_mask: bool = False,
+        routes: bool = False,
     ) -> None:
         """`rows_at_once` bounds the rows decoded together (whole groups at least); 0: what fits a GPU.
 
         `is_unwanted` is asked every few tokens; once it says yes, `sample` raises Interrupted. `keep_mask`
-        records the ids that top-p and top-k left at each token.
+        records the ids that top-p and top-k left at each token, `routes` the experts that read it, if the
+        policy is a mixture of experts.
         """
         self.policy = policy
         self.rows_at_once = rows_at_once
         self.is_unwanted = is_unwanted
         self.keep_mask = keep_mask
+        self.routes = routes and bool(routers(policy.model))
 
     @torch.inference_mode()
     def sample(
@@ -125,10 +137,19 @@ class Sampler:
         for first in range(0, len(prompts), at_once):
             part = encoded[first : first + at_once]
             numbers = uniforms[:, first * group_size : (first + len(part)) * group_size]
-            kept = KeptLog() if self.keep_mask and is_cut(sampling) else None
-            drawn = self._decode(decoder, part, sampling, numbers, kept)
-            groups.extend(self._completions(drawn, group_size, kept))
+            with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
+                notes = self._notes(watch, sampling, rows=numbers.shape[1])
+                drawn = self._decode(decoder, part, sampling, numbers, notes)
+            groups.extend(self._completions(drawn, group_size, notes))
         return groups
+
+    def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
+        return Notes(
+            kept=KeptLog() if self.keep_mask and is_cut(sampling) else None,
+            routes=RoutesLog(self.policy.model, watch, rows=rows, tokens=sampling.max_new_tokens)
+            if self.routes
+            else None,
+        )
 
     def _decode(
         self,
@@ -136,19 +157,21 @@ class Sampler:
         encoded: list[list[int]],
         sampling: SamplingLike,
         uniforms: Tensor,
-        kept: KeptLog | None,
+        notes: Notes,
     ) -> Drawn:
         device, count = self.policy.model.device, uniforms.shape[1]
         ids, mask = left_padded(encoded, self.policy.pad_id, device)
         logits = decoder.prefill(ids, mask, max_rows=count, max_new_tokens=sampling.max_new_tokens)
+        if notes.routes is not None:
+            notes.routes.prompt(mask)
         drawn = Drawn.blank(sampling.max_new_tokens, count, device)
         uniforms, stops = uniforms.to(device), torch.tensor(self.policy.stop_ids, device=device)
         going = Going.from_prompts(count, count // len(encoded), device)
         share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
-            if kept is not None:
-                kept.add(logprobs, going, step=step)
+            if notes.kept is not None:
+                notes.kept.add(logprobs, going, step=step)
             tokens = draw(logprobs, going, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0)
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
@@ -162,22 +185,28 @@ class Sampler:
                 if sources is not None:
                     decoder.select(sources)
             logits = decoder.step(tokens)
+            if notes.routes is not None:
+                notes.routes.token(going, step=step)
         return Drawn(*(part[: step + 1] for part in drawn))
 
-    def _completions(self, drawn: Drawn, group_size: int, kept: KeptLog | None) -> Iterator[list[Completion]]:
+    def _completions(self, drawn: Drawn, group_size: int, notes: Notes) -> Iterator[list[Completion]]:
         ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
         is_stop = np.isin(ids, self.policy.stop_ids)
         stopped = np.asarray(is_stop.any(axis=1))
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
-        kept_tokens = [None] * len(ids) if kept is None else kept.of_rows(lengths)
+        kept = [None] * len(ids) if notes.kept is None else notes.kept.of_rows(lengths)
+        routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
         for first in range(0, len(ids), group_size):
             yield [
-                self._completion(
-                    ids[row, :length],
-                    logprobs[row, :length],
-                    entropies[row, :length],
-                    kept=kept_tokens[row],
-                    stopped=bool(stopped[row]),
+                replace(
+                    self._completion(
+                        ids[row, :length],
+                        logprobs[row, :length],
+                        entropies[row, :length],
+                        stopped=bool(stopped[row]),
+                    ),
+                    kept=kept[row],
+                    routes=routes[row],
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)
             ]
@@ -188,7 +217,6 @@ class Sampler:
         logprobs: NDArray[np.float32],
         entropies: NDArray[np.float32],
         *,
-        kept: KeptTokens | None,
         stopped: bool,
     ) -> Completion:
         pieces = self.policy.token_texts.pieces(ids.tolist())
@@ -199,7 +227,6 @@ class Sampler:
             finish_reason="stop" if stopped else "length",
             sampler_logprobs=logprobs,
             entropies=entropies,
-            kept=kept,
         )
 
 

@@ -37,6 +37,8 @@ class Completion:
     """[T] entropy in nats of the distribution each token was drawn from."""
     kept: KeptTokens | None = None
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
+    routes: NDArray[np.integer] | None = None
+    """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
 
     @property
     def is_truncated(self) -> bool:

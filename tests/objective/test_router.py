@@ -1,0 +1,63 @@
+"""Router shift by hand: one token, two layers, the two old experts of each."""
+
+import pytest
+import torch
+
+from worker.objective.batch import PolicyBatch
+from worker.objective.router import changed_frac, log_gamma, router_metrics, with_router_shift
+
+OLD = torch.tensor([[[[0.5, 0.3], [0.4, 0.4]]]]).log()  # (B, T, L, K)
+NEW = torch.tensor([[[[0.1, 0.6, 0.2], [0.4, 0.3, 0.3]]]]).log()  # (B, T, L, E)
+EXPERTS = torch.tensor([[[[1, 2], [0, 1]]]])
+
+
+def batch(**given):
+    return PolicyBatch(
+        mask=torch.ones(1, 1, dtype=torch.bool),
+        advantages=torch.ones(1),
+        group_index=torch.tensor([0]),
+        **given,
+    )
+
+
+def test_gamma_is_the_mean_over_layers_of_the_mean_over_old_experts():
+    """Layers .2939 and .1438, together .2189, gamma .8034."""
+    first, second = (
+        -log_gamma(NEW[:, :, [layer]], OLD[:, :, [layer]], EXPERTS[:, :, [layer]]) for layer in (0, 1)
+    )
+    assert first.item() == pytest.approx(0.2939, abs=6e-5)
+    assert second.item() == pytest.approx(0.1438, abs=6e-5)
+    assert log_gamma(NEW, OLD, EXPERTS).item() == pytest.approx(-0.2189, abs=6e-5)
+    assert log_gamma(NEW, OLD, EXPERTS).exp().item() == pytest.approx(0.8034, abs=6e-5)
+
+
+def test_gamma_has_no_gradient():
+    new = NEW.clone().requires_grad_()
+    assert not log_gamma(new, OLD, EXPERTS).requires_grad
+
+
+def test_the_share_of_old_experts_that_are_left_behind():
+    old = torch.tensor([[[[0, 1], [2, 3]]]])
+    assert changed_frac(torch.tensor([[[[1, 0], [3, 2]]]]), old).item() == 0
+    assert changed_frac(torch.tensor([[[[1, 2], [3, 2]]]]), old).item() == 0.25
+    assert changed_frac(torch.tensor([[[[2, 3], [0, 1]]]]), old).item() == 1
+
+
+def test_a_dense_policy_has_no_shift():
+    assert with_router_shift(batch(), None).router_shift is None
+    assert router_metrics(batch(), None).values() == {}
+
+
+def test_the_weights_that_open_a_step_have_gamma_one():
+    shift = with_router_shift(batch(), NEW).router_shift
+    assert shift is not None
+    assert shift.item() == 0
+
+
+def test_the_shift_of_a_batch_is_that_of_its_old_experts():
+    given = with_router_shift(batch(old_experts=EXPERTS, old_router_logprobs=OLD), NEW)
+    assert given.router_shift is not None
+    assert given.router_shift.exp().item() == pytest.approx(0.8034, abs=6e-5)
+    assert router_metrics(given, torch.tensor([[[[1, 2], [0, 2]]]])).values() == {
+        "router/expert_change_frac": 0.25
+    }

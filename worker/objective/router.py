@@ -1,0 +1,56 @@
+"""How far a mixture's routers moved since the step began. L layers, E experts each, K read a token."""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from worker.objective.batch import PolicyBatch
+from worker.objective.metric_sums import Mean, MetricSums
+
+
+def log_gamma(
+    router_logprobs: Float[Tensor, "B T L E"],
+    old_logprobs: Float[Tensor, "B T L K"],
+    old_experts: Int[Tensor, "B T L K"],
+) -> Float[Tensor, "B T"]:
+    """Logarithm of the router shift of each token, at most 0.
+
+        log gamma = -mean over layers of mean over the old top-K experts e of |log p_new(e) - log p_old(e)|
+
+    Old means the weights that opened the step. Detached: with a gradient through the router training
+    collapses. Source: RSPO, arXiv:2510.23027 version 2.
+    """
+    moved = router_logprobs.detach().gather(-1, old_experts) - old_logprobs  # detach: as above
+    return -moved.abs().mean(dim=(-2, -1))
+
+
+def changed_frac(
+    experts: Int[Tensor, "B T L K"], old_experts: Int[Tensor, "B T L K"]
+) -> Float[Tensor, "B T"]:
+    """Share of the old experts, over all layers, that the router would no longer choose for a token."""
+    kept = (old_experts.unsqueeze(-1) == experts.unsqueeze(-2)).any(dim=-1)  # (B, T, L, K)
+    return 1 - kept.float().mean(dim=(-2, -1))
+
+
+def with_router_shift(batch: PolicyBatch, router_logprobs: Float[Tensor, "B T L E"] | None) -> PolicyBatch:
+    """The batch with what its routers' moves do to the ratios under the present weights.
+
+    Without old router probabilities the present weights are those that opened the step: gamma is 1. A dense
+    policy has no routers and no shift.
+    """
+    if router_logprobs is None:
+        return batch
+    shift = torch.zeros(batch.mask.shape, device=batch.mask.device)
+    if batch.old_experts is not None and batch.old_router_logprobs is not None:
+        shift = log_gamma(router_logprobs, batch.old_router_logprobs, batch.old_experts)
+    return replace(batch, router_shift=shift)
+
+
+def router_metrics(batch: PolicyBatch, experts: Int[Tensor, "B T L K"] | None) -> MetricSums:
+    """router/expert_change_frac, where old or sampled experts are known."""
+    if experts is None or batch.old_experts is None:
+        return MetricSums({})
+    changed = changed_frac(experts, batch.old_experts).masked_fill(~batch.mask, 0)
+    return MetricSums({"router/expert_change_frac": Mean(changed.sum(), batch.mask.sum())})

@@ -1,0 +1,129 @@
+"""Which experts a mixture's routers choose: watched, and replayed as the sampler chose them.
+
+L layers with a router, E experts each, of which K read a token.
+"""
+
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
+
+from worker.policy.logprobs import TokenLogprobs, token_logprobs
+from worker.rollout.batching import TokenBatch
+
+ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3MoeTopKRouter")
+"""Routers that choose by a softmax over their logits and return (logits, scores, experts)."""
+
+
+def routers(model: nn.Module) -> list[nn.Module]:
+    """The routers of a model, layer by layer; none in a dense model."""
+    return [part for part in model.modules() if type(part).__name__ in ROUTERS]
+
+
+def expert_ids(model: PreTrainedModel) -> torch.dtype:
+    """The smallest integers that hold an expert's number."""
+    router: Any = routers(model)[0]
+    return torch.uint8 if router.num_experts <= 256 else torch.int16
+
+
+class Replay(NamedTuple):
+    """What N tokens of a forward pass are to be routed to."""
+
+    experts: Tensor
+    """(N, L, K) experts."""
+    known: Tensor
+    """(N,) bool: where they are known; elsewhere the router decides."""
+
+
+class RouterWatch:
+    """While entered, notes what each router says of the N tokens of the newest forward pass."""
+
+    def __init__(self, model: nn.Module, replay: Replay | None = None) -> None:
+        self.routers, self.replay = routers(model), replay
+        self.said: list[tuple[Tensor, Tensor]] = [(torch.empty(0), torch.empty(0))] * len(self.routers)
+        self.handles: list[RemovableHandle] = []
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        for layer, router in enumerate(self.routers):
+            self.handles.append(router.register_forward_hook(self._hook(layer)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the model as it was."""
+        for handle in self.handles:
+            handle.remove()
+
+    def logprobs(self) -> Tensor:
+        """(N, L, E) log-probabilities of the experts, float32, without gradient."""
+        return torch.stack([logits for logits, _ in self.said], dim=1).log_softmax(dim=-1)
+
+    def experts(self) -> Tensor:
+        """(N, L, K) the routers' own choice, also where another one was replayed."""
+        return torch.stack([experts for _, experts in self.said], dim=1)
+
+    def _hook(self, layer: int) -> Any:
+        def note(router: Any, _: Any, output: tuple[Tensor, Tensor, Tensor]) -> Any:
+            logits, scores, experts = output
+            self.said[layer] = (logits.detach().float(), experts)  # detach: for metrics and weights only
+            if self.replay is None:
+                return None
+            chosen, known = self.replay.experts[:, layer].long(), self.replay.known[:, None]
+            weights = logits.float().softmax(dim=-1).gather(1, chosen)
+            if getattr(router, "norm_topk_prob", True):
+                weights = weights / weights.sum(dim=-1, keepdim=True)
+            return (
+                logits,
+                torch.where(known, weights.to(scores.dtype), scores),
+                torch.where(known, chosen, experts),
+            )
+
+        return note
+
+
+class Routed(NamedTuple):
+    """Log-probabilities of a batch and, of a mixture, how the states that predict its tokens are routed."""
+
+    scored: TokenLogprobs
+    logprobs: Tensor | None = None
+    """(B, T, L, E) log-probabilities of the experts; 0 on padding."""
+    experts: Tensor | None = None
+    """(B, T, L, K) the routers' own choice; 0 on padding."""
+
+
+def routed_logprobs(
+    model: PreTrainedModel, batch: TokenBatch, *, temperature: float, entropy_gradient: bool = False
+) -> Routed:
+    """`token_logprobs` of a model whose routers are watched; the sampler's experts are replayed if known."""
+    with RouterWatch(model, _replay(batch)) as watch:
+        scored = token_logprobs(model, batch, temperature=temperature, entropy_gradient=entropy_gradient)
+    if not watch.routers:
+        return Routed(scored)
+    rows, tokens = batch.mask.nonzero(as_tuple=True)
+    columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
+    places = rows * (batch.ids.shape[1] - 1) + columns
+    found = [
+        values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put((rows, tokens), values[places])
+        for values in (watch.logprobs(), watch.experts())
+    ]
+    return Routed(scored, *found)
+
+
+def replayed_experts(batch: TokenBatch) -> Tensor | None:
+    """(B, T, L, K) the sampler's experts for the states that predict the tokens; 0 on padding."""
+    if batch.routes is None:
+        return None
+    rows, tokens = batch.mask.nonzero(as_tuple=True)
+    columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
+    experts = batch.routes[rows, columns].long()
+    return experts.new_zeros(*batch.mask.shape, *experts.shape[1:]).index_put((rows, tokens), experts)
+
+
+def _replay(batch: TokenBatch) -> Replay | None:
+    if batch.routes is None:
+        return None
+    columns = torch.arange(batch.routes.shape[1])
+    known = columns < (batch.prompt_lengths + batch.lengths - 1)[:, None]
+    return Replay(batch.routes.flatten(0, 1), known.flatten().to(batch.routes.device))

@@ -1,0 +1,45 @@
+"""Which experts read each token while a batch is sampled from a mixture of experts."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from worker.policy.routing import RouterWatch, expert_ids
+from worker.rollout.sharing import Going
+
+
+class RoutesLog:
+    """Collects the routers' choices, token after token; L layers, K experts read a token."""
+
+    def __init__(self, model: PreTrainedModel, watch: RouterWatch, *, rows: int, tokens: int) -> None:
+        self.watch, self.dtype = watch, expert_ids(model)
+        self.rows, self.tokens = rows, tokens
+        self.generated: Tensor | None = None  # (tokens, rows, L, K)
+        self.prompts: list[NDArray[Any]] = []
+
+    def prompt(self, mask: Tensor) -> None:
+        """Note the choices for left-padded prompts (P, S), which have just been read."""
+        experts = self.watch.experts().to(self.dtype)  # (P * S, L, K)
+        self.generated = experts.new_zeros(self.tokens, self.rows, *experts.shape[1:])
+        by_prompt = experts.view(*mask.shape, *experts.shape[1:])
+        self.prompts = [row[kept].cpu().numpy() for row, kept in zip(by_prompt, mask.bool(), strict=True)]
+
+    def token(self, going: Going, *, step: int) -> None:
+        """Note the choices for token `step`, which has just been read."""
+        if self.generated is not None:
+            experts = self.watch.experts().to(self.dtype).index_select(0, going.reads)
+            self.generated[step].index_copy_(0, going.rows, experts)
+
+    def of_rows(self, lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """The choices along prompt and completion of each row, its last token left out: nobody read it."""
+        if self.generated is None:
+            return []
+        generated = self.generated.transpose(0, 1).contiguous().cpu().numpy()
+        group = len(generated) // len(self.prompts)
+        return [
+            np.concatenate([self.prompts[row // group], generated[row, : length - 1]])
+            for row, length in enumerate(lengths)
+        ]
