@@ -34,7 +34,7 @@ from worker.rollout.batching import TokenBatch, microbatches, padded, token_batc
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
 from worker.state import Stateful
-from worker.steering import KlControl
+from worker.steering import EntropyControl, KlControl
 from worker.valuation import Judged, Valuation
 
 Arrays = dict[str, np.ndarray]
@@ -126,10 +126,12 @@ class Learner:
         self.baseline = Baseline()
         self.history = PromptHistory()
         self.kl = KlControl(config.objective)
+        self.entropy = EntropyControl(config.objective)
         self.parts: dict[str, Stateful] = {
             "baseline": self.baseline,
             "history": self.history,
             **self.kl.parts,
+            **self.entropy.parts,
         }
         self.valuation = Valuation.of(policy, config)
         if self.valuation is not None:
@@ -259,6 +261,8 @@ class Learner:
         )
         entropy = padded([completion.entropies.tolist() for completion in completions], tokens)
         batch = with_token_choice(batch, entropy, self.config.objective.token_weight)
+        bonus = self.entropy.weights(entropy.cpu(), mask.cpu())
+        batch = replace(batch, entropy_coef=None if bonus is None else bonus.to(mask.device))
         if self._needs_old(opening):
             batch = self._with_old(batch, opening or self.policy, tokens)
         if self.reference is not None:

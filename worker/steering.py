@@ -9,6 +9,7 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.errors import FieldError, InvalidConfig
+from worker.objective import entropy as entropies
 from worker.objective import kl
 from worker.state import Stateful
 
@@ -51,7 +52,7 @@ class KlControl:
         count = len(mask) if self.is_sum else int(mask.sum())
         if not count:
             return
-        measured = float(k3.double().where(mask, k3.new_zeros(()).double()).sum()) / count
+        measured = float(k3.double().where(mask, 0.0).sum()) / count
         match self.knob.controller:
             case knobs.FixedCoefficient():
                 pass
@@ -75,3 +76,43 @@ class KlControl:
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
         """See Stateful."""
         self.factor = values["factor"]
+
+
+class EntropyControl:
+    """The weight of the entropy bonus where it follows the entropy."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.knob = objective.entropy
+        self.coef = self.knob.coef if isinstance(self.knob, knobs.AdaptiveEntropy) else 0.0
+
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """Itself, where it moves."""
+        return {"entropy": self} if isinstance(self.knob, knobs.AdaptiveEntropy) else {}
+
+    def weights(self, entropy: Tensor, mask: Tensor) -> Tensor | None:
+        """(B,) float64: this step's weight, by the entropies (B, T) it was sampled with; then move on.
+
+        None where the weight is fixed.
+        """
+        if not isinstance(self.knob, knobs.AdaptiveEntropy):
+            return None
+        count = int(mask.sum())
+        if not count:
+            return torch.zeros(len(mask), dtype=torch.float64)
+        mean = float(entropy.double().where(mask, 0.0).sum()) / count
+        used = entropies.used_coefficient(self.coef, mean, target=self.knob.target)
+        self.coef = entropies.next_coefficient(self.coef, mean, target=self.knob.target, step=self.knob.step)
+        return torch.full((len(mask),), used, dtype=torch.float64)
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"coef": self.coef}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
+        self.coef = values["coef"]

@@ -6,7 +6,13 @@ from typing import TypedDict, assert_never
 from backend.config import knobs
 from backend.config.formula_critic import critic_definitions, token_advantage
 from backend.config.formula_tokens import token_weighted, trained, trained_definition
-from backend.config.formula_weights import kl_weight, kl_weight_definition, off_policy_definition
+from backend.config.formula_weights import (
+    entropy_weight,
+    entropy_weight_definition,
+    kl_weight,
+    kl_weight_definition,
+    off_policy_definition,
+)
 from backend.config.mathml import (
     Math,
     bracketed,
@@ -59,10 +65,10 @@ def _loss(objective: Objective) -> Math:
             terms += ["+", _aggregated(product(kl_weight(kl), estimate), rule, per_completion=False)]
         else:
             terms += ["+", kl_weight(kl), "·", _aggregated(estimate, rule, per_completion=False)]
-    if isinstance(objective.entropy, knobs.EntropyBonus):
+    if not isinstance(objective.entropy, knobs.NoEntropyBonus):
         entropy = trained(symbol("H", "it"), objective.token_weight)
         reduced = _aggregated(entropy, objective.aggregation, per_completion=False)
-        terms += ["−", number(objective.entropy.coef), "·", reduced]
+        terms += ["−", entropy_weight(objective.entropy), "·", reduced]
     if isinstance(objective.nll, knobs.PositiveNll):
         share = fraction(_ONE, bracketed(summed("i correct", _LENGTH)))
         surprise = trained(row("log", _POLICY)._replace(is_atom=True), objective.token_weight)
@@ -264,6 +270,7 @@ def _definitions(objective: Objective) -> list[Math]:
         *off_policy_definition(objective),
         *_kl_definition(objective),
         *kl_weight_definition(objective.kl),
+        *entropy_weight_definition(objective.entropy),
     ]
 
 

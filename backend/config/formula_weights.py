@@ -10,6 +10,7 @@ from backend.config.objective import Objective
 AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
 _BETA = symbol("β")
 _KL = symbol("KL")
+_BONUS = symbol("c")
 
 
 def kl_weight(kl: AnyKl) -> Math:
@@ -56,6 +57,31 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
             return [row(weight, "←", product(weight, bracketed(change)))]
         case _:
             assert_never(controller)
+
+
+def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
+    """The weight of the entropy bonus: its number, or c where it moves."""
+    return number(entropy.coef) if isinstance(entropy, knobs.EntropyBonus) else _BONUS
+
+
+def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
+    """How c follows the entropy."""
+    match entropy:
+        case knobs.NoEntropyBonus() | knobs.EntropyBonus():
+            return []
+        case knobs.AdaptiveEntropy(target=target, step=step, coef=coef):
+            mean, wanted = call("mean", symbol("H")), number(target)
+            moved, first = symbol("c′"), number(coef)
+            lower = call("max", row(moved, "−", number(step)), number(0))
+            return [
+                row(_BONUS, "=", moved, "where", mean, "≤", wanted, ",", "else", number(0)),
+                row(moved, "=", first, "at first"),
+                row(
+                    moved, "←", row(moved, "+", number(step)), "where", mean, "<", wanted, ",", "else", lower
+                ),
+            ]
+        case _:
+            assert_never(entropy)
 
 
 def off_policy_definition(objective: Objective) -> list[Math]:

@@ -618,7 +618,21 @@ class EntropyBonus(Frozen):
     """Weight of the bonus; loss per nat. Reinforce-Rej 0.001. Negative values punish entropy."""
 
 
-Entropy = Annotated[NoEntropyBonus | EntropyBonus, Field(discriminator="type")]
+class AdaptiveEntropy(Frozen):
+    """A bonus whose weight rises after each step of training below the target and falls after each above it,
+    and which is given only at or below the target (Skywork-OR1, arXiv:2505.22312).
+    """
+
+    type: Literal["adaptive"] = "adaptive"
+    target: float = Field(default=0.2, ge=0, le=20)
+    """Wanted mean entropy of the distributions that the step's tokens were drawn from; nats. Paper 0.2."""
+    step: float = Field(default=0.005, gt=0, le=1e3)
+    """How much the weight changes after a step; loss per nat. Paper 0.005."""
+    coef: float = Field(default=0.0, ge=0, le=1e3)
+    """The weight that the run starts with; it never falls below 0."""
+
+
+Entropy = Annotated[NoEntropyBonus | EntropyBonus | AdaptiveEntropy, Field(discriminator="type")]
 
 
 class NoNll(Frozen):

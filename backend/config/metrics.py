@@ -128,6 +128,7 @@ _CATALOG = (
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
     _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has weights of its own: it is no part of loss/total.", aliases="loss/value_avg val/loss"),
     _metric("loss/entropy", "1", "The entropy term of the loss, with its coefficient."),
+    _metric("entropy/coef", "coefficient", "Weight of the entropy bonus; adaptive, it is 0 while the entropy is above its target."),
     _metric("loss/nll", "1", "The imitation term of the loss: NLL of correct completions, with its coefficient."),
     _metric("optim/grad_norm", "1", "L2 norm of the gradient before clipping, mean over the step's updates.", aliases="grad_norm actor/grad_norm"),
     _metric("optim/lr", "1", "Learning rate.", aliases="learning_rate actor/lr act_lr"),

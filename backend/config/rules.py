@@ -6,7 +6,7 @@ Contradictions inside the objective are refused by the objective itself.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from backend.config.knobs import NoKl, Opsm
+from backend.config.knobs import NoKl, Opsm, PpoClip
 from backend.config.policies import TINY
 from backend.config.problems import ReasoningGymProblem, SumsProblem
 
@@ -196,6 +196,9 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
             f"all {config.steps} steps train the critic alone (objective.value.pretrain_steps "
             f"{objective.value.pretrain_steps}): the policy stays as it is"
         )
+    is_higher = isinstance(surrogate, PpoClip) and surrogate.eps_high > surrogate.eps_low
+    if objective.entropy.type == "adaptive" and is_higher and config.sampling.temperature > 1:
+        yield "adaptive entropy, clip-higher and a temperature above 1 together: entropy may explode"
     if config.evaluation.every == 0:
         yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"
 

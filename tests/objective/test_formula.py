@@ -37,6 +37,16 @@ def test_lopti_shows_which_tokens_each_of_its_updates_trains():
     assert "Uᵢₜ = 1 where π_old(oᵢₜ) ≥ 0.5 in a second one, else 0" in text
 
 
+def test_a_bonus_that_follows_the_entropy_shows_its_course():
+    text = formula(Objective(entropy=knobs.AdaptiveEntropy()))["text"].splitlines()
+    assert text[0].endswith("− c · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ Hᵢₜ")
+    assert text[-3:] == [
+        "c = c′ where mean(H) ≤ 0.2, else 0",
+        "c′ = 0 at first",
+        "c′ ← c′ + 0.005 where mean(H) < 0.2, else max(c′ − 0.005, 0)",
+    ]
+
+
 def members(union):
     return typing.get_args(typing.get_args(union)[0])
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.objective import Objective
+from backend.config.rules import warnings
 from backend.errors import InvalidConfig
 
 REFUSED = [
@@ -162,3 +163,11 @@ def test_one_number_of_a_knob_may_be_written_without_its_type():
     scaled = resolve({"preset": "grpo", "objective": {"advantage": {"scale": {"eps": 1e-6}}}})
     assert scaled.objective.advantage.scale == knobs.GroupStd(eps=1e-6)
     assert scaled.objective.kl == knobs.KlK3(coef=0.04)
+
+
+def test_three_pushes_on_the_entropy_at_once_are_warned_of():
+    pushes = {
+        "sampling": {"temperature": 1.2},
+        "objective": {"entropy": {"type": "adaptive"}, "surrogate": {"type": "ppo_clip", "eps_high": 0.4}},
+    }
+    assert any("entropy may explode" in warning for warning in warnings(resolve(pushes)))

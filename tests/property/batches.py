@@ -86,6 +86,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             reference_logprobs=near(),
             router_shift=-(near() - old).abs(),
             trained=torch.rand(shape, generator=dice) < 0.7,
+            entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
             uncertain=torch.rand(shape, generator=dice) < 0.5,
             correct=torch.rand(shape[0], generator=dice) < 0.5,
         ),

@@ -24,6 +24,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
             }
         },
     },
+    "adaptive entropy": {"objective": {"entropy": {"type": "adaptive", "target": 5, "step": 0.01}}},
     "horizon KL in the reward": {
         "objective": {
             "kl": {

@@ -6,7 +6,7 @@ import torch
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.errors import InvalidConfig
-from worker.steering import KlControl
+from worker.steering import EntropyControl, KlControl
 
 DUAL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))
 MASK = torch.tensor([[True, True, False], [True, False, False]])
@@ -62,3 +62,25 @@ def test_a_batch_without_tokens_says_nothing():
     control = KlControl(Objective(kl=DUAL))
     control.observe(torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool))
     assert control.factor == 1
+
+
+ADAPTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.005, coef=0.01))
+
+
+def test_the_entropy_of_the_sampled_tokens_moves_the_weight_of_the_next_step():
+    control = EntropyControl(ADAPTIVE)
+    low, high = torch.tensor([[0.9, 0.9, NAN], [0.9, NAN, NAN]]), torch.full((2, 3), 1.5)
+    used = [control.weights(entropy, MASK) for entropy in (low, low, high, low)]
+    assert [weights[0].item() for weights in used if weights is not None] == pytest.approx(
+        [0.01, 0.015, 0, 0.015]
+    )
+    assert control.coef == pytest.approx(0.02)
+
+
+def test_a_fixed_bonus_has_no_state():
+    control = EntropyControl(Objective(entropy=knobs.EntropyBonus()))
+    assert control.parts == {}
+    assert control.weights(torch.zeros(2, 3), MASK) is None
+    other = EntropyControl(ADAPTIVE)
+    other.parts["entropy"].restore({"coef": 0.5}, {})
+    assert other.coef == 0.5

@@ -33,6 +33,8 @@ class PolicyBatch:
     """False for completions without a reward: advantage 0 and no part in whitening; None: all have one."""
     kl_coef: Float[Tensor, "B"] | None = None
     """Weight of each completion's KL term at this step; None: the one number of the objective."""
+    entropy_coef: Float[Tensor, "B"] | None = None
+    """Weight of each completion's entropy bonus at this step; None: the one number of the objective."""
     domain_index: Int[Tensor, "B"] | None = None
     """Which of `domains` the prompt belongs to."""
     domains: tuple[str, ...] = ()

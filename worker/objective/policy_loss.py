@@ -276,7 +276,8 @@ def policy_loss(
     kl_term = regularizers.kl_term(
         x, surrogate, token_weights, counted * denominators.sequence_weight, kl_coef, objective.kl
     )
-    entropy_term = regularizers.entropy_term(entropy, mask, token_weights, objective.entropy)
+    bonus = regularizers.entropy_coefficient(batch, objective.entropy)
+    entropy_term = regularizers.entropy_term(entropy, mask, token_weights, bonus, objective.entropy)
     nll_term = regularizers.nll_term(policy, batch.correct, counted, denominators.nll_weight, objective.nll)
     added = (kl_term, entropy_term, nll_term)
     loss = policy_term + sum(term for term in added if term is not None)
@@ -295,6 +296,8 @@ def policy_loss(
             metrics += diagnostics.domain_terms(x, batch)
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
+        if objective.entropy.type != "none":
+            metrics += diagnostics.coefficient("entropy/coef", bonus, batch, share=share)
         if log_rho is not None:
             metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
         per_token = diagnostics.per_token(surrogate, correction, x, mask)

@@ -53,20 +53,30 @@ def kl_term(
     return (coef * estimate * weights).sum()
 
 
+def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
+    """The weight of the entropy bonus at this step, for all completions or for each; 0 without it."""
+    match knob:
+        case knobs.NoEntropyBonus():
+            return 0.0
+        case knobs.EntropyBonus(coef=coef):
+            return coef
+        case knobs.AdaptiveEntropy():
+            return given(batch.entropy_coef, "the entropy coefficient of each completion").unsqueeze(1)
+        case _:
+            assert_never(knob)
+
+
 def entropy_term(
     entropy: Float[Tensor, "B T"] | None,
     mask: Bool[Tensor, "B T"],
     token_weights: Float[Tensor, "B T"],
+    coef: float | Float[Tensor, "B 1"],
     knob: knobs.Entropy,
 ) -> Float[Tensor, ""] | None:
     """The entropy part of the loss, coefficient and sign included."""
-    match knob:
-        case knobs.NoEntropyBonus():
-            return None
-        case knobs.EntropyBonus(coef=coef):
-            return -coef * (masked.zeroed(given(entropy, "entropy"), mask) * token_weights).sum()
-        case _:
-            assert_never(knob)
+    if isinstance(knob, knobs.NoEntropyBonus):
+        return None
+    return -(coef * masked.zeroed(given(entropy, "entropy"), mask) * token_weights).sum()
 
 
 def nll_term(
