@@ -1,6 +1,7 @@
 """A mixture of experts: its routers watched while it samples, their choice replayed in the learner."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,9 +63,7 @@ def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
     batch = batch_of(mixture, completions)
     with torch.no_grad():
         fresh = routed_logprobs(mixture.model, batch, temperature=1.0)
-    ours, theirs = (
-        experts[batch.mask].sort(dim=-1).values for experts in (replayed_experts(batch), fresh.experts)
-    )
+    ours, theirs = choices(replayed_experts(batch), batch), choices(fresh.experts, batch)
     assert (ours == theirs).all(dim=-1).float().mean() > 0.999
     sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
     torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
@@ -98,6 +97,11 @@ def test_replayed_experts_read_the_tokens(mixture):
     assert (own - expected).abs().max() > 0.1
 
 
+def choices(experts, batch):
+    """(N, L, K) experts of the tokens, in ascending order."""
+    return experts[batch.mask].sort(dim=-1).values
+
+
 def batch_with(batch, routes):
     return replace(batch, routes=routes)
 
@@ -115,7 +119,8 @@ def test_a_microbatch_replays_its_own_rows(mixture):
 def test_routers_learn_through_replayed_experts(mixture):
     batch = batch_of(mixture, sampled(mixture))
     routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs.sum().backward()
-    assert all(router.weight.grad.abs().sum() > 0 for router in routers(mixture.model))
+    gradients: list[Any] = [router.weight.grad for router in routers(mixture.model)]
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)
     mixture.model.zero_grad()
 
 
@@ -133,10 +138,7 @@ def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
     replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
     own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
-    used, chosen = (
-        experts[batch.mask].sort(dim=-1).values for experts in (replayed_experts(batch), replayed.experts)
-    )
-    assert (used != chosen).any()
+    assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
     assert (replayed.scored.logprobs - sampler).abs().sum() < (own - sampler).abs().sum()
 
 

@@ -112,14 +112,15 @@ SYSTEMS: dict[str, Preset] = {
         ratio times k3), and a mask for bad completions that the policy has left behind. The KL may
         have a weight for each domain, e.g. {"math": 0, "code": 0.001}: the paper uses little or none
         for mathematics. Where top-p or top-k cuts, the learner's probabilities are taken over the ids
-        that were left. Watch opsm/masked_frac, kl/k3 and mismatch/k3. The paper prints neither the
-        mask's threshold (0.5 is TRL's), nor the KL weight, nor the clip range.""",
+        that were left; of a mixture of experts it also keeps the sampler's routing. Watch
+        opsm/masked_frac, kl/k3 and mismatch/k3. The paper prints neither the mask's threshold (0.5 is
+        TRL's), nor the KL weight, nor the clip range.""",
         objective=Objective(
             advantage=NO_SCALE,
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
             off_policy_mask=knobs.Opsm(delta=0.5, source="sampler"),
             kl=knobs.KlRatioK3(coef=0.001),
         ),
-        sampling=SamplingConfig(keep_mask=True),
+        sampling=SamplingConfig(keep_mask=True, routing_replay=True),
     ),
 }
