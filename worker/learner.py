@@ -15,14 +15,9 @@ from backend.config import knobs
 from backend.config.run import MaskTruncated, RunConfig
 from worker.objective import filters
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.metric_sums import Mean, MetricSums
-from worker.objective.policy_loss import (
-    denominators,
-    estimate_advantages,
-    kl_reward_penalty,
-    policy_loss,
-    whiten,
-)
+from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
 from worker.objective.router import router_metrics, with_router_shift
 from worker.objective.token_choice import updates_of, with_token_choice
 from worker.policy.logprobs import TokenLogprobs

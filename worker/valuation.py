@@ -11,8 +11,8 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_token_advantages, lambda_of_policy
 from worker.objective.gae import on_last_token
-from worker.objective.policy_loss import estimate_token_advantages, lambda_of_policy
 from worker.objective.value import explained_variance
 from worker.policy.critic import Critic, Fitted, ValueBatch
 from worker.policy.model import Policy

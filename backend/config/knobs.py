@@ -1,6 +1,6 @@
 """The knobs of the objective: one discriminated union on `type` for each place where methods differ.
 
-A member exists only where `worker/objective/policy_loss.py` computes it. Every field says its range, unit and
+A member exists only where `worker/objective` computes it. Every field says its range, unit and
 source; this text is also the API's schema and the help beside the browser form.
 """
 

@@ -10,8 +10,9 @@ from backend.config.objective import Objective
 from benchmarks.parity.batches import GROUP_SIZE, PROMPTS, ROWS
 from benchmarks.parity.cases import MAX_NEW_TOKENS, Case
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import denominators, estimate_advantages, policy_loss
+from worker.objective.policy_loss import denominators, policy_loss
 
 TERM_WEIGHTS = (1.0, 0.5)
 

@@ -6,16 +6,10 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages, estimate_token_advantages, whiten
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import (
-    PolicyLoss,
-    denominators,
-    estimate_advantages,
-    estimate_token_advantages,
-    policy_loss,
-    whiten,
-)
+from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
 OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]

@@ -7,8 +7,8 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.advantages import reweighted_by_probability
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import estimate_advantages, whiten
 from worker.objective.whitening import whitened
 
 TWO_GROUPS = [[1, 1, 0, 0], [1, 0, 0, 0]]

@@ -7,7 +7,8 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
 from worker.objective import kl
-from worker.objective.policy_loss import estimate_advantages, kl_reward_penalty
+from worker.objective.estimation import estimate_advantages
+from worker.objective.policy_loss import kl_reward_penalty
 
 X = torch.tensor([[0.4, -0.1, -0.3, 0.3, 0.25, -0.2, 0.4, -0.1, -0.35, -0.1]], dtype=torch.float64)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.config import knobs
+from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import estimate_advantages
 
 BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
 SCALES = [

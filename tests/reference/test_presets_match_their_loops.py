@@ -10,16 +10,10 @@ from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from tests.reference.losses import LOSSES, Completion
 from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_advantages, estimate_token_advantages, whiten
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import (
-    denominators,
-    estimate_advantages,
-    estimate_token_advantages,
-    kl_reward_penalty,
-    policy_loss,
-    whiten,
-)
+from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
 from worker.objective.token_choice import updates_of
 
 MAX_NEW_TOKENS = 9

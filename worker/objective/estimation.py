@@ -1,0 +1,157 @@
+"""From the rewards of a step to its advantages: one `match` over each knob of the baseline and its scale."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Literal, NamedTuple, assert_never
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from backend.config import knobs
+from worker.objective import advantages, gae, masked, multi_reward, smoothing, whitening
+from worker.objective.batch import PolicyBatch, given
+from worker.objective.gae import GaeEstimate
+from worker.objective.multi_reward import RewardTerms
+from worker.objective.smoothing import Visits
+
+
+class AdvantageEstimate(NamedTuple):
+    """Advantages of a step and the state that the next step starts from."""
+
+    advantages: Float[Tensor, "P G"]
+    average: float
+    """The moving average of rewards; stays 0 unless the baseline is `ema`. Belongs in a checkpoint."""
+    visits: Visits | None = None
+    """What is remembered of each prompt where the scale is `sas`. Belongs in a checkpoint."""
+
+
+def estimate_advantages(
+    rewards: Float[Tensor, "P G"],
+    scored: Bool[Tensor, "P G"],
+    advantage: knobs.RewardAdvantage,
+    *,
+    average: float = 0.0,
+    terms: RewardTerms | None = None,
+    visits: Visits | None = None,
+) -> AdvantageEstimate:
+    """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
+
+    Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
+    the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
+    `visits` is what is remembered of the prompts (None: nothing).
+    """
+    following = average
+    factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
+    match advantage:
+        case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
+            decoupled = multi_reward.group_decoupled(given(terms, "reward terms"), scored, ddof=ddof, eps=eps)
+            return AdvantageEstimate(decoupled * factor, following)
+        case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
+            smoothed = smoothing.smooth_standardised(
+                rewards, scored, visits or Visits.none(rewards), ddof=ddof
+            )
+            return AdvantageEstimate(smoothed.advantages * factor, following, smoothed.visits)
+        case knobs.GroupMean():
+            centred = advantages.group_centred(rewards, scored)
+        case knobs.LeaveOneOut():
+            centred = advantages.leave_one_out(rewards, scored)
+        case knobs.BatchMean():
+            centred = advantages.batch_centred(rewards, scored)
+        case knobs.MovingAverage():
+            centred = advantages.constant_centred(rewards, scored, baseline=average)
+            following = advantages.moving_average(average, rewards, scored, decay=advantage.decay)
+        case knobs.NoBaseline():
+            centred = advantages.constant_centred(rewards, scored, baseline=0.0)
+        case _:
+            assert_never(advantage)
+    return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor, following)
+
+
+def whiten(
+    batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
+) -> PolicyBatch:
+    """The batch with its advantages whitened, where that is the scale.
+
+    Call it with over="step" once the rows of a step are together, and with over="minibatch" on the rows of
+    each optimizer batch: token_whiten acts in the first call, seq_whiten in the second. A critic's advantages
+    are whitened where they are estimated.
+    """
+    if isinstance(advantage, knobs.Critic):
+        return batch
+    scale = advantage.scale
+    if isinstance(scale, knobs.TokenWhiten) and over == "step":
+        counts = masked.lengths(batch.mask)
+    elif isinstance(scale, knobs.SeqWhiten) and over == "minibatch":
+        counts = torch.ones_like(batch.group_index)
+    else:
+        return batch
+    counts = counts if batch.scored is None else counts * batch.scored
+    found = whitening.whitened(
+        batch.advantages.unsqueeze(1), counts.unsqueeze(1), ddof=scale.ddof, eps=scale.eps
+    )
+    group_size = int((batch.group_index == batch.group_index[0]).sum())
+    return replace(batch, advantages=found.squeeze(1) * _group_factor(advantage, group_size))
+
+
+def _is_whitening(scale: knobs.Scale) -> bool:
+    return isinstance(scale, knobs.SeqWhiten | knobs.TokenWhiten)
+
+
+def _group_factor(advantage: knobs.RewardAdvantage, group_size: int) -> float:
+    return group_size**0.5 if advantage.group_sum == "sqrt" else 1.0
+
+
+def _scaled(
+    centred: Float[Tensor, "P G"],
+    rewards: Float[Tensor, "P G"],
+    scored: Bool[Tensor, "P G"],
+    scale: knobs.Scale,
+) -> Float[Tensor, "P G"]:
+    match scale:
+        case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.Sas():
+            return centred
+        case knobs.GroupStd():
+            spread = advantages.group_spread(rewards, scored)
+        case knobs.BatchStd():
+            spread = advantages.batch_spread(rewards, scored)
+        case _:
+            assert_never(scale)
+    return advantages.scaled(centred, spread, ddof=scale.ddof, eps=scale.eps)
+
+
+def estimate_token_advantages(
+    rewards: Float[Tensor, "B T"],
+    values: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    critic: knobs.Critic,
+) -> GaeEstimate:
+    """Advantages of all tokens of a step and the critic's targets, from token rewards and its values.
+
+    Tokens of completions without a reward have to be masked.
+    """
+    estimate = partial(
+        gae.generalized_advantages, rewards, values, mask, gamma=critic.gamma, n_step=critic.n_step
+    )
+    found = estimate(lambda_=lambda_of_policy(mask, critic).to(values))
+    taught = estimate(lambda_=critic.lambda_critic)
+    returns = taught + masked.zeroed(values, mask)
+    match critic.scale:
+        case knobs.NoScale():
+            return GaeEstimate(found, returns)
+        case knobs.TokenWhiten(ddof=ddof, eps=eps):
+            return GaeEstimate(whitening.whitened(found, mask, ddof=ddof, eps=eps), returns)
+        case _:
+            assert_never(critic.scale)
+
+
+def lambda_of_policy(mask: Bool[Tensor, "B T"], critic: knobs.Critic) -> Float[Tensor, "B"]:
+    """The lambda of each completion's advantages."""
+    lengths = masked.lengths(mask)
+    match critic.lambda_policy:
+        case knobs.LengthAdaptive(alpha=alpha):
+            return gae.length_adaptive_lambda(lengths, alpha=alpha)
+        case float():
+            return torch.full(lengths.shape, critic.lambda_policy, dtype=torch.float64, device=mask.device)
+        case _:
+            assert_never(critic.lambda_policy)
