@@ -5,6 +5,7 @@ from typing import TypedDict, assert_never
 
 from backend.config import knobs
 from backend.config.formula_critic import critic_definitions, token_advantage
+from backend.config.formula_reward import compared, reward_definitions
 from backend.config.formula_tokens import token_weighted, trained, trained_definition
 from backend.config.formula_weights import (
     entropy_weight,
@@ -154,63 +155,11 @@ def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) 
     return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
 
 
-def _centred(advantage: knobs.RewardAdvantage) -> Math:
-    match advantage:
-        case knobs.GroupMean():
-            return row(_REWARD, "−", call("mean", symbol("R", "group")))
-        case knobs.LeaveOneOut():
-            return row(_REWARD, "−", call("mean", symbol("R", "group without i")))
-        case knobs.BatchMean():
-            return row(_REWARD, "−", call("mean", symbol("R", "batch")))
-        case knobs.MovingAverage():
-            return row(_REWARD, "−", symbol("b"))
-        case knobs.NoBaseline():
-            return _REWARD
-        case _:
-            assert_never(advantage)
-
-
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
-    value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else _compared(advantage)
+    value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else compared(advantage)
     name = symbol("A", "it") if _per_token(objective) else _ADVANTAGE
     return row(name, "=", token_weighted(value, objective.token_weight))
-
-
-def _compared(advantage: knobs.RewardAdvantage) -> Math:
-    """A completion's reward against what it is compared with."""
-    if _is_decoupled(advantage):
-        batch = symbol("s", "batch")
-        value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
-    else:
-        value = _scaled(_centred(advantage), advantage.scale)
-    return product(root(symbol("G")), value) if advantage.group_sum == "sqrt" else value
-
-
-def _scaled(centred: Math, scale: knobs.Scale) -> Math:
-    match scale:
-        case knobs.NoScale():
-            return centred
-        case knobs.GroupStd():
-            return fraction(centred, _deviation(symbol("R", "group"), scale))
-        case knobs.BatchStd():
-            return fraction(centred, _deviation(symbol("R", "batch"), scale))
-        case knobs.SeqWhiten() | knobs.TokenWhiten():
-            over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
-            return fraction(row(symbol("c", "i"), "−", call("mean", over)), _deviation(over, scale))
-        case knobs.Sas():
-            return call("smaller", symbol("S", "new"), symbol("S", "tot"))
-        case _:
-            assert_never(scale)
-
-
-def _deviation(values: Math, scale: knobs.Scale) -> Math:
-    if isinstance(scale, knobs.NoScale):
-        return _ONE
-    if isinstance(scale, knobs.Sas):
-        return call("std" if scale.ddof == 1 else "std_population", values)
-    name = "std" if scale.ddof == 1 else "std_population"
-    return row(call(name, values), "+", number(scale.eps))
 
 
 def _ratio(objective: Objective) -> list[Math]:
@@ -261,8 +210,7 @@ def _definitions(objective: Objective) -> list[Math]:
     is_plain = objective.ratio.logprob_temperature == "one"
     return [
         *([row(symbol("π"), "at temperature", _ONE)] if is_plain else []),
-        *_centred_definition(objective.advantage),
-        *_baseline_definition(objective.advantage),
+        *reward_definitions(objective.advantage),
         *_reward_definition(objective),
         *trained_definition(objective.token_weight),
         *_surrogate_definition(objective.surrogate),
@@ -272,45 +220,6 @@ def _definitions(objective: Objective) -> list[Math]:
         *kl_weight_definition(objective.kl),
         *entropy_weight_definition(objective.entropy),
     ]
-
-
-def _centred_definition(advantage: knobs.Advantage) -> list[Math]:
-    if isinstance(advantage, knobs.Critic):
-        return []
-    if _is_decoupled(advantage):
-        own, group = symbol("R", "ik"), symbol("R", "group,k")
-        normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, advantage.scale))
-        return [row(symbol("s", "i"), "=", summed("k", product(symbol("w", "k"), normalised)))]
-    if isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
-        return [row(symbol("c", "i"), "=", _centred(advantage))]
-    if isinstance(advantage.scale, knobs.Sas):
-        return _smoothing(advantage.scale)
-    return []
-
-
-def _smoothing(scale: knobs.Sas) -> list[Math]:
-    """SAS: this group's standardisation and that of all n earlier visits with it, blended both ways."""
-    visits, new, total = symbol("n"), symbol("a", "new"), symbol("a", "tot")
-    both = row(visits, "+", _ONE)
-    group, every = symbol("R", "group"), symbol("R", "visits")
-    return [
-        row(symbol("S", "new"), "=", fraction(row(visits, new, "+", total), both)),
-        row(symbol("S", "tot"), "=", fraction(row(new, "+", visits, total), both)),
-        row(new, "=", fraction(row(_REWARD, "−", call("mean", group)), _deviation(group, scale))),
-        row(total, "=", fraction(row(_REWARD, "−", call("mean", every)), _deviation(every, scale))),
-    ]
-
-
-def _is_decoupled(advantage: knobs.RewardAdvantage) -> bool:
-    return isinstance(advantage, knobs.GroupMean) and advantage.multi_reward == "gdpo"
-
-
-def _baseline_definition(advantage: knobs.Advantage) -> list[Math]:
-    if not isinstance(advantage, knobs.MovingAverage):
-        return []
-    kept = product(number(advantage.decay), symbol("b"))
-    added = product(number(round(1 - advantage.decay, 12)), call("mean", symbol("R", "batch")))
-    return [row(symbol("b"), "←", kept, "+", added)]
 
 
 def _reward_definition(objective: Objective) -> list[Math]:

@@ -88,5 +88,9 @@ def test_the_catalog_has_what_form_and_charts_need(client):
     assert metrics["policy/entropy"]["band"] == [0.02, 2.0]
     recipes = [item["name"] for item in client.get("/api/v1/recipes").json()["items"]]
     assert {"demo_healthy", "demo_collapse"} <= set(recipes)
-    assert [item["name"] for item in client.get("/api/v1/policies").json()["items"]] == ["tiny", "tiny_moe", ""]
+    assert [item["name"] for item in client.get("/api/v1/policies").json()["items"]] == [
+        "tiny",
+        "tiny_moe",
+        "",
+    ]
     assert client.get("/api/v1/problems").json()["items"][0]["name"] == "sums"
