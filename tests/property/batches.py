@@ -3,16 +3,25 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch
-from worker.objective.policy_loss import denominators, policy_loss
+from worker.objective.batch import PolicyBatch, given
+from worker.objective.multi_reward import RewardTerms
+from worker.objective.policy_loss import (
+    denominators,
+    estimate_advantages,
+    estimate_token_advantages,
+    kl_reward_penalty,
+    policy_loss,
+    whiten,
+)
 
 NAN = float("nan")
 MAX_NEW_TOKENS = 8
@@ -52,6 +61,26 @@ class Sample:
         (slope,) = torch.autograd.grad(total, leaf)
         return total.item(), slope
 
+    def judged(self, objective: Objective) -> "Sample":
+        """The sample with the objective's own advantages; what it holds as advantages are the rewards."""
+        batch = self.batch
+        prompts = int(batch.group_index.max()) + 1
+        advantage = objective.advantage
+        rewards = batch.advantages - kl_reward_penalty(batch, objective).sum(dim=1)
+        scored = given(batch.scored, "who was scored")
+        if isinstance(advantage, knobs.Critic):
+            mask = batch.mask & scored.unsqueeze(1)
+            of_tokens = rewards.unsqueeze(1) * torch.ones_like(self.entropy)
+            found = estimate_token_advantages(of_tokens, self.entropy, mask, advantage).advantages
+            return replace(self, batch=replace(batch, mask=mask, advantages=found))
+        table, known = rewards.view(prompts, -1), scored.view(prompts, -1)
+        terms = RewardTerms(
+            torch.stack([table, table.sign()]), torch.stack([known, known]), torch.ones(2, prompts).double()
+        )
+        values = estimate_advantages(table, known, advantage, terms=terms).advantages.flatten()
+        batch = whiten(replace(batch, advantages=values), advantage, over="step")
+        return replace(self, batch=whiten(batch, advantage, over="minibatch"))
+
 
 @contextmanager
 def dice_untouched() -> Iterator[None]:
@@ -89,6 +118,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
             uncertain=torch.rand(shape, generator=dice) < 0.5,
             correct=torch.rand(shape[0], generator=dice) < 0.5,
+            scored=torch.rand(shape[0], generator=dice) < 0.9,
         ),
     )
 

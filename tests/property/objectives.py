@@ -1,0 +1,88 @@
+"""Random objectives, drawn from the unions themselves: a new member needs no word here to be covered."""
+
+import itertools
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from backend.config import knobs
+from backend.config.base import Frozen
+from backend.config.objective import Objective
+
+NUMBERS = (0.0, 0.5, 1.0, 3.0)
+FIELDS = tuple(Objective.model_fields)
+BASES = (
+    Objective(),
+    Objective(surrogate=knobs.NoSurrogate(), ratio=knobs.NoRatio()),
+    Objective(ratio=knobs.SequenceGeometricRatio(), surrogate=knobs.GeoToken()),
+)
+"""Where a member is refused beside the defaults of other fields, one of these has room for it."""
+
+
+def members(annotation: Any) -> list[type[Frozen]]:
+    """The models that a field may hold."""
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, Frozen) else []
+    return [member for part in typing.get_args(annotation) for member in members(part)]
+
+
+def _values(field: FieldInfo) -> st.SearchStrategy[Any]:
+    if models := members(field.annotation):
+        return st.sampled_from(models).flatmap(built)
+    if typing.get_origin(field.annotation) is typing.Literal:
+        return st.sampled_from(typing.get_args(field.annotation))
+    if isinstance(field.default, float):
+        return st.sampled_from((field.default, *NUMBERS))
+    return st.just(field.default)
+
+
+@st.composite
+def built(draw: st.DrawFn, model: type[Frozen]) -> Frozen:
+    """A value of a model: fields in any order, each kept where it is allowed beside those before it."""
+    chosen: dict[str, Any] = {}
+    for name in draw(st.permutations(list(model.model_fields))):
+        candidate = chosen | {name: draw(_values(model.model_fields[name]))}
+        try:
+            model(**candidate)
+        except ValidationError:
+            continue
+        chosen = candidate
+    return model(**chosen)
+
+
+def any_objective() -> st.SearchStrategy[Any]:
+    """Any objective that validation accepts."""
+    return built(Objective)
+
+
+def variants(model: type[Frozen]) -> list[Frozen]:
+    """The defaults of a model, and each choice that it offers changed alone; its numbers stay."""
+    changes: list[dict[str, Any]] = [{}]
+    for name, field in model.model_fields.items():
+        if typing.get_origin(field.annotation) is typing.Literal:
+            changes += [{name: choice} for choice in typing.get_args(field.annotation)]
+        changes += [{name: member()} for member in members(field.annotation)]
+    return list(dict.fromkeys(model(**change) for change in changes))
+
+
+def every_pair() -> Iterator[Objective]:
+    """Each member of each union beside each member of each other, wherever that is allowed."""
+    unions = {name: members(Objective.model_fields[name].annotation) for name in FIELDS}
+    for one, other in itertools.combinations(FIELDS, 2):
+        for chosen in itertools.product(unions[one], unions[other]):
+            if objective := allowed({one: chosen[0](), other: chosen[1]()}):
+                yield objective
+
+
+def allowed(changes: dict[str, Any]) -> Objective | None:
+    """An objective with these fields, if validation accepts one."""
+    for base in BASES:
+        try:
+            return base.with_(**changes)
+        except ValidationError:
+            continue
+    return None
