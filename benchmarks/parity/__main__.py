@@ -37,8 +37,8 @@ TOLERANCE = 1e-5
 SETTING = (
     "{batches} random batches of "
     f"{PROMPTS} x {GROUP_SIZE} completions of 1 to {MAX_NEW_TOKENS} tokens with garbage in the padding, in "
-    "double precision; gradients with respect to the log-probability and the entropy of every token. TRL's side "
-    "is its own trainer's advantages, corrections, masks and loss; {versions}, "
+    "double precision; gradients with respect to the log-probability and the entropy of every token. TRL's "
+    "side is its own trainer's advantages, corrections, masks and loss; {versions}, "
     f"Python {platform.python_version()}. `make bench-parity` repeats it."
 )
 BEYOND = (

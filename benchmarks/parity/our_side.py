@@ -13,6 +13,7 @@ from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, policy_loss
+from worker.objective.token_choice import with_token_choice
 
 TERM_WEIGHTS = (1.0, 0.5)
 
@@ -39,7 +40,7 @@ def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> Po
         mask = mask & ~torch.tensor(batch["truncated"]).unsqueeze(1)
     if case.holes:
         mask = mask & ~torch.tensor(batch["holes"])
-    return PolicyBatch(
+    rows = PolicyBatch(
         mask=mask,
         advantages=_advantages(case, objective, batch),
         group_index=torch.arange(PROMPTS).repeat_interleave(GROUP_SIZE),
@@ -47,6 +48,7 @@ def _policy_batch(case: Case, objective: Objective, batch: dict[str, Any]) -> Po
         sampler_logprobs=_exact(batch["sampler"]) if case.with_sampler else None,
         reference_logprobs=_exact(batch["reference"]) if objective.needs_reference else None,
     )
+    return with_token_choice(rows, _exact(batch["entropy"]), objective.token_weight)
 
 
 def _advantages(case: Case, objective: Objective, batch: dict[str, Any]) -> Tensor:
