@@ -100,7 +100,8 @@ class GroupMean(_Advantage):
     """What the centred reward is divided by."""
     multi_reward: Literal["sum", "gdpo"] = "sum"
     """Several reward terms: sum = their weighted sum is the reward; gdpo = each is divided by its own group's
-    deviation, then weighted, added up and whitened over the step (GDPO, arXiv:2601.05242)."""
+    deviation, then weighted, added up and whitened over the step (GDPO, arXiv:2601.05242); a length penalty
+    is one of the terms."""
 
     @field_validator("multi_reward")
     @classmethod
