@@ -13,15 +13,14 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
-from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import (
-    denominators,
+from worker.objective.estimation import (
     estimate_advantages,
     estimate_token_advantages,
     kl_reward_penalty,
-    policy_loss,
     whiten,
 )
+from worker.objective.multi_reward import RewardTerms
+from worker.objective.policy_loss import denominators, policy_loss
 
 NAN = float("nan")
 MAX_NEW_TOKENS = 8
