@@ -35,7 +35,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Advantage", ("objective.advantage", "objective.value")),
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
     ("Aggregation", ("objective.aggregation", "objective.token_weight")),
-    ("KL and entropy", ("objective.kl", "objective.entropy", "objective.nll")),
+    ("KL and entropy", ("objective.kl", "objective.reference", "objective.entropy", "objective.nll")),
     ("Off-policy", ("objective.correction", "objective.off_policy_mask", "objective.router")),
     ("Sampling filters", ("filters",)),
     ("Length", ("length",)),

@@ -35,6 +35,7 @@ from worker.randomness import Randomness
 from worker.recorder import Recorder
 from worker.recording import evaluation_records, step_records
 from worker.records import GroupRecord, StepRecord
+from worker.reference import ReferenceUpdates
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
@@ -111,6 +112,9 @@ class Trainer:
             load_weights(origin, self.policy)
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
         self.learner = Learner(config, self.policy, self.optimizer, reference)
+        self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
+        if origin is not None:
+            self.reference.take_over(origin)
         self.mixture = build_mixture(
             config.problems,
             seed=config.seed,
@@ -130,6 +134,7 @@ class Trainer:
             "random": Randomness({"training": self.generator}),
             "optimizer": self.optimizer,
             **self.learner.parts,
+            **self.reference.parts,
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
         }
@@ -191,6 +196,8 @@ class Trainer:
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
+        if change := self.reference.after_step(self.progress.step):
+            self._event("reference", "info", change)
         metrics |= self._clocks()
         is_alarmed = bool(learned.skipped) or not collected.kept
         self.recorder.record_step(StepRecord(self.progress.step, metrics, groups, is_alarmed=is_alarmed))
@@ -262,6 +269,7 @@ class Trainer:
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
         self.progress.accuracy = metrics.get("eval/accuracy")
+        self.reference.saw(self.progress.accuracy)
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
 

@@ -13,6 +13,7 @@ from backend.config.formula_weights import (
     kl_weight,
     kl_weight_definition,
     off_policy_definition,
+    reference_definition,
 )
 from backend.config.mathml import (
     Math,
@@ -217,6 +218,7 @@ def _definitions(objective: Objective) -> list[Math]:
         *_correction_definition(objective.correction),
         *off_policy_definition(objective),
         *_kl_definition(objective),
+        *reference_definition(objective),
         *kl_weight_definition(objective.kl),
         *entropy_weight_definition(objective.entropy),
     ]

@@ -59,6 +59,26 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
             assert_never(controller)
 
 
+def reference_definition(objective: Objective) -> list[Math]:
+    """When π_ref follows π, where there is a reference."""
+    if not objective.needs_reference:
+        return []
+    reference, policy = symbol("π", "ref"), symbol("π")
+    match objective.reference:
+        case knobs.FixedReference():
+            return []
+        case knobs.EveryN(n=n):
+            return [row(reference, "←", policy, "every", number(n), "steps")]
+        case knobs.OnStagnation(patience=patience):
+            when = row("after", number(patience), "evaluations without a new best")
+            return [row(reference, "←", policy, when)]
+        case knobs.EmaReference(alpha=alpha, n=n):
+            mixed = row(product(number(alpha), policy), "+", product(number(round(1 - alpha, 12)), reference))
+            return [row(reference, "←", mixed, "every", number(n), "steps")]
+        case _:
+            assert_never(objective.reference)
+
+
 def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
     """The weight of the entropy bonus: its number, or c where it moves."""
     return number(entropy.coef) if isinstance(entropy, knobs.EntropyBonus) else _BONUS

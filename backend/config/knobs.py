@@ -565,6 +565,49 @@ class KlRatioK1(_KlInLoss):
 Kl = Annotated[NoKl | KlK3 | KlK2 | KlK1 | KlRatioK3 | KlRatioK1, Field(discriminator="type")]
 
 
+# ------------------------------------------------------------------------------------------------ reference
+class FixedReference(Frozen):
+    """The reference stays the policy as it was loaded."""
+
+    type: Literal["fixed"] = "fixed"
+
+
+class EveryN(Frozen):
+    """The reference becomes the present policy every n steps (DeepSeek-R1, arXiv:2501.12948)."""
+
+    type: Literal["every_n"] = "every_n"
+    n: int = Field(default=400, ge=1, le=10**7)
+    """Steps between replacements; R1 400, ProRL v2 200 to 500."""
+    reset_optimizer: bool = False
+    """Whether the optimizer's moments begin anew at each replacement."""
+
+
+class OnStagnation(Frozen):
+    """The reference becomes the present policy when held-out accuracy no longer improves (ProRL,
+    arXiv:2505.24864).
+    """
+
+    type: Literal["on_stagnation"] = "on_stagnation"
+    patience: int = Field(default=5, ge=1, le=10_000)
+    """Evaluations in a row without a better accuracy than any since the last replacement; the paper gives no
+    number."""
+    reset_optimizer: bool = True
+    """Whether the optimizer's moments begin anew at each replacement; ProRL does, v2 does not."""
+
+
+class EmaReference(Frozen):
+    """Every n steps the reference moves a share of the way to the policy (TR-DPO, arXiv:2404.09656)."""
+
+    type: Literal["ema"] = "ema"
+    alpha: float = Field(default=0.6, gt=0, le=1)
+    """The share: reference <- alpha policy + (1 - alpha) reference; TR-DPO 0.6."""
+    n: int = Field(default=512, ge=1, le=10**7)
+    """Steps between moves; TRL 512."""
+
+
+Reference = Annotated[FixedReference | EveryN | OnStagnation | EmaReference, Field(discriminator="type")]
+
+
 # ---------------------------------------------------------------------------------------------- aggregation
 class SeqMeanTokenMean(Frozen):
     """Mean over completions of the mean over their tokens: long answers weigh less per token (GRPO)."""

@@ -34,6 +34,8 @@ class Objective(Frozen):
     """How moves of a mixture's router enter the ratios."""
     kl: knobs.Kl = knobs.NoKl()
     """Pull towards the reference policy."""
+    reference: knobs.Reference = knobs.FixedReference()
+    """When the reference policy is replaced; the KL is 0 right after."""
     aggregation: knobs.Aggregation = knobs.SeqMeanTokenMean()
     """How the losses of single tokens become one number."""
     entropy: knobs.Entropy = knobs.NoEntropyBonus()

@@ -146,6 +146,9 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
             "objective.kl.coef",
             f"has nothing for the domain {missing!r}: one for each of {known} is expected",
         )
+    if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
+        reason = "is on_stagnation, but evaluation.every is 0: no accuracy is there to stagnate"
+        yield "objective.reference.type", reason
     for index, source in enumerate(config.problems):
         if source.domain in KL_METRICS and len(domains) > 1:
             reason = f"is {source.domain!r}, but kl/{source.domain} is another metric's name"
@@ -185,6 +188,8 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
     if objective.router.type != "none" and config.policy.name == TINY.name:
         yield "router_shift does nothing on the dense policy tiny (gamma is 1): it needs a mixture of experts"
+    if objective.reference.type != "fixed" and not objective.needs_reference:
+        yield f"reference {objective.reference.type} does nothing: no KL to a reference is in use"
     if not isinstance(objective.kl, NoKl) and objective.kl.to == "old" and _is_one_update(config):
         yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
     if _is_one_update(config) and surrogate.type not in ("none", "weight_cap"):

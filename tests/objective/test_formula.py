@@ -47,6 +47,14 @@ def test_a_bonus_that_follows_the_entropy_shows_its_course():
     ]
 
 
+def test_a_reference_that_moves_says_when():
+    assert "π_ref ← π every 400 steps" in text_of("r1")
+    assert "π_ref ← π after 5 evaluations without a new best" in text_of("prorl")
+    soft = Objective(kl=knobs.KlK3(), reference=knobs.EmaReference())
+    assert "π_ref ← 0.6 π + 0.4 π_ref every 512 steps" in formula(soft)["text"]
+    assert "←" not in formula(Objective(reference=knobs.EveryN()))["text"]
+
+
 def members(union):
     return typing.get_args(typing.get_args(union)[0])
 

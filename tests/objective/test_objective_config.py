@@ -43,6 +43,7 @@ REFUSED = [
         "token_weight.type",
         "seq_geo_token is expected",
     ),
+    ({"reference": {"type": "ema", "alpha": 0}}, "reference.alpha", "greater than 0"),
     ({"token_weight": {"type": "lopti", "eta": 0}}, "token_weight.eta", "0 leaves no rare tokens"),
     ({"token_weight": {"type": "top_entropy", "q": 0}}, "token_weight.q", "greater than 0"),
     (
@@ -171,3 +172,16 @@ def test_three_pushes_on_the_entropy_at_once_are_warned_of():
         "objective": {"entropy": {"type": "adaptive"}, "surrogate": {"type": "ppo_clip", "eps_high": 0.4}},
     }
     assert any("entropy may explode" in warning for warning in warnings(resolve(pushes)))
+
+
+def test_a_reference_that_follows_stagnation_needs_evaluations():
+    stagnation = {"kl": {"type": "k3"}, "reference": {"type": "on_stagnation"}}
+    with pytest.raises(InvalidConfig, match="no accuracy is there to stagnate"):
+        resolve({"objective": stagnation, "evaluation": {"every": 0}})
+    assert resolve({"objective": stagnation}).objective.reference.type == "on_stagnation"
+
+
+def test_a_moving_reference_that_nothing_pulls_to_is_warned_of():
+    unused = resolve({"objective": {"reference": {"type": "every_n"}}})
+    assert any("no KL to a reference is in use" in warning for warning in warnings(unused))
+    assert not any("in use" in warning for warning in warnings(resolve({"preset": "r1"})))

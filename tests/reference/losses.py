@@ -367,6 +367,14 @@ def _ar_lopti(groups, alpha, is_trained):
     return loss / tokens(groups)
 
 
+def prorl(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.4) - 0.001 * k3(new, reference)
+    return loss / tokens(groups)
+
+
 def lopti(groups, max_new_tokens):
     rare = _ar_lopti(groups, 0.0, lambda probability: probability < 0.5)
     return rare + _ar_lopti(groups, 0.0, lambda probability: probability >= 0.5)
@@ -476,6 +484,7 @@ LOSSES = {
         gspo_token,
         gmpo,
         rspo,
+        prorl,
         lopti,
         ar,
         deepseek_v32,

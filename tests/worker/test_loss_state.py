@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from backend.config.merge import resolve
+from backend.models import Event
 from tests.worker.test_trainer import SMALL, queued, series, sessions, train
 from worker.outcome import Outcome
 
@@ -25,6 +27,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
     "adaptive entropy": {"objective": {"entropy": {"type": "adaptive", "target": 5, "step": 0.01}}},
+    "reference replaced every two steps": {
+        "objective": {"kl": {"type": "k3"}, "reference": {"type": "every_n", "n": 2, "reset_optimizer": True}}
+    },
+    "reference replaced on stagnation": {
+        "evaluation": {"every": 1, "prompts": 4},
+        "objective": {"kl": {"type": "k2"}, "reference": {"type": "on_stagnation", "patience": 1}},
+    },
+    "reference drawn nearer": {
+        "objective": {"kl": {"type": "k3"}, "reference": {"type": "ema", "alpha": 0.6, "n": 2}}
+    },
     "horizon KL in the reward": {
         "objective": {
             "kl": {
@@ -74,3 +86,29 @@ def test_top_entropy_trains(sessions, queued, train):
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     assert min(series(sessions, run_id)["optim/grad_norm"].values()) > 0
+
+
+def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions, queued, train):
+    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    for name in ("kl/k1", "kl/k2", "kl/k3"):
+        # step 1 begins at the reference, step 3 at the replaced one
+        assert [recorded[name][step] for step in (1, 3)] == pytest.approx([0, 0], abs=1e-9)
+        assert abs(recorded[name][2]) > 1e-9
+    with sessions() as session:
+        query = select(Event.step, Event.message).where(Event.run_id == run_id, Event.kind == "reference")
+        events = [tuple(row) for row in session.execute(query.order_by(Event.step))]
+    message = "reference replaced by the policy; the optimizer begins anew"
+    assert events == [(2, message), (4, message)]
+
+
+def test_a_fork_begins_with_the_reference_that_its_parent_had(sessions, queued, train, settings):
+    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+    parent = queued(config)
+    train(parent, config)
+    fork = resolve(SMALL | {"steps": 1, "objective": {"kl": {"type": "k3"}}})
+    child = queued(fork)
+    train(child, fork, origin=settings.artifacts_of(parent) / "s000004-a1")
+    assert series(sessions, child)["kl/k3"][1] == pytest.approx(0, abs=1e-9)

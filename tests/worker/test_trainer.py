@@ -472,7 +472,8 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, sett
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
     sampling = {"prompts_per_step": 16, "group_size": 2, "max_new_tokens": 40}
-    config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": {"every": 0}})
+    evaluation = {"every": 2, "prompts": 2}
+    config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": evaluation})
     run_id = queued(config)
     assert train(run_id, config) == Outcome("finished")
     losses = series(sessions, run_id)["loss/total"]

@@ -101,6 +101,10 @@ class PolicyOptimizer:
             if self.masters[name] is not weight:
                 weight.copy_(self.masters[name])
 
+    def reset(self) -> None:
+        """Forget the moments and step counts, as a new optimizer; the weights stay."""
+        self.adam.state.clear()
+
     def values(self) -> dict[str, Any]:
         """See Stateful."""
         return {}

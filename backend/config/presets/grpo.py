@@ -30,12 +30,12 @@ GRPO: dict[str, Preset] = {
         "DeepSeek-R1",
         "arXiv:2501.12948",
         """GRPO with a clip so wide (10) that it hardly acts and a weak KL, over 16 minibatches per
-        batch. Watch ratio/max and kl/k3. Paper: 16 completions per prompt, 8192 rollouts per batch,
-        and the reference is replaced every 400 steps; here it stays the policy that the run began
-        with.""",
+        batch; every 400 steps the policy becomes the reference. Watch ratio/max and kl/k3, which falls
+        to 0 at each replacement. Paper: 16 completions per prompt, 8192 rollouts per batch.""",
         objective=Objective(
             surrogate=knobs.PpoClip(eps_low=10.0, eps_high=10.0),
             kl=knobs.KlK3(coef=0.001),
+            reference=knobs.EveryN(n=400),
         ),
         updates=UpdatesConfig(minibatches=16),
     ),

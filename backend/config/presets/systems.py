@@ -87,19 +87,36 @@ SYSTEMS: dict[str, Preset] = {
             LanguageReward(weight=0.1, form="consistent"),
         ),
     ),
+    "prorl": preset(
+        "ProRL",
+        "arXiv:2505.24864",
+        """GRPO kept alive for long runs: a much wider upper clip, dynamic sampling, a weak KL, and, when
+        held-out accuracy stagnates, the policy becomes the reference and the optimizer begins anew.
+        Watch kl/k3 (0 after a replacement, which the run's events name), policy/entropy and
+        eval/accuracy. Paper: temperature 1.2, 16 completions per prompt, lr 2e-6, eight such runs one
+        after the other; it gives neither the KL weight nor how long to wait.""",
+        objective=Objective(
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.4),
+            kl=knobs.KlK3(coef=0.001),
+            reference=knobs.OnStagnation(patience=5, reset_optimizer=True),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=DYNAMIC_SAMPLING,
+    ),
     "prorl_v2": preset(
         "ProRL v2",
         "NVIDIA, ProRL v2 blog and NeMo-RL recipe, after arXiv:2505.24864",
         """Long training kept alive: group-centred rewards whitened over all tokens, a wider upper clip, a
         weak k2 pull, tokens whose sampler and trainer disagree dropped (IcePop), no reward for truncated
         completions, dynamic sampling. Watch policy/entropy, kl/k2, mismatch/masked_frac and
-        length/truncated_frac. Paper: 1.5 times the prompts are drawn, and the reference is replaced every
-        200 to 500 steps while the optimizer is kept.""",
+        length/truncated_frac. Every 200 steps the policy becomes the reference while the optimizer is
+        kept. Paper: every 200 to 500 steps; 1.5 times the prompts are drawn.""",
         objective=Objective(
             advantage=knobs.GroupMean(scale=knobs.TokenWhiten(ddof=0)),
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.27),
             correction=knobs.TokenMask(low=0.5, high=5.0),
             kl=knobs.KlK2(coef=1e-4),
+            reference=knobs.EveryN(n=200),
             aggregation=knobs.TokenMean(),
         ),
         filters=DYNAMIC_SAMPLING,

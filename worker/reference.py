@@ -1,0 +1,110 @@
+"""The reference policy of a run, and when it follows the policy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, assert_never
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from backend.config import knobs
+from worker.policy.model import Policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.state import Stateful
+
+PART = "reference"
+"""Name of the part; a checkpoint holds the moved weights under it."""
+
+
+class ReferenceUpdates:
+    """Moves the weights of `reference`, in place; without one nothing ever happens.
+
+    Its weights are state from the first move on: a resumed run measures the KL to the same reference.
+    """
+
+    def __init__(
+        self, knob: knobs.Reference, policy: Policy, reference: Policy | None, optimizer: PolicyOptimizer
+    ) -> None:
+        self.knob, self.policy, self.reference, self.optimizer = knob, policy, reference, optimizer
+        self.has_moved = False
+        self.best = -1.0
+        self.last = -1.0
+        self.waited = 0
+
+    @property
+    def parts(self) -> dict[str, Stateful]:
+        """Itself, where the reference can move."""
+        return {} if self.reference is None or self.knob.type == "fixed" else {PART: self}
+
+    def take_over(self, checkpoint: Path) -> None:
+        """Begin with the moved reference of another run's checkpoint, if it holds one."""
+        file = checkpoint / f"trainer/{PART}.safetensors"
+        if self.reference is not None and file.is_file():
+            self._write(load_file(file))
+
+    def saw(self, accuracy: float | None) -> None:
+        """Take note of an evaluation."""
+        if accuracy is None:
+            return
+        self.waited = 0 if accuracy > self.best else self.waited + 1
+        self.best, self.last = max(self.best, accuracy), accuracy
+
+    def after_step(self, step: int) -> str:
+        """Move the reference if it is time to, and say what happened; else an empty text."""
+        if self.reference is None:
+            return ""
+        match self.knob:
+            case knobs.FixedReference():
+                return ""
+            case knobs.EveryN(n=n, reset_optimizer=reset):
+                return self._replaced(reset=reset) if step % n == 0 else ""
+            case knobs.OnStagnation(patience=patience, reset_optimizer=reset):
+                return self._replaced(reset=reset) if self.waited >= patience else ""
+            case knobs.EmaReference(alpha=alpha, n=n):
+                return self._drawn_nearer(alpha) if step % n == 0 else ""
+            case _:
+                assert_never(self.knob)
+
+    def _replaced(self, *, reset: bool) -> str:
+        waited, best = self.waited, self.best
+        self.waited, self.best = 0, self.last
+        self._write(dict(self.policy.model.named_parameters()))
+        if reset:
+            self.optimizer.reset()
+        is_stagnant = isinstance(self.knob, knobs.OnStagnation)
+        reason = (
+            f" after {waited} evaluations without a better accuracy than {best:.4g}" if is_stagnant else ""
+        )
+        return f"reference replaced by the policy{reason}" + ("; the optimizer begins anew" if reset else "")
+
+    @torch.no_grad()
+    def _drawn_nearer(self, alpha: float) -> str:
+        policy = dict(self.policy.model.named_parameters())
+        self._write(
+            {name: own.float().lerp(policy[name].float(), alpha) for name, own in self._weights().items()}
+        )
+        return f"reference moved {alpha:g} of the way to the policy"
+
+    @torch.no_grad()
+    def _write(self, weights: Mapping[str, Tensor]) -> None:
+        for name, own in self._weights().items():
+            own.copy_(weights[name])
+        self.has_moved = True
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {} if self.reference is None else dict(self.reference.model.named_parameters())
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"best": self.best, "last": self.last, "waited": self.waited}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The reference's weights by name, once they are no longer those that were loaded."""
+        return {name: own.detach() for name, own in self._weights().items()} if self.has_moved else {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """See Stateful."""
+        self.best, self.last, self.waited = values["best"], values["last"], values["waited"]
+        if tensors:
+            self._write(tensors)
