@@ -16,11 +16,10 @@ from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import (
     estimate_advantages,
     estimate_token_advantages,
-    kl_reward_penalty,
     whiten,
 )
 from worker.objective.multi_reward import RewardTerms
-from worker.objective.policy_loss import denominators, policy_loss
+from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
 
 NAN = float("nan")
 MAX_NEW_TOKENS = 8
