@@ -14,10 +14,11 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.run import MaskTruncated, RunConfig
 from worker.objective import filters
+from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.metric_sums import Mean, MetricSums
-from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
+from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
 from worker.objective.router import router_metrics, with_router_shift
 from worker.objective.token_choice import updates_of, with_token_choice
 from worker.policy.logprobs import TokenLogprobs
@@ -30,6 +31,7 @@ from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
 from worker.state import Stateful
 from worker.steering import EntropyControl, KlControl
+from worker.trust_region import metrics_of, trust_region_step
 from worker.valuation import Judged, Valuation
 
 Arrays = dict[str, np.ndarray]
@@ -41,7 +43,8 @@ class Learned:
 
     step: int = 0
     """The training step; decides the learning rate."""
-    lr: float = 0.0
+    lr: float | None = None
+    """Learning rate of the policy's updates, where they have one."""
     sums: MetricSums = field(default_factory=MetricSums)
     """The objective's metrics over all updates."""
     advantages: list[list[float]] = field(default_factory=list)
@@ -85,7 +88,7 @@ class Learned:
                 len({f"{value:.4g}" for value in group}) for group in self.advantages
             ),
             "optim/grad_norm": fmean(self.norms),
-            "optim/lr": self.lr,
+            **({} if self.lr is None else {"optim/lr": self.lr}),
             **self.sums.values(),
             **self.judged,
             **counts,
@@ -303,7 +306,8 @@ class Learner:
         updates = self.config.updates
         several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
         several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
-        return several or opening is not None or self.config.objective.kl_in_reward
+        searches = updates.rule == "natural_gradient"
+        return several or searches or opening is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
@@ -355,8 +359,48 @@ class Learner:
 
         Returns the gradient norm; where it is not finite the step was skipped.
         """
+        weights = self._denominators(batch, upweight=upweight)
+        if self.config.updates.rule == "natural_gradient":
+            return self._natural_update(tokens, batch, rows, weights, per_token, learned)
+        for found in self._passes(tokens, batch, rows, weights, per_token, learned):
+            found.loss.backward()
+            self.optimizer.take_gradients()
+        update = self.optimizer.step(learned.step)
+        learned.lr = update.lr
+        return update.grad_norm
+
+    def _natural_update(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        weights: Denominators,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+    ) -> float:
+        """One step inside the trust region; only its first pass over the tokens is taken down."""
+        record = [learned]
+
+        def surrogate() -> Iterator[Tensor]:
+            taker = record.pop() if record else None
+            for found in self._passes(tokens, batch, rows, weights, per_token, taker):
+                yield -found.loss
+
+        step = trust_region_step(
+            self.policy.model,
+            tokens.rows(rows),
+            batch.mask,
+            surrogate,
+            temperature=self.temperature,
+            trust=self.config.updates.trust,
+            microbatch=self.config.resources.microbatch_completions,
+        )
+        learned.sums += metrics_of(step)
+        return step.grad_norm
+
+    def _denominators(self, batch: PolicyBatch, *, upweight: float) -> Denominators:
         objective = self.config.objective
-        weights = denominators(
+        return denominators(
             batch.mask,
             batch.group_index,
             objective,
@@ -364,6 +408,18 @@ class Learner:
             upweight=upweight,
             correct=batch.correct,
         )
+
+    def _passes(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        weights: Denominators,
+        per_token: dict[str, Tensor],
+        learned: Learned | None,
+    ) -> Iterator[PolicyLoss]:
+        """The loss of each micro-batch under the present weights; `learned` takes it down, if given."""
+        objective = self.config.objective
         for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
             chosen = part.to(batch.mask.device)
             scored, router_logprobs, experts = routed_logprobs(
@@ -380,17 +436,14 @@ class Learner:
                 weights.rows(chosen),
                 entropy=scored.entropy,
             )
-            found.loss.backward()
-            self.optimizer.take_gradients()
-            learned.sums += found.metrics
-            learned.sums += router_metrics(inputs, experts)
-            if tokens.kept:
-                learned.sums += _kept_mass(scored, batch.mask[chosen])
-            values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
-            _keep(per_token, values, rows[part], tokens.mask.shape)
-        update = self.optimizer.step(learned.step)
-        learned.lr = update.lr
-        return update.grad_norm
+            yield found
+            if learned is not None:
+                learned.sums += found.metrics
+                learned.sums += router_metrics(inputs, experts)
+                if tokens.kept:
+                    learned.sums += _kept_mass(scored, batch.mask[chosen])
+                values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
+                _keep(per_token, values, rows[part], tokens.mask.shape)
 
 
 def _correct(groups: Sequence[Group]) -> Tensor:

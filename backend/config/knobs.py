@@ -152,7 +152,8 @@ class LengthAdaptive(Frozen):
 
     type: Literal["length_adaptive"] = "length_adaptive"
     alpha: float = Field(default=0.05, gt=0, le=1e3)
-    """Larger values bring lambda nearer to 1; 1 / tokens. VAPO 0.05: lambda 0.8 at 100 tokens."""
+    """Larger values bring lambda nearer to 1; 1 / tokens. VAPO 0.05: lambda 0.8 at 100 tokens, 0.98 at 1000.
+    Completions shorter than 1 / alpha tokens get lambda 0."""
 
 
 class Critic(Frozen):

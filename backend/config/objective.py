@@ -110,6 +110,12 @@ class Objective(Frozen):
                 "is old, but KL in the reward compares with the old policy itself: it would always be 0; "
             )
             raise refusal([("to", reason + "reference is expected, or place = loss")])
+        if kl.to == "old" and isinstance(kl, knobs.KlK1):
+            reason = (
+                "is k1, but the completions come from the old policy: their mean of k1 is minus the KL, so "
+                "the penalty would push away; r_k3, r_k1, k3 or k2 is expected with kl.to = old"
+            )
+            raise refusal([("type", reason)])
         weights = kl.coef.values() if isinstance(kl.coef, Mapping) else [kl.coef]
         if kl.controller.type != "fixed" and not any(weights):
             reason = f"is 0, and the {kl.controller.type} controller only multiplies it: more is expected"

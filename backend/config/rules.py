@@ -32,6 +32,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_filter_errors(config),
         *_update_errors(config),
         *_critic_errors(config),
+        *_natural_gradient_errors(config),
         *_reward_errors(config),
         *_kl_errors(config),
     ]
@@ -101,6 +102,27 @@ def _critic_errors(config: "RunConfig") -> Iterator[Problem]:
             f"makes the critic's learning rate {factor * lr:g} of optimizer.lr {lr:g}: at most 1 is expected"
         )
         yield "objective.value.lr_factor", reason
+
+
+def _natural_gradient_errors(config: "RunConfig") -> Iterator[Problem]:
+    objective, updates = config.objective, config.updates
+    if updates.rule != "natural_gradient":
+        return
+    step = "but natural_gradient takes one step per batch, as far as its line search finds it good"
+    for name, value in (("epochs", updates.epochs), ("minibatches", updates.minibatches)):
+        if value > 1:
+            yield f"updates.{name}", f"is {value}, {step}: 1 is expected"
+    if objective.surrogate.type != "none":
+        reason = f"is {objective.surrogate.type}, but natural_gradient bounds the step by its KL"
+        yield "objective.surrogate.type", f"{reason}: none is expected"
+    if getattr(objective.ratio, "old", "") != "recompute":
+        reason = "compares the policy before and after the step: a ratio with old = recompute is expected"
+        yield "objective.ratio", f"has no such old policy, but the line search {reason}"
+    if objective.token_weight.type == "lopti":
+        yield "objective.token_weight.type", f"is lopti, which takes two steps per batch, {step}"
+    if config.policy.dtype != "float32":
+        reason = "but conjugate gradients need more digits: float32 is expected with natural_gradient"
+        yield "policy.dtype", f"is {config.policy.dtype}, {reason}"
 
 
 def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -196,6 +218,11 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
+    if config.updates.rule == "natural_gradient" and config.policy.name != "tiny":
+        yield (
+            "natural_gradient keeps every token's whole next-token distribution and runs a double backward "
+            "pass for each of updates.trust.cg_iters: it is meant for small policies"
+        )
     if objective.critic is not None and 0 < config.steps <= objective.value.pretrain_steps:
         yield (
             f"all {config.steps} steps train the critic alone (objective.value.pretrain_steps "

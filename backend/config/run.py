@@ -72,11 +72,34 @@ class SamplingConfig(Frozen):
     """Prompt order; sequential gives step s the same prompts in every run."""
 
 
+class TrustRegion(Frozen):
+    """How far and how carefully a step goes; read only with updates.rule = natural_gradient."""
+
+    delta: Annotated[float, Field(gt=0, le=1e3)] = 0.01
+    """Largest mean KL between the policy before and after a step; nats per token. TRPO 0.01."""
+
+    damping: Annotated[float, Field(ge=0, le=1e3)] = 0.1
+    """Added to the diagonal of the Fisher matrix; larger is nearer to the plain gradient's direction."""
+
+    cg_iters: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Conjugate-gradient iterations; each is a double backward pass over the step's tokens."""
+
+    backtracks: Annotated[int, Field(ge=1, le=100)] = 10
+    """How many lengths the line search tries before it gives the step up."""
+
+    backtrack_factor: Annotated[float, Field(gt=0, lt=1)] = 0.8
+    """Each length as a share of the one before."""
+
+
 class UpdatesConfig(Frozen):
     """How one step's rollouts become optimizer steps."""
 
-    rule: Literal["adam"] = "adam"
-    """Update rule."""
+    rule: Literal["adam", "natural_gradient"] = "adam"
+    """adam: AdamW on minibatches; natural_gradient: one step along the natural gradient, as long as the trust
+    region allows (TRPO, arXiv:1502.05477). The learning rate is then the critic's alone."""
+
+    trust: TrustRegion = TrustRegion()
+    """The region of natural_gradient."""
 
     epochs: Annotated[int, Field(ge=1, le=64)] = 1
     """Passes over one step's rollouts; above 1 the ratio leaves 1 and clipping acts."""

@@ -57,6 +57,7 @@ REFUSED = [
     ({"surrogate": {"type": "clipp"}}, "surrogate", "clipp"),
     ({"kl": {"type": "k3", "place": "reward"}}, "kl.place", "no such field"),
     ({"kl": {"type": "k1", "place": "reward", "to": "old"}}, "kl.to", "always be 0"),
+    ({"kl": {"type": "k1", "to": "old"}}, "kl.type", "push away"),
     ({"kl": {"type": "k3", "coef": 0, "controller": {"type": "dual"}}}, "kl.coef", "only multiplies"),
     (
         {"kl": {"type": "k3", "coef": {"math": 0}, "controller": {"type": "dual"}}},
@@ -118,7 +119,7 @@ def test_needs_follow_from_the_knobs():
     assert Objective(kl=knobs.KlK3()).needs_reference
     assert Objective(entropy=knobs.EntropyBonus()).needs_entropy_gradient
     assert Objective(kl=knobs.KlK1(place="reward")).kl_in_reward
-    assert not Objective(kl=knobs.KlK1(to="old")).needs_reference
+    assert not Objective(kl=knobs.KlK2(to="old")).needs_reference
 
 
 def test_a_target_of_the_kl_is_per_completion_where_the_kl_is_a_sum():

@@ -148,7 +148,7 @@ def test_everything_stays_on_the_device_of_the_batch(preset):
     if objective.aggregation.type == "prompt_mean":
         pytest.skip("the meta device cannot count groups; test_cuda does this preset on a real one")
     batch = f.batch(objective).to("meta")
-    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4)
+    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=4, correct=batch.correct)
     new = f.NEW.to("meta").requires_grad_()
     result = policy_loss(new, batch, objective, weights, entropy=f.NEW.to("meta"))
     result.loss.backward()

@@ -166,18 +166,49 @@ def rloo(groups, max_new_tokens):
     return loss / count(groups)
 
 
-def ppo_loss(groups, max_new_tokens):
+def judged_by_a_critic(groups, lam, kl_coef=0.0):
+    """Completions with an advantage for each token; `lam` gives lambda from the length."""
     rows = [c for group in groups for c in group]
     estimates = []
     for c in rows:
-        rewards = [-0.05 * (o - r) for o, r in zip(c.old, c.reference, strict=True)]
+        rewards = [-kl_coef * (o - r) for o, r in zip(c.old, c.reference, strict=True)]
         rewards[-1] += c.reward
-        estimates.append(gae(c, rewards, 1.0, 0.95))
+        estimates.append(gae(c, rewards, 1.0, lam(len(rewards))))
+    return zip(rows, whitened_over_tokens(estimates), strict=True)
+
+
+def ppo_preset(groups, max_new_tokens):
     loss = 0.0
-    for c, advantages in zip(rows, whitened_over_tokens(estimates), strict=True):
+    for c, advantages in judged_by_a_critic(groups, lambda _: 0.95, kl_coef=0.05):
         for ratio, a in zip(ratios(c), advantages, strict=True):
             loss -= ppo(ratio, a, 0.8, 1.2)
     return loss / tokens(groups)
+
+
+def ppo_kl(groups, max_new_tokens):
+    loss = 0.0
+    for c, advantages in judged_by_a_critic(groups, lambda _: 0.95):
+        for ratio, a, new, old in zip(ratios(c), advantages, c.new, c.old, strict=True):
+            loss -= ratio * a - 1.0 * ratio * k3(new, old)
+    return loss / tokens(groups)
+
+
+def trpo(groups, max_new_tokens):
+    loss = 0.0
+    for c, advantages in judged_by_a_critic(groups, lambda _: 0.97):
+        for ratio, a in zip(ratios(c), advantages, strict=True):
+            loss -= ratio * a
+    return loss / tokens(groups)
+
+
+def vapo(groups, max_new_tokens):
+    loss, imitation, correct = 0.0, 0.0, 0
+    for c, advantages in judged_by_a_critic(groups, lambda length: max(0.0, 1 - 1 / (0.05 * length))):
+        for ratio, a, new in zip(ratios(c), advantages, c.new, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.28)
+            imitation -= new if c.reward >= 1 else 0.0
+            correct += c.reward >= 1
+    return loss / tokens(groups) + 0.1 * imitation / max(1, correct)
 
 
 def _grpo(groups, eps, beta, advantages=None):
@@ -496,4 +527,4 @@ LOSSES = {
         olmo3,
         olmo3_book,
     )
-} | {"ppo": ppo_loss}
+} | {"ppo": ppo_preset, "ppo_kl": ppo_kl, "trpo": trpo, "vapo": vapo}

@@ -63,6 +63,7 @@ def production_loss(groups, config):
         mask=~new.detach().isnan(),
         advantages=torch.zeros(len(rows)),
         group_index=torch.arange(len(groups)).repeat_interleave(G),
+        correct=torch.tensor([c.reward >= 1 for c in rows]),
         old_logprobs=padded([c.old for c in rows]),
         sampler_logprobs=padded([c.sampler for c in rows]),
         reference_logprobs=padded([c.reference for c in rows]) if objective.needs_reference else None,
@@ -76,7 +77,9 @@ def production_loss(groups, config):
     )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
-    weights = denominators(batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS)
+    weights = denominators(
+        batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS, correct=batch.correct
+    )
     entropy = padded([c.entropy for c in rows])
     updates = updates_of(batch, objective.token_weight)
     loss = sum(policy_loss(new, part, objective, weights, entropy=entropy).loss for part in updates)

@@ -85,7 +85,7 @@ def denominators(
             weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant)
         case _:
             assert_never(objective.aggregation)
-    imitated = None if correct is None else aggregation.reciprocal(lengths[correct].sum()) * upweight
+    imitated = None if correct is None else aggregation.reciprocal((lengths * correct).sum()) * upweight
     return Denominators(weights * upweight, upweight / len(lengths), len(lengths), imitated)
 
 

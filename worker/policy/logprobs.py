@@ -61,6 +61,28 @@ def token_logprobs(
     return TokenLogprobs(*(blank.index_put((rows, tokens), values) for values in scores))
 
 
+class NextTokens(NamedTuple):
+    """Whole next-token distributions at the completion tokens of a batch."""
+
+    logprobs: Tensor
+    """(M, V) log-probabilities at the temperature, float32."""
+    of_token: Tensor
+    """(N,) which of them each token was drawn from."""
+    places: tuple[Tensor, Tensor]
+    """(N,) row and column of each token in (B, T)."""
+
+
+def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float) -> NextTokens:
+    """The distributions that the tokens of a batch are drawn from, with gradients of any order."""
+    rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
+    columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
+    hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
+        model, batch, rows, columns - 1
+    )
+    logits = model.get_output_embeddings()(hidden).float()
+    return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
+
+
 def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
     """Whether the prefix tree is the faster way: on a CPU, while the scores of plain attention are few."""
     scores = len(batch) * batch.ids.shape[1] ** 2 * model.config.get_text_config().num_attention_heads

@@ -7,6 +7,7 @@ profile; the papers' own sizes stand in the note. Each family of methods has a f
 
 from backend.config.presets.book import BOOK
 from backend.config.presets.classics import CLASSICS
+from backend.config.presets.critics import CRITICS
 from backend.config.presets.grpo import GRPO
 from backend.config.presets.preset import Preset
 from backend.config.presets.sequence import SEQUENCE
@@ -19,6 +20,7 @@ FAMILIES: dict[str, dict[str, Preset]] = {
     "One ratio per completion": SEQUENCE,
     "Whole training recipes": SYSTEMS,
     "Policy gradients before GRPO": CLASSICS,
+    "With a critic": CRITICS,
     "The book's scripts": BOOK,
 }
 """Presets by what they have in common, in the order in which they are offered."""

@@ -3,7 +3,6 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import Preset, preset
-from backend.config.run import UpdatesConfig
 
 CLASSICS: dict[str, Preset] = {
     "reinforce": preset(
@@ -33,23 +32,5 @@ CLASSICS: dict[str, Preset] = {
             kl=knobs.KlK1(coef=0.03, place="reward"),
             aggregation=knobs.SeqMeanTokenSum(),
         ),
-    ),
-    "ppo": preset(
-        "PPO",
-        "arXiv:1707.06347",
-        """An advantage for each token from a critic, several passes over each step's completions, and a
-        clip that ends a token's gradient once its ratio has moved far enough. As for language models
-        (InstructGPT): no discount, the reward on the last token, the KL to the reference taken off every
-        token's reward. Watch critic/explained_variance (above 0 the critic is of use), clip/high_frac and
-        kl/k1. The critic is as large as the policy, so a step takes about twice as long as GRPO's, times
-        the epochs. Paper: 3 to 10 epochs, critic weight 0.5 to 1.""",
-        objective=Objective(
-            advantage=knobs.Critic(lambda_policy=0.95, lambda_critic=0.95),
-            value=knobs.Value(coef=0.5, clip=0.2),
-            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
-            kl=knobs.KlK1(coef=0.05, place="reward"),
-            aggregation=knobs.TokenMean(),
-        ),
-        updates=UpdatesConfig(epochs=4),
     ),
 }

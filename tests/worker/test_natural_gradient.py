@@ -1,0 +1,104 @@
+"""The natural-gradient step on softmax policies of three actions, as calculated by hand."""
+
+import pytest
+import torch
+
+from backend.config.run import TrustRegion
+from worker.policy.natural_gradient import conjugate_gradient, fisher_product, natural_step
+
+
+class Softmax:
+    """Three actions drawn from `old`, with an advantage each."""
+
+    def __init__(self, old, advantages):
+        self.old = torch.tensor(old, dtype=torch.float64)
+        self.advantages = torch.tensor(advantages, dtype=torch.float64)
+        self.theta = self.old.log().clone().requires_grad_()
+        self.start = self.theta.detach().clone()
+
+    @property
+    def policy(self):
+        return self.theta.softmax(dim=0)
+
+    def surrogate(self):
+        """Mean of ratio times advantage over actions of the old policy, in two parts."""
+        yield (self.policy * self.advantages)[:1].sum()
+        yield (self.policy * self.advantages)[1:].sum()
+
+    def divergence(self):
+        yield (self.old * (self.old.log() - self.theta.log_softmax(dim=0))).sum()
+
+    def step(self, **trust):
+        return natural_step([self.theta], self.surrogate, self.divergence, TrustRegion(**trust))
+
+    def fisher(self, *, damping, lean=False):
+        return fisher_product(self.divergence, [self.theta], damping=damping, lean=lean)
+
+
+def close(values):
+    return pytest.approx(values, abs=6e-5)
+
+
+THIRD = [1 / 3] * 3
+
+
+def test_without_damping_it_goes_to_the_edge_of_the_region():
+    toy = Softmax(THIRD, [1.0, 0.0, -1.0])
+    gradient = torch.tensor([1 / 3, 0.0, -1 / 3], dtype=torch.float64)
+    direction = conjugate_gradient(toy.fisher(damping=0.0), gradient, iterations=10)
+    assert direction.tolist() == close([1, 0, -1])
+    assert float(direction @ toy.fisher(damping=0.0)(direction)) == close(0.6667)
+    found = toy.step(delta=0.01, damping=0)
+    assert (toy.theta - toy.start).tolist() == close([0.1732, 0, -0.1732])
+    assert toy.policy.tolist() == close([0.3924, 0.3300, 0.2775])
+    assert found.kl == close(0.009975)
+    assert found.improvement == close(0.1149)
+    assert found.grad_norm == close(0.4714)
+    assert (found.backtracks, found.is_failed) == (0, False)
+
+
+def test_damping_shortens_the_step():
+    toy = Softmax([0.5, 0.3, 0.2], [-0.2, 0.1, 0.35])
+    gradient = torch.tensor([-0.1, 0.03, 0.07], dtype=torch.float64)
+    direction = conjugate_gradient(toy.fisher(damping=0.1), gradient, iterations=2)
+    assert direction.tolist() == close([-0.2191, 0.0278, 0.1914])
+    found = toy.step(delta=0.01, damping=0.1)
+    assert (toy.theta - toy.start).tolist() == close([-0.1630, 0.0207, 0.1423])
+    assert toy.policy.tolist() == close([0.4417, 0.3185, 0.2398])
+    assert found.kl == close(0.0077)
+    assert found.improvement == close(0.0274)
+    assert found.backtracks == 0
+
+
+def test_products_are_the_same_with_graphs_kept_or_built_anew():
+    toy = Softmax([0.5, 0.3, 0.2], [-0.2, 0.1, 0.35])
+    vector = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
+    expected = torch.diag(toy.old) - torch.outer(toy.old, toy.old) + 0.1 * torch.eye(3)
+    for lean in (False, True):
+        product = toy.fisher(damping=0.1, lean=lean)
+        assert product(vector).tolist() == pytest.approx((expected @ vector).tolist())
+        assert product(vector).tolist() == pytest.approx((expected @ vector).tolist())
+
+
+def test_a_step_that_leaves_the_region_is_shortened_until_it_does_not():
+    """The quadratic guess of a wide region is poor: the full step's KL is above delta."""
+    toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
+    found = toy.step(delta=0.5, damping=0)
+    assert found.backtracks > 0
+    assert 0 < found.kl <= 0.5
+    assert found.improvement > 0
+
+
+def test_a_search_that_finds_nothing_leaves_the_parameters_alone():
+    toy = Softmax([0.05, 0.9, 0.05], [1.0, 0.0, 0.0])
+    found = toy.step(delta=0.5, damping=0, backtracks=1)
+    assert found.is_failed
+    assert torch.equal(toy.theta.detach(), toy.start)
+    assert (found.kl, found.improvement) == (0, 0)
+
+
+@pytest.mark.parametrize("advantage", [0.0, float("nan")])
+def test_without_a_direction_nothing_happens(advantage):
+    toy = Softmax(THIRD, [advantage] * 3)
+    assert toy.step().is_failed
+    assert torch.equal(toy.theta.detach(), toy.start)
