@@ -52,21 +52,20 @@ class SamplingConfig(Frozen):
     """Keep only the k most likely tokens; 0: off."""
 
     precision: Literal["policy", "bfloat16", "int8"] = "policy"
-    """Arithmetic of the sampler, so that it differs from the learner as an inference engine's does. policy:
-    the same weights and arithmetic; bfloat16; int8: weights per output channel and inputs per token rounded
-    to 8 bits (W8A8), embedding and output layer left out."""
+    """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (W8A8: weights per output channel, inputs
+    per token; not the embedding and the output layer)."""
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
-    """Rollouts of step s are sampled by the weights that step s - staleness began with, as an asynchronous
-    sampler's are; 0: the present ones. Each version takes the memory of one more copy of the weights."""
+    """How many steps old the weights are that sample, as an asynchronous sampler's; each version kept takes
+    the memory of one copy of the weights."""
 
     keep_mask: bool = False
-    """Record which ids top_p or top_k left at each token and renormalise the learner's probabilities (new,
-    old and reference) over them, as the sampler's are (DeepSeek-V3.2, arXiv:2512.02556)."""
+    """Take the learner's probabilities over the ids that top_p or top_k left at each token (DeepSeek-V3.2,
+    arXiv:2512.02556)."""
 
     routing_replay: bool = False
-    """Of a mixture of experts: the learner sends each token to the experts that read it in the sampler
-    (DeepSeek-V3.2 keeps the sampler's routing, arXiv:2512.02556). Nothing on a dense policy."""
+    """Send each token to the experts that read it in the sampler (DeepSeek-V3.2); nothing on a dense
+    policy."""
 
     order: Literal["shuffled", "sequential"] = "shuffled"
     """Prompt order; sequential gives step s the same prompts in every run."""
