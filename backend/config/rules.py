@@ -205,17 +205,12 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "gdpo normalises several rewards apart, but there is only one reward term"
     if objective.advantage.scale.type == "sas" and config.filters.groups.type != "none":
         yield "sas keeps groups of equal rewards useful; filters.groups takes them away"
-    mask = objective.off_policy_mask
-    if isinstance(mask, Opsm) and mask.source == "old" and _is_one_update(config):
-        yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
     if objective.router.type != "none" and config.policy.name == TINY.name:
         yield "router_shift does nothing on the dense policy tiny (gamma is 1): it needs a mixture of experts"
     if objective.reference.type != "fixed" and not objective.needs_reference:
         yield f"reference {objective.reference.type} does nothing: no KL to a reference is in use"
-    if not isinstance(objective.kl, NoKl) and objective.kl.to == "old" and _is_one_update(config):
-        yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
-    if _is_one_update(config) and surrogate.type not in ("none", "weight_cap"):
-        yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
+    if _is_one_update(config):
+        yield from _one_update_warnings(config)
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
     if config.updates.rule == "natural_gradient" and config.policy.name != "tiny":
@@ -233,6 +228,18 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield "adaptive entropy, clip-higher and a temperature above 1 together: entropy may explode"
     if config.evaluation.every == 0:
         yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"
+
+
+def _one_update_warnings(config: "RunConfig") -> Iterator[str]:
+    """What compares the policy with the old one, which it still is."""
+    objective = config.objective
+    mask = objective.off_policy_mask
+    if isinstance(mask, Opsm) and mask.source == "old":
+        yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
+    if not isinstance(objective.kl, NoKl) and objective.kl.to == "old":
+        yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
+    if objective.surrogate.type not in ("none", "weight_cap"):
+        yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
 
 
 def _sampling_warnings(config: "RunConfig") -> Iterator[str]:

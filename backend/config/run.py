@@ -52,7 +52,7 @@ class SamplingConfig(Frozen):
     """Keep only the k most likely tokens; 0: off."""
 
     precision: Literal["policy", "bfloat16", "int8"] = "policy"
-    """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (W8A8: weights per output channel, inputs
+    """Arithmetic of the sampler: the policy's own, bfloat16, or int8 (weights per output channel, inputs
     per token; not the embedding and the output layer)."""
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0

@@ -6,17 +6,39 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import (
+    MixtralConfig,
+    MixtralForCausalLM,
+    OlmoeConfig,
+    OlmoeForCausalLM,
+    Qwen2MoeConfig,
+    Qwen2MoeForCausalLM,
+)
 
 from backend.config.run import PolicyConfig, SamplingConfig
 from backend.settings import Settings
 from worker.policy.logprobs import token_logprobs
-from worker.policy.model import load_policy
+from worker.policy.model import as_policy, load_policy
 from worker.policy.routing import RouterWatch, replayed_experts, routed_logprobs, routers
 from worker.problems.sums import Sums
 from worker.rollout.batching import padded, token_batch
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.sampler import Decoding, Sampler
 from worker.rollout.types import Prompt
+
+SHAPE = {
+    "vocab_size": 101,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.3,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
 
 PROMPTS = [
     *(Sums(seed=0).sample(index, "train") for index in range(3)),
@@ -140,6 +162,31 @@ def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
     own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
     assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
     assert (replayed.scored.logprobs - sampler).abs().sum() < (own - sampler).abs().sum()
+
+
+FAMILIES: dict[str, Any] = {
+    "qwen2_moe": lambda: Qwen2MoeForCausalLM(
+        Qwen2MoeConfig(**SHAPE, num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=16)
+    ),
+    "olmoe": lambda: OlmoeForCausalLM(OlmoeConfig(**SHAPE, num_experts=4)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_routes_of_other_mixtures_are_watched_and_replayed(mixture, family):
+    torch.manual_seed(0)
+    model = FAMILIES[family]().eval()
+    policy = as_policy(model, mixture.tokenizer, name=family, chat_template=False)
+    completions = sampled(policy)
+    batch = batch_of(policy, completions)
+    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    replayed = routed_logprobs(policy.model, batch, temperature=1.0)
+    torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
+    moved = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
+    assert (moved - sampler).abs().max() > 1e-3
 
 
 def test_a_dense_policy_records_no_routes():
