@@ -528,3 +528,58 @@ LOSSES = {
         olmo3_book,
     )
 } | {"ppo": ppo_preset, "ppo_kl": ppo_kl, "trpo": trpo, "vapo": vapo}
+
+
+# ------------------------------------------------------------------------- knobs that no preset makes use of
+def top_entropy(groups, max_new_tokens):
+    ranked = sorted((h for group in groups for c in group for h in c.entropy), reverse=True)
+    threshold = ranked[round(0.3 * len(ranked)) - 1]
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for ratio, entropy in zip(ratios(c), c.entropy, strict=True):
+            loss -= (ppo(ratio, a, 0.8, 1.2) if entropy >= threshold else 0.0) / len(c.new)
+    return loss / count(groups)
+
+
+def kl_by_domain(groups, max_new_tokens):
+    """The first group is of the domain "easy", the others of "math"; their pulls are 0.5 and 2."""
+    loss = 0.0
+    for number, (group, advantages) in enumerate(zip(groups, group_normalised(groups), strict=True)):
+        for c, a in zip(group, advantages, strict=True):
+            for ratio, new, reference in zip(ratios(c), c.new, c.reference, strict=True):
+                pull = (2.0 if number else 0.5) * (new - reference) ** 2 / 2
+                loss -= (ppo(ratio, a, 0.8, 1.2) - pull) / len(c.new)
+    return loss / count(groups)
+
+
+def kl_to_old(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for ratio, new, old in zip(ratios(c), c.new, c.old, strict=True):
+            loss -= (ppo(ratio, a, 0.8, 1.2) - 0.7 * k3(new, old)) / len(c.new)
+    return loss / count(groups)
+
+
+def masked_by_token(groups, max_new_tokens):
+    """The off-policy mask against the old policy under one mean over all tokens, rare tokens reweighted."""
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        drift = sum(old - new.item() for old, new in zip(c.old, c.new, strict=True)) / len(c.new)
+        kept = 0.0 if a < 0 and drift > 0.05 else 1.0
+        for ratio, old in zip(ratios(c), c.old, strict=True):
+            loss -= kept * ppo(ratio, a * (0.4 * math.exp(old) + 0.6), 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def adaptive_entropy(groups, max_new_tokens):
+    """A weight of 0.25 on entropies that are constants: it moves the value and no gradient."""
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        for ratio, entropy in zip(ratios(c), c.entropy, strict=True):
+            loss -= (ppo(ratio, a, 0.8, 1.2) + 0.25 * entropy) / len(c.new)
+    return loss / count(groups)
+
+
+KNOBS = {
+    loss.__name__: loss for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, adaptive_entropy)
+}

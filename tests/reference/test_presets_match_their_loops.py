@@ -8,13 +8,14 @@ import torch
 
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
-from tests.reference.losses import LOSSES, Completion
+from tests.reference.losses import KNOBS, LOSSES, Completion
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, estimate_token_advantages, whiten
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
-from worker.objective.token_choice import updates_of
+from worker.objective.token_choice import updates_of, with_token_choice
+from worker.steering import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
 G = 4
@@ -75,12 +76,22 @@ def production_loss(groups, config):
         advantages=production_advantages(batch, rewards, values, terms, objective),
         router_shift=padded([list(c.gamma) for c in rows]).log(),
     )
+    domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(G)]
+    entropy = padded([c.entropy for c in rows])
+    batch = with_token_choice(
+        replace(
+            batch,
+            kl_coef=KlControl(objective).coefficients(domains),
+            entropy_coef=EntropyControl(objective).weights(entropy, batch.mask),
+        ),
+        entropy,
+        objective.token_weight,
+    )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
     weights = denominators(
         batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS, correct=batch.correct
     )
-    entropy = padded([c.entropy for c in rows])
     updates = updates_of(batch, objective.token_weight)
     loss = sum(policy_loss(new, part, objective, weights, entropy=entropy).loss for part in updates)
     loss.backward()
@@ -104,9 +115,33 @@ def test_every_preset_has_a_reference():
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("preset", PRESETS)
 def test_value_and_gradient_match_the_loops(preset, seed):
-    groups = make_groups(seed)
-    config = resolve({"preset": preset, "sampling": {"max_new_tokens": MAX_NEW_TOKENS}})
-    expected = LOSSES[preset](groups, MAX_NEW_TOKENS)
+    matches({"preset": preset}, LOSSES[preset], make_groups(seed))
+
+
+CHANGES = {
+    "top_entropy": {"token_weight": {"type": "top_entropy", "q": 0.3}},
+    "kl_by_domain": {"kl": {"type": "k2", "coef": {"math": 2.0, "easy": 0.5}}},
+    "kl_to_old": {"kl": {"type": "k3", "to": "old", "coef": 0.7}},
+    "masked_by_token": {
+        "off_policy_mask": {"type": "opsm", "source": "old", "delta": 0.05},
+        "token_weight": {"type": "ar", "alpha": 0.4},
+        "aggregation": {"type": "token_mean"},
+    },
+    "adaptive_entropy": {"entropy": {"type": "adaptive", "target": 20, "coef": 0.25}},
+}
+PROBLEMS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("knob", CHANGES)
+def test_knobs_that_no_preset_uses_match_their_loops_too(knob, seed):
+    assert CHANGES.keys() == KNOBS.keys()
+    matches({"problems": PROBLEMS, "objective": CHANGES[knob]}, KNOBS[knob], make_groups(seed))
+
+
+def matches(changes, loop, groups):
+    config = resolve(changes | {"sampling": {"max_new_tokens": MAX_NEW_TOKENS}})
+    expected = loop(groups, MAX_NEW_TOKENS)
     leaves = [lp for group in groups for completion in group for lp in completion.new]
     slopes = torch.autograd.grad(expected, leaves, allow_unused=True)
     loss, gradient = production_loss(groups, config)
