@@ -65,6 +65,15 @@ def test_each_kind_of_non_finite_has_its_own_mark(figure, value, symbol):
     assert marks["marker"]["symbol"] == [symbol]
 
 
+def test_events_are_drawn_where_their_steps_lie(figure):
+    marks = [{"step": 2, "text": "reference <b>replaced</b>"}, {"step": 3, "text": "continued"}]
+    by_step, _ = figure(series(), marks=marks)["data"]
+    assert (by_step["x"], by_step["y"]) == ([2, 2, None, 3, 3, None], [0, 1, None] * 2)
+    assert by_step["text"][0] == "reference &lt;b&gt;replaced&lt;/b&gt;"
+    by_tokens, _ = figure(series(x=[10, 20, 40]), marks=marks, xKind="tokens")["data"]
+    assert by_tokens["x"] == [20, 20, None, 20, 20, None]  # step 3 has no point: the last one before it
+
+
 def test_a_lone_point_between_gaps_is_visible(in_browser):
     assert in_browser(FIGURE, "f => f.isolatedSizes([1, null, 2, null, 3, 4])") == [5, 0, 5, 0, 0, 0]
 

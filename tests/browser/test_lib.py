@@ -294,3 +294,19 @@ def test_offers_stand_under_their_families_and_a_note_begins_with_its_first_sent
     assert in_browser("lib/offers.js", source, OFFERS) == [["relatives", 2], ["others", 1]]
     said = in_browser("lib/offers.js", "(o, note) => o.sentences(note)", OFFERS[0]["note"])
     assert said == ["Group means.", "As Dr. GRPO does not.", "End."]
+
+
+def test_turns_and_errors_of_a_run_are_marked_once_a_step(in_browser):
+    def event(step, kind="alert", level="info", message="m"):
+        return {"step": step, "kind": kind, "level": level, "message": message}
+
+    events = [
+        event(9, level="error", message="skipped"),
+        event(4, "reference", message="replaced"),
+        event(4, "checkpoint", message="continued"),
+        event(4, "checkpoint", message="continued"),
+        event(5, "data", "warning"),
+        event(None, "reference"),
+    ]
+    marks = in_browser("lib/run_marks.js", "(m, events) => m.marksOf(events)", events)
+    assert marks == [{"step": 4, "text": "replaced; continued"}, {"step": 9, "text": "skipped"}]

@@ -12,7 +12,8 @@ import { isSparse } from '../lib/metrics.js';
  *   low?: (number|null)[], high?: (number|null)[]}} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?: string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
- *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null}} View
+ *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
+ *   marks?: {step: number, text: string}[]}} View `marks`: events of the one run that is drawn
  */
 
 const AT_TOP = 0.97;
@@ -146,13 +147,32 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   };
 }
 
+/** Where on the x axis a step of a line lies: at its point, or at the last one before it. */
+function placeOf({ x, steps }, step) {
+  const after = steps.findIndex((each) => each > step);
+  return x[after < 0 ? steps.length - 1 : after - 1];
+}
+
+/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view */
+function markTrace(series, { marks, xKind, theme }, unit) {
+  const places = marks.map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) })).filter(({ x }) => typeof x === 'number');
+  const each = (values) => places.flatMap(values);
+  return {
+    type: 'scatter', mode: 'lines+markers', yaxis: 'y2', x: scaled(each(({ x }) => [x, x, null]), unit), y: each(() => [0, 1, null]),
+    customdata: each(({ step }) => [step, step, null]), text: each(({ text }) => [plain(text), plain(text), '']),
+    line: { width: 1, dash: 'dot', color: theme.label }, marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
+    meta: { key: null, run: series.run ?? null, role: 'mark' }, hovertemplate: '%{text}<br>step %{customdata}<extra></extra>', cliponaxis: false,
+  };
+}
+
 const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
 
-/** Band first, faint lines next, means on top, markers last. @param {Line[]} lines @param {View} view @param {{size: number, unit: string}} unit */
+/** Events and bands first, faint lines next, means on top, markers last. @param {Line[]} lines @param {View} view @param {{size: number, unit: string}} unit */
 export function tracesOf(lines, view, unit) {
   const role = (wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
   return [
+    ...(view.marks?.length && main.length ? [markTrace(main[0].series, view, unit)] : []),
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),
     ...role('seed').map((line) => lineTrace(line, view, unit)),

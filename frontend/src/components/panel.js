@@ -40,11 +40,11 @@ function useLines(metric, runs, view, near, tall, looks, names) {
 
 /**
  * @param {{metric: string, runs: string[], view: PanelView, looks: Map<string, import('../lib/colours.js').Look>,
- *   names: Map<string, string>, onPoint?: (run: string | null, step: number, key: string) => void,
+ *   names: Map<string, string>, marks?: {step: number, text: string}[], onPoint?: (run: string | null, step: number, key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean}} props
- *   `looks` and `names` by run id (or group name); `names` maps `group:<run id>` to the group of a run
+ *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps `group:<run id>` to the group of a run
  */
-export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts, onZoom, onExpand, tall = false }) {
+export function Panel({ metric, runs, view, looks, names, marks, onPoint = openRollouts, onZoom, onExpand, tall = false }) {
   const element = useRef(null);
   const panel = useRef(null);
   const handlers = useRef({});
@@ -65,8 +65,8 @@ export function Panel({ metric, runs, view, looks, names, onPoint = openRollouts
   useEffect(() => {
     if (!main.loaded && !main.error) return;
     panel.current.draw(figureOf(main.loaded ? all : [], { metric, xKind: view.x, logX: view.log.includes('x'), logY: view.log.includes('y'),
-      zoom: view.zoom, theme: chartTheme(), healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]) }));
-  }, [main.loaded, Boolean(main.error), look, shade, JSON.stringify(view), about, ...useIdentity(all.map(({ series }) => series))]);
+      zoom: view.zoom, theme: chartTheme(), marks, healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]) }));
+  }, [main.loaded, Boolean(main.error), look, shade, JSON.stringify([view, marks]), about, ...useIdentity(all.map(({ series }) => series))]);
 
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
     <header class="panel-head"><h3 title=${about?.meaning ?? metric}>${metric}${unitOf(about) && html` <span>${unitOf(about)}</span>`}</h3>

@@ -9,16 +9,16 @@ import { Panel } from './panel.js';
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
  * @param {{metrics: string[], runs: string[], view: any, change: (changes: object, options?: object) => void, looks: Map<string, any>,
- *   names: Map<string, string>, sections?: {section: string, metrics: string[]}[] | boolean | null, enlarged: string, onPoint?: Function}} props
+ *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics: string[]}[] | boolean | null, enlarged: string, onPoint?: Function}} props
  */
-export function Panels({ metrics, runs, view, change, looks, names, sections = null, enlarged, onPoint }) {
-  const panel = (metric) => html`<${Panel} key=${metric} metric=${metric} runs=${runs} view=${view} looks=${looks} names=${names} onPoint=${onPoint}
+export function Panels({ metrics, runs, view, change, looks, names, marks, sections = null, enlarged, onPoint }) {
+  const panel = (metric) => html`<${Panel} key=${metric} metric=${metric} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint}
     onZoom=${(zoom) => change({ zoom })} onExpand=${() => change({ panel: metric }, { push: true })} />`;
   return html`
     ${sections ? (sections === true ? bySection(metrics) : sections).map((section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`)
       : html`<div class="panels">${metrics.map(panel)}</div>`}
     ${enlarged && html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
-      <${Panel} key=${`${enlarged} enlarged`} metric=${enlarged} runs=${runs} view=${view} looks=${looks} names=${names} onPoint=${onPoint} onZoom=${(zoom) => change({ zoom })} tall /><//>`}`;
+      <${Panel} key=${`${enlarged} enlarged`} metric=${enlarged} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint} onZoom=${(zoom) => change({ zoom })} tall /><//>`}`;
 }
 
 function Section({ section, metrics, panel }) {

@@ -1,10 +1,12 @@
 /** A run at a glance: key figures, key curves, its objective, its attempts. */
 import { html, useMemo } from '../dom.js';
 import { request } from '../api.js';
+import { useHistory } from '../history.js';
 import { useLoad } from '../resource.js';
 import { catalog, runLooks } from '../state.js';
 import { matching } from '../lib/metrics.js';
 import { isEvaluation } from '../lib/run_fields.js';
+import { marksOf } from '../lib/run_marks.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../lib/format.js';
 import { CurveControls } from './curve_controls.js';
 import { Formula } from './form_formula.js';
@@ -16,7 +18,11 @@ const KEY_CURVES = ['reward/mean', 'eval/accuracy', 'policy/entropy', 'length/me
 /** Names of the metrics that a run has recorded. @param {any} run */
 export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
-const useLine = (run) => ({ runs: [run.id], looks: runLooks([run.id]), names: new Map([[run.id, run.name]]) });
+/** What the panels of one run need: its look, its name, and the events at which its curves change their meaning. */
+function useLine(run) {
+  const history = useHistory(run.id);
+  return { runs: [run.id], looks: runLooks([run.id]), names: new Map([[run.id, run.name]]), marks: marksOf(history.data ?? []) };
+}
 
 /** @param {{run: any, view: any, change: Function}} props */
 export function Overview({ run, view, change }) {
