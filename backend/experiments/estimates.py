@@ -51,6 +51,7 @@ def _size(config: dict[str, dict[str, object]]) -> tuple[object, ...]:
     return (
         config["policy"]["name"],
         config["policy"]["dtype"],
+        sampling.get("precision", "policy"),
         *sizes,
         updates["epochs"],
         updates["minibatches"],
