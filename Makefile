@@ -10,7 +10,7 @@ PROCESSES ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity clean
+.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -67,6 +67,9 @@ bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs 
 
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)
+
+evidence: .venv/runtime.stamp ## train what is missing of the learning evidence, hours; CLAIM=a takes one claim
+	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
 	@rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

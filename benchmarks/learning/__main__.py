@@ -9,59 +9,17 @@ Writes results.json and results.md beside this file; `make docs` brings the tabl
 import argparse
 import csv
 import json
-import os
-import platform
-import secrets
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from backend.config.recipes import RECIPES
+from benchmarks.service import ENDED, Service, machine
 
 RESULTS = Path(__file__).parent / "results.json"
 NAMES = ("demo_healthy", "demo_collapse")
-ENDED = ("finished", "stopped", "failed")
-
-
-class Service:
-    """A service of its own in a temporary directory."""
-
-    def __init__(self, state: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        token = secrets.token_urlsafe()
-        own = {"STATE_DIR": state, "PORT": str(port), "GRPOLAB_TOKEN": token}
-        argv = [sys.executable, "-m", "backend.cli", "up"]
-        self.process = subprocess.Popen(argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL)
-        self.http = httpx2.Client(
-            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60
-        )
-
-    def wait(self, seconds: float = 120) -> None:
-        """Until it is ready to train."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                if self.http.get("/readyz").is_success:
-                    return
-            except httpx2.TransportError:
-                pass
-            time.sleep(0.5)
-        raise SystemExit(f"the service was not ready after {seconds:g} s")
-
-    def stop(self) -> None:
-        """End it in order."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
 
 
 def main() -> None:
@@ -124,16 +82,6 @@ def measured(service: Service, run: dict[str, Any]) -> dict[str, Any]:
         "last_length": float(trained[-1]["length/mean"]),
         "last_truncated_frac": float(trained[-1]["length/truncated_frac"]),
         "last_entropy": float(trained[-1]["policy/entropy"]),
-    }
-
-
-def machine() -> dict[str, Any]:
-    """What the figures were measured with."""
-    return {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": version("torch"),
-        "transformers": version("transformers"),
     }
 
 
