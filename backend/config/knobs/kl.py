@@ -1,0 +1,150 @@
+"""The pull to another policy: estimators, coefficients, and when the reference moves."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from backend.config.base import Frozen
+
+
+class NoKl(Frozen):
+    """No pull towards a reference; no reference model is loaded."""
+
+    type: Literal["none"] = "none"
+
+
+class FixedCoefficient(Frozen):
+    """The coefficient stays as it is."""
+
+    type: Literal["fixed"] = "fixed"
+
+
+class DualController(Frozen):
+    """Double the coefficient where the KL is above 1.5 targets, halve it where it is below target / 1.5
+    (PPO's adaptive penalty, arXiv:1707.06347).
+    """
+
+    type: Literal["dual"] = "dual"
+    target: float = Field(default=0.01, gt=0, le=1e6)
+    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum). Measured by k3 in the last pass over
+    each step's rollouts."""
+
+
+class HorizonController(Frozen):
+    """Multiply the coefficient by 1 + clip(KL / target - 1, -0.2, 0.2) n / horizon after each step's n
+    completions (arXiv:1909.08593).
+    """
+
+    type: Literal["horizon"] = "horizon"
+    target: float = Field(default=0.01, gt=0, le=1e6)
+    """Wanted KL. Nats per token where the KL is a mean; nats per completion where it is a sum (kl.place =
+    reward, kl.aggregation = seq_sum, aggregation seq_mean_token_sum), as the paper's 6. Measured by k3 in
+    the last pass over each step's rollouts."""
+    horizon: int = Field(default=10_000, ge=1, le=10**9)
+    """Completions over which the coefficient may change by a fifth."""
+
+
+Controller = Annotated[FixedCoefficient | DualController | HorizonController, Field(discriminator="type")]
+
+
+def _coef_kind(value: Any) -> str:
+    return "by_domain" if isinstance(value, Mapping) else "for_all"
+
+
+_Coefficient = Annotated[float, Field(ge=0, le=1e3)]
+DomainCoefficients = Annotated[dict[str, _Coefficient], Field(min_length=1, max_length=32)]
+KlCoefficient = Annotated[
+    Annotated[_Coefficient, Tag("for_all")] | Annotated[DomainCoefficients, Tag("by_domain")],
+    Discriminator(_coef_kind),
+]
+
+
+class _KlInLoss(Frozen):
+    coef: KlCoefficient = 0.04
+    """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
+    e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
+    controller: Controller = FixedCoefficient()
+    """How the coefficient follows the measured KL; coef is what it starts from."""
+    to: Literal["reference", "old"] = "reference"
+    """Where it pulls to: the frozen reference, or the policy that opened the step (PPO's penalty form)."""
+    aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
+    """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
+
+
+class KlK3(_KlInLoss):
+    """k3 = exp(-x) + x - 1, x = log p - log p_ref: never negative (GRPO, arXiv:2402.03300)."""
+
+    type: Literal["k3"] = "k3"
+
+
+class KlK2(_KlInLoss):
+    """k2 = x^2 / 2: its gradient is the on-policy KL gradient."""
+
+    type: Literal["k2"] = "k2"
+
+
+class KlK1(_KlInLoss):
+    """k1 = x. In the loss its expected on-policy gradient is 0 (noise); in the reward it is right."""
+
+    type: Literal["k1"] = "k1"
+    place: Literal["loss", "reward"] = "loss"
+    """loss: added to the loss; reward: coef times the token sum is taken off each completion's reward."""
+
+
+class KlRatioK3(_KlInLoss):
+    """r k3, whose gradient r x is unbiased off-policy too (DeepSeek-V3.2, arXiv:2512.02556)."""
+
+    type: Literal["r_k3"] = "r_k3"
+
+
+class KlRatioK1(_KlInLoss):
+    """r k1 with the gradient through r (the book's V3.2 script)."""
+
+    type: Literal["r_k1"] = "r_k1"
+
+
+Kl = Annotated[NoKl | KlK3 | KlK2 | KlK1 | KlRatioK3 | KlRatioK1, Field(discriminator="type")]
+
+
+class FixedReference(Frozen):
+    """The reference stays the policy as it was loaded."""
+
+    type: Literal["fixed"] = "fixed"
+
+
+class EveryN(Frozen):
+    """The reference becomes the present policy every n steps (DeepSeek-R1, arXiv:2501.12948)."""
+
+    type: Literal["every_n"] = "every_n"
+    n: int = Field(default=400, ge=1, le=10**7)
+    """Steps between replacements; R1 400, ProRL v2 200 to 500."""
+    reset_optimizer: bool = False
+    """Whether the optimizer's moments begin anew at each replacement."""
+
+
+class OnStagnation(Frozen):
+    """The reference becomes the present policy when held-out accuracy no longer improves (ProRL,
+    arXiv:2505.24864).
+    """
+
+    type: Literal["on_stagnation"] = "on_stagnation"
+    patience: int = Field(default=5, ge=1, le=10_000)
+    """Evaluations in a row without a better accuracy than any since the last replacement; the paper gives no
+    number."""
+    reset_optimizer: bool = True
+    """Whether the optimizer's moments begin anew at each replacement; ProRL does, v2 does not."""
+
+
+class EmaReference(Frozen):
+    """Every n steps the reference moves a share of the way to the policy (TR-DPO, arXiv:2404.09656)."""
+
+    type: Literal["ema"] = "ema"
+    alpha: float = Field(default=0.6, gt=0, le=1)
+    """The share: reference <- alpha policy + (1 - alpha) reference; TR-DPO 0.6."""
+    n: int = Field(default=512, ge=1, le=10**7)
+    """Steps between moves; TRL 512."""
+
+
+Reference = Annotated[FixedReference | EveryN | OnStagnation | EmaReference, Field(discriminator="type")]

@@ -1,0 +1,112 @@
+"""What is done where the present policy is not the one that wrote a completion: corrections, mask, router."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+
+
+class NoCorrection(Frozen):
+    """Trust that sampler and trainer agree."""
+
+    type: Literal["none"] = "none"
+
+
+class TokenTis(Frozen):
+    """Weight each token's loss by min(rho, cap), rho = p_old / p_sampler (truncated importance sampling,
+    Yao et al. 2025; Olmo 3, arXiv:2512.13961).
+    """
+
+    type: Literal["token_tis"] = "token_tis"
+    cap: float = Field(default=2.0, gt=0, le=1e6)
+    """Largest weight; 1.5 to 5."""
+
+
+class TokenMask(Frozen):
+    """Weight each token by rho where low <= rho <= high and drop it elsewhere (IcePop, arXiv:2510.18855)."""
+
+    type: Literal["token_mask"] = "token_mask"
+    low: float = Field(default=0.5, ge=0, le=1)
+    """Smallest rho that counts."""
+    high: float = Field(default=5.0, ge=1, le=1e6)
+    """Largest rho that counts."""
+
+
+class SequenceTis(Frozen):
+    """Weight each completion's loss by its truncated rho (verl's rollout correction)."""
+
+    type: Literal["seq_tis"] = "seq_tis"
+    level: Literal["product", "geo"] = "product"
+    """rho of a completion: the product of its token rhos (unbiased), or their geometric mean."""
+    cap: float = Field(default=2.0, gt=0, le=1e6)
+    """Largest weight; 2 to 10."""
+
+
+class SequenceMask(Frozen):
+    """Weight each completion by its rho where low <= rho <= high and drop it elsewhere (TRL: 3)."""
+
+    type: Literal["seq_mask"] = "seq_mask"
+    level: Literal["product", "geo"] = "product"
+    """rho of a completion: the product of its token rhos, or their geometric mean."""
+    low: float = Field(default=0.0, ge=0, le=1)
+    """Smallest rho that counts."""
+    high: float = Field(default=3.0, ge=1, le=1e6)
+    """Largest rho that counts."""
+
+
+class GeoFilter(Frozen):
+    """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
+
+    type: Literal["geo_filter"] = "geo_filter"
+    low: float = Field(default=0.999, ge=0, le=1)
+    """Smallest geometric mean that counts."""
+    high: float = Field(default=1.002, ge=1, le=1e6)
+    """Largest geometric mean that counts."""
+
+
+Correction = Annotated[
+    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | GeoFilter, Field(discriminator="type")
+]
+
+
+class NoOffPolicyMask(Frozen):
+    """Completions count however far the policy has moved from what wrote them."""
+
+    type: Literal["none"] = "none"
+
+
+class Opsm(Frozen):
+    """Leave out completions with a negative advantage that the policy has moved away from (off-policy
+    sequence masking, DeepSeek-V3.2, arXiv:2512.02556). The KL term keeps them.
+    """
+
+    type: Literal["opsm"] = "opsm"
+    delta: float = Field(default=0.5, ge=0, le=100)
+    """Largest mean over tokens of log p_source - log p that still counts; nats per token. The paper does not
+    say; TRL suggests 0.5, the book's script uses 0.1 with source old."""
+    source: Literal["sampler", "old"] = "sampler"
+    """Whose probabilities the completion had: the sampler's (the paper), or those of the trainer's weights at
+    the start of the step."""
+
+
+OffPolicyMask = Annotated[NoOffPolicyMask | Opsm, Field(discriminator="type")]
+
+
+class NoRouterShift(Frozen):
+    """Ratios do not look at the experts."""
+
+    type: Literal["none"] = "none"
+
+
+class RouterShift(Frozen):
+    """Multiply each token's ratio by gamma, which falls as the router moves away from the experts that it
+    chose for the token (RSPO, arXiv:2510.23027). A dense policy has gamma 1.
+    """
+
+    type: Literal["router_shift"] = "router_shift"
+    gamma_min: float = Field(default=0.8, gt=0, le=1)
+    """Smallest gamma; 0.8 is taken from other people's code, the paper does not say."""
+
+
+Router = Annotated[NoRouterShift | RouterShift, Field(discriminator="type")]

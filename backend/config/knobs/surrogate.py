@@ -1,0 +1,107 @@
+"""How far a ratio may carry the policy."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+
+
+class NoSurrogate(Frozen):
+    """No clipping: ratio times advantage, or log-probability times advantage without a ratio."""
+
+    type: Literal["none"] = "none"
+
+
+class _DualClip(Frozen):
+    dual_clip: float = Field(default=0, ge=0, le=1e6)
+    """Cap of the ratio where the advantage is negative, so that one bad token cannot dominate; 0 = off,
+    otherwise > 1, typically 3 (Dual-clip PPO, arXiv:1912.09729)."""
+
+
+class PpoClip(_DualClip):
+    """min(r A, clip(r, 1-eps_low, 1+eps_high) A) (PPO, arXiv:1707.06347; DAPO, arXiv:2503.14476)."""
+
+    type: Literal["ppo_clip"] = "ppo_clip"
+    eps_low: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the lower bound below 1. Token ratios about 0.2, seq_geo about 3e-4."""
+    eps_high: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the upper bound above 1. Above eps_low = clip-higher."""
+
+
+class BookSigned(Frozen):
+    """The book's listing 7.8: min for A >= 0 but max for A < 0, so only the upper bound acts."""
+
+    type: Literal["book_signed"] = "book_signed"
+    eps_low: float = Field(default=10.0, ge=0, le=1e3)
+    """Distance of the lower bound below 1; this rule never uses it for the loss."""
+    eps_high: float = Field(default=10.0, ge=0, le=1e3)
+    """Distance of the upper bound above 1; book 10."""
+
+
+class NoTokenMask(Frozen):
+    """Every token keeps a gradient."""
+
+    type: Literal["none"] = "none"
+
+
+class PpoTokenMask(Frozen):
+    """Drop the tokens that PPO's clip would silence: A > 0 and r > 1+eps_high, or A < 0 and r < 1-eps_low."""
+
+    type: Literal["ppo"] = "ppo"
+    eps_low: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the lower bound below 1."""
+    eps_high: float = Field(default=0.28, ge=0, le=1e3)
+    """Distance of the upper bound above 1."""
+
+
+AnyTokenMask = Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")]
+
+
+class WeightCap(Frozen):
+    """min(r, cap) as a detached weight on A log p: every token keeps a gradient (CISPO, arXiv:2506.13585)."""
+
+    type: Literal["weight_cap"] = "weight_cap"
+    cap: float = Field(default=5.0, gt=0, le=1e6)
+    """Largest weight, as an absolute ratio. The paper does not say; ScaleRL (arXiv:2510.13786) uses 5. At or
+    below 1 the weights are biased."""
+    token_mask: AnyTokenMask = NoTokenMask()
+    """Optional mask M of the paper's unified form."""
+
+
+class GeoToken(Frozen):
+    """Clip each token's log-ratio on one side, then take the geometric mean (GMPO, arXiv:2507.20673)."""
+
+    type: Literal["geo_token"] = "geo_token"
+    eps_low: float = Field(default=0.4, ge=0, le=20)
+    """Lower bound of the log-ratio is -eps_low; nats. 0.4 means ratios above 0.67."""
+    eps_high: float = Field(default=0.4, ge=0, le=20)
+    """Upper bound of the log-ratio; nats. 0.4 means ratios below 1.49."""
+
+
+class Sapo(Frozen):
+    """A smooth gate sigmoid(tau (r-1)) 4/tau in place of a hard clip (SAPO, arXiv:2511.20347)."""
+
+    type: Literal["sapo"] = "sapo"
+    tau_pos: float = Field(default=1.0, gt=0, le=1e3)
+    """Sharpness of the gate where A > 0; the gradient weight is 1 at r = 1, less for larger tau."""
+    tau_neg: float = Field(default=1.05, gt=0, le=1e3)
+    """Sharpness of the gate where A <= 0."""
+
+
+class DynamicClip(_DualClip):
+    """PPO's min with bounds that widen as the old probability q shrinks (DCPO, arXiv:2509.02333)."""
+
+    type: Literal["dynamic"] = "dynamic"
+    eps_low: float = Field(default=0.16, ge=0, le=1)
+    """Sets the lower bound 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0)); in units of probability."""
+    eps_high: float = Field(default=0.2, ge=0, le=1)
+    """Sets the upper bound 0.5 + 0.5 sqrt(1 + 4 eps_high / q); in units of probability."""
+    r_max: float = Field(default=10.0, ge=1, le=1e6)
+    """The upper bound never exceeds this ratio."""
+
+
+Surrogate = Annotated[
+    PpoClip | GeoToken | WeightCap | Sapo | DynamicClip | BookSigned | NoSurrogate,
+    Field(discriminator="type"),
+]

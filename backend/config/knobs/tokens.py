@@ -1,0 +1,57 @@
+"""Weights and choices that tell the tokens of a completion apart."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from backend.config.base import Frozen
+
+
+class NoTokenWeight(Frozen):
+    """Every token of a completion carries the same advantage."""
+
+    type: Literal["none"] = "none"
+
+
+class AdvantageReweighting(Frozen):
+    """Multiply A by alpha p_old + 1 - alpha: rare tokens move the policy less (AR, arXiv:2505.12929)."""
+
+    type: Literal["ar"] = "ar"
+    alpha: float = Field(default=0.3, ge=0, le=1)
+    """0: no reweighting; 1: proportional to the token's old probability."""
+
+
+class Lopti(Frozen):
+    """Two updates for each batch: rare tokens first, then, under the weights that this gave, the others, so
+    that rare tokens are not drowned (low-probability token isolation, arXiv:2505.12929).
+
+    Both keep the whole batch's divisor, and KL and entropy act on the tokens of the update alone. The
+    learning-rate schedule counts steps, not updates.
+    """
+
+    type: Literal["lopti"] = "lopti"
+    eta: float = Field(default=0.5, ge=-1, le=1)
+    """Tokens with an old probability below this are the rare ones; a negative value trains the others first.
+    Paper 0.5; not 0."""
+
+    @field_validator("eta")
+    @classmethod
+    def _splits(cls, eta: float) -> float:
+        if eta == 0:
+            raise ValueError(
+                "0 leaves no rare tokens: 0 < eta <= 1 is expected, or below 0 to train them last"
+            )
+        return eta
+
+
+class TopEntropy(Frozen):
+    """Keep the policy loss on the tokens at which the sampler was most uncertain (arXiv:2506.01939)."""
+
+    type: Literal["top_entropy"] = "top_entropy"
+    q: float = Field(default=0.2, gt=0, le=1)
+    """Share of the step's tokens that is kept; paper 0.2. The others still count in the divisor."""
+
+
+TokenWeight = Annotated[
+    NoTokenWeight | AdvantageReweighting | Lopti | TopEntropy, Field(discriminator="type")
+]
