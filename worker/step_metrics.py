@@ -67,10 +67,10 @@ def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
 
 
 def _variety_metrics(groups: Sequence[Group]) -> Metrics:
-    scored = [values for group in groups if (values := _values(group.rewards))]
-    if not scored:
-        return {}
-    metrics = {"groups/zero_variance_frac": fmean(max(values) == min(values) for values in scored)}
+    metrics: Metrics = {}
+    compared = [values for group in groups if len(values := _values(group.rewards)) > 1]
+    if compared:
+        metrics["groups/zero_variance_frac"] = fmean(max(values) == min(values) for values in compared)
     graded = [values for group in groups if (values := _values(group.correctness))]
     if graded:
         metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded)

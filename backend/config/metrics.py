@@ -75,7 +75,7 @@ _CATALOG = (
     _metric("advantage/std", "advantage", "Spread of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
     _metric("advantage/distinct_per_group", "values", "Mean number of different advantages in a group that trains; a sum of rewards that ties merges them, GDPO keeps them apart."),
-    _metric("groups/zero_variance_frac", "fraction", "Share of groups whose rewards are all equal: they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
+    _metric("groups/zero_variance_frac", "fraction", "Share of groups of several completions whose rewards are all equal: without a critic they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
     _metric("groups/all_right_frac", "fraction", "Share of groups in which every completion is correct."),
     _metric("groups/all_wrong_frac", "fraction", "Share of groups in which every completion is wrong."),
     _metric("groups/kept_frac", "fraction", "Share of sampled groups that the filter found informative.", (0.2, 1)),

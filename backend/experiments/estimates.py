@@ -1,6 +1,7 @@
 """What a run will take: counted from its config, and timed from runs of the same size that were seen here."""
 
 import statistics
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -45,7 +46,7 @@ def _seen_step_seconds(session: Session, config: RunConfig) -> float | None:
     return statistics.median(seen) if seen else None
 
 
-def _size(config: dict[str, dict[str, object]]) -> tuple[object, ...]:
+def _size(config: dict[str, dict[str, Any]]) -> tuple[object, ...]:
     sampling, updates = config["sampling"], config["updates"]
     sizes = [sampling[key] for key in ("prompts_per_step", "group_size", "max_new_tokens")]
     return (
@@ -55,4 +56,11 @@ def _size(config: dict[str, dict[str, object]]) -> tuple[object, ...]:
         *sizes,
         updates["epochs"],
         updates["minibatches"],
+        updates.get("rule", "adam"),
+        _critic_epochs(config["objective"]),
     )
+
+
+def _critic_epochs(objective: dict[str, Any]) -> object:
+    """How often a critic sees each step's completions; None without a critic."""
+    return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
