@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from worker.learner import Learned
+from worker.learned import Learned
 from worker.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected

@@ -24,7 +24,8 @@ from torch import Tensor
 from backend.config.run import RunConfig, StopAfterTime, StopAtAccuracy, StopOnNonFinite
 from backend.settings import Settings
 from worker.checkpoints import Checkpoints
-from worker.learner import Learned, Learner
+from worker.learned import Learned
+from worker.learner import Learner
 from worker.outcome import Outcome
 from worker.policy.checkpoint import load_weights, verify_checkpoint
 from worker.policy.model import Policy, frozen_copy, load_policy

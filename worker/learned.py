@@ -1,0 +1,101 @@
+"""What the updates of a step did, and the per-token values that are kept of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from worker.objective.batch import PolicyBatch
+from worker.objective.metric_sums import MetricSums
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Learned:
+    """What the updates of a step did."""
+
+    step: int = 0
+    """The training step; decides the learning rate."""
+    lr: float | None = None
+    """Learning rate of the policy's updates, where they have one."""
+    sums: MetricSums = field(default_factory=MetricSums)
+    """The objective's metrics over all updates."""
+    advantages: list[list[float]] = field(default_factory=list)
+    """[P][G] advantage of each completion."""
+    arrays: list[list[Arrays]] = field(default_factory=list)
+    """[P][G] per-token values of each completion at its last update: ratio, clipped, kl, ..."""
+    norms: list[float] = field(default_factory=list)
+    """Gradient norm of each update; one that is not finite was skipped."""
+    critic_norms: list[float] = field(default_factory=list)
+    """The same of the critic's updates."""
+    judged: dict[str, float] = field(default_factory=dict)
+    """What the critic's judgement looks like."""
+    seconds: float = 0.0
+    reference_seconds: float = 0.0
+    critic_seconds: float = 0.0
+
+    @property
+    def skipped(self) -> int:
+        """Updates left out because loss or gradient was not finite, the critic's among them."""
+        return sum(not math.isfinite(norm) for norm in (*self.norms, *self.critic_norms))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there were updates of the policy and all of them were left out."""
+        return bool(self.norms) and not any(math.isfinite(norm) for norm in self.norms)
+
+    def metrics(self) -> dict[str, float]:
+        """The step's numbers; only that there was no update when there was nothing to learn from."""
+        counts = {
+            "optim/updates": sum(math.isfinite(norm) for norm in self.norms),
+            "optim/skipped": self.skipped,
+        }
+        if not self.norms:
+            return self.sums.values() | self.judged | counts
+        flat = [value for group in self.advantages for value in group]
+        return {
+            "advantage/mean": fmean(flat),
+            "advantage/std": pstdev(flat),
+            "advantage/nonzero_frac": fmean(value != 0 for value in flat),
+            "advantage/distinct_per_group": fmean(
+                len({f"{value:.4g}" for value in group}) for group in self.advantages
+            ),
+            "optim/grad_norm": fmean(self.norms),
+            **({} if self.lr is None else {"optim/lr": self.lr}),
+            **self.sums.values(),
+            **self.judged,
+            **counts,
+        }
+
+
+def keep_tokens(
+    per_token: dict[str, Tensor], values: dict[str, Tensor], rows: Tensor, shape: torch.Size
+) -> None:
+    """Lay the per-token values of some rows into (B, T) tensors of the whole step."""
+    for name, value in values.items():
+        if name not in per_token:
+            per_token[name] = torch.zeros(shape)
+        per_token[name][rows, : value.shape[1]] = value.float().cpu()
+
+
+def of_completions(batch: PolicyBatch) -> Tensor:
+    """The advantage (B,) of each completion: the mean over its tokens where they differ."""
+    values = batch.advantages
+    if values.ndim == 1:
+        return values
+    return (values * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
+
+
+def by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:
+    """[P][G] the per-token values of each completion, cut to its length."""
+    arrays = {name: value.numpy() for name, value in per_token.items()}
+    rows = [
+        {name: value[row, :length] for name, value in arrays.items()} for row, length in enumerate(lengths)
+    ]
+    size = len(rows) // groups
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
