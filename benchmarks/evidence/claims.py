@@ -110,7 +110,14 @@ CLAIMS: dict[str, Claim] = {
         title="Summed k1 as a KL loss",
         says="The book's chapter 7: k1 summed over tokens and added to the loss made its run collapse; no "
         "KL, k3 per token and the reweighted form did not. The book's loss, two epochs of fresh rollouts.",
-        base=_merged(LEAN, {"preset": "grpo_book_clip", "steps": 60, "optimizer": {"lr": 1e-3}}),
+        base=_merged(
+            LEAN,
+            {
+                "preset": "grpo_book_clip",
+                "steps": 60,
+                "sampling": {"temperature": 0.8, "top_p": 0.9},
+            },
+        ),
         variants={
             "no KL": _kl(type="none"),
             "k1 sum, 0.02": _kl(type="k1", coef=0.02, aggregation="seq_sum"),
