@@ -67,7 +67,6 @@ def work_on(service: Service, key: str, runs: list[Wanted]) -> None:
         print(f"({key}) {variant}: left out, the service refuses it: {reason}", flush=True)
     runs = [one for one in runs if one.variant not in refused]
     launched: dict[str, Wanted] = {}
-    experiment = ""
     for seed, group in groupby(runs, key=lambda one: one.seed):
         asked = {one.variant: one for one in group}
         body = {
@@ -77,11 +76,10 @@ def work_on(service: Service, key: str, runs: list[Wanted]) -> None:
             "seeds": [seed],
         }
         answer = service.http.post("/api/v1/experiments", json=_plain(body)).raise_for_status().json()
-        experiment = experiment or answer["id"]
         launched |= {run["id"]: asked[run["variant"]] for run in answer["runs"]}
     collect(service, launched)
-    if experiment:
-        take_picture(service, key, experiment)
+    if {one.variant for one in launched.values()} == set(CLAIMS[key].variants):
+        take_picture(service, key, launched)
 
 
 def refusal(service: Service, key: str, variant: str) -> str:

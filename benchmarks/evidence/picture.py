@@ -1,6 +1,7 @@
 """The picture that the dashboard draws of a claim's runs, where Chromium and playwright are installed."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.service import Service
@@ -11,8 +12,8 @@ PICTURED = {"a", "d", "e", "f"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def take_picture(service: Service, key: str, experiment: str) -> None:
-    """Keep Compare as a person sees it; nothing where there is no browser."""
+def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
+    """Keep Compare with these runs as a person sees it; nothing where there is no browser."""
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if key not in PICTURED or browser is None:
         return
@@ -24,7 +25,7 @@ def take_picture(service: Service, key: str, experiment: str) -> None:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = chromium.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{service.url}/?token={service.token}")
-        page.goto(f"{service.url}/compare?experiment={experiment}")
+        page.goto(f"{service.url}/compare?runs={','.join(runs)}")
         page.locator(".js-plotly-plot .trace").first.wait_for(timeout=60_000)
         page.wait_for_timeout(4_000)
         page.screenshot(path=HERE / f"{key}.png")

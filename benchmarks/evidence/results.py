@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from backend.experiments.statistics import Spread, difference, spread
 from benchmarks.evidence.claims import CLAIMS, END_STEPS, Claim, Expectation, Measure
 from benchmarks.evidence.store import wanted
 
+HERE = Path(__file__).parent
 Results = dict[str, list[dict[str, Any]]]
 """Finished runs of a claim by variant."""
 
@@ -35,6 +37,8 @@ def _section(key: str) -> str:
     table = measured(claim, trained)
     lines = [f"**({key}) {claim.title}.** {claim.says}", "", *_table(claim, trained, table), ""]
     lines += [verdict(claim, expectation, table) for expectation in claim.expects]
+    if (HERE / f"{key}.png").exists():
+        lines += ["", f"![Compare with the runs of ({key})](benchmarks/evidence/{key}.png)"]
     return "\n".join(lines)
 
 
