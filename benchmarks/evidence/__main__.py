@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.picture import take_picture
 from benchmarks.evidence.results import report
-from benchmarks.evidence.store import Wanted, keep, wanted
+from benchmarks.evidence.store import Wanted, is_outcome, keep, wanted
 from benchmarks.service import ENDED, Service, machine
 from worker.problems.sums import Sums
 
@@ -100,14 +100,14 @@ def collect(service: Service, launched: dict[str, Wanted]) -> None:
     while waiting:
         for run_id, asked in list(waiting.items()):
             run = service.http.get(f"/api/v1/runs/{run_id}").json()
-            if run["status"] in ENDED:
+            if run["status"] not in ENDED:
+                continue
+            if kept := is_outcome(run):
                 keep(service, run, asked)
-                del waiting[run_id]
-                done = len(launched) - len(waiting)
-                print(
-                    f"({asked.claim}) {done} of {len(launched)}: {asked.variant}, seed {asked.seed}",
-                    flush=True,
-                )
+            del waiting[run_id]
+            done = f"({asked.claim}) {len(launched) - len(waiting)} of {len(launched)}"
+            lost = "" if kept else f", not kept: {run['reason']}"
+            print(f"{done}: {asked.variant}, seed {asked.seed}{lost}", flush=True)
         time.sleep(1)
 
 

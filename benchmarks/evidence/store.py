@@ -58,6 +58,11 @@ def wanted(key: str, seeds: int | None = None) -> Iterator[Wanted]:
             yield Wanted(key, variant, seed)
 
 
+def is_outcome(run: dict[str, Any]) -> bool:
+    """Whether training itself ended the run, by a stop rule if it did; other failures say nothing."""
+    return run["status"] != "failed" or "no finite loss" in run["reason"]
+
+
 def keep(service: Service, run: dict[str, Any], asked: Wanted) -> None:
     """Write down a run that has ended, from the metrics as anybody may download them."""
     text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
