@@ -10,6 +10,8 @@ Ctrl-C loses only what is training. Writes results.md beside this file; `make do
 import argparse
 import json
 import os
+import signal
+import sys
 import tempfile
 import time
 from itertools import groupby
@@ -42,7 +44,8 @@ def main() -> None:
 
 
 def train(missing: list[Wanted]) -> None:
-    """Launch and keep, claim by claim."""
+    """Launch and keep, claim by claim; SIGTERM ends the service in order, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         data = Path(state) / "data"
         data.mkdir()
