@@ -14,6 +14,13 @@ from worker.objective.batch import PolicyBatch, given
 from worker.objective.surrogates import Surrogate
 
 
+def _in_kind(
+    coef: float | Float[Tensor, "B 1"], values: Float[Tensor, "B N"]
+) -> float | Float[Tensor, "B 1"]:
+    """The coefficient in the precision of what it weighs."""
+    return coef if isinstance(coef, float) else coef.to(values.dtype)
+
+
 def kl_coefficient(batch: PolicyBatch, knob: knobs.Kl) -> float | Float[Tensor, "B 1"]:
     """The weight of the KL at this step: one for all completions, or one for each; 0 without a KL."""
     if isinstance(knob, knobs.NoKl):
@@ -50,7 +57,7 @@ def kl_term(
         case _:
             assert_never(knob)
     weights = sequence_weights if knob.aggregation == "seq_sum" else token_weights
-    return (coef * estimate * weights).sum()
+    return (_in_kind(coef, estimate) * estimate * weights).sum()
 
 
 def entropy_coefficient(batch: PolicyBatch, knob: knobs.Entropy) -> float | Float[Tensor, "B 1"]:
@@ -76,7 +83,8 @@ def entropy_term(
     """The entropy part of the loss, coefficient and sign included."""
     if isinstance(knob, knobs.NoEntropyBonus):
         return None
-    return -(coef * masked.zeroed(given(entropy, "entropy"), mask) * token_weights).sum()
+    nats = masked.zeroed(given(entropy, "entropy"), mask)
+    return -(_in_kind(coef, nats) * nats * token_weights).sum()
 
 
 def nll_term(
