@@ -18,7 +18,7 @@ def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
     if key not in PICTURED or browser is None:
         return
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import TimeoutError, sync_playwright
     except ImportError:
         return
     with sync_playwright() as playwright:
@@ -26,7 +26,11 @@ def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
         page = chromium.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{service.url}/?token={service.token}")
         page.goto(f"{service.url}/compare?runs={','.join(runs)}")
-        page.locator(".js-plotly-plot .trace").first.wait_for(timeout=60_000)
-        page.wait_for_timeout(4_000)
-        page.screenshot(path=HERE / f"{key}.png")
+        drawn = page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first
+        try:
+            drawn.wait_for(timeout=60_000)
+            page.wait_for_timeout(4_000)
+            page.screenshot(path=HERE / f"{key}.png")
+        except TimeoutError:
+            print(f"({key}) no picture: no curve was drawn within a minute", flush=True)
         chromium.close()
