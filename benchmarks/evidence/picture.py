@@ -18,7 +18,8 @@ def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
     if key not in PICTURED or browser is None:
         return
     try:
-        from playwright.sync_api import TimeoutError, sync_playwright
+        from playwright.sync_api import TimeoutError as NotDrawn
+        from playwright.sync_api import sync_playwright
     except ImportError:
         return
     with sync_playwright() as playwright:
@@ -31,6 +32,6 @@ def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
             drawn.wait_for(timeout=60_000)
             page.wait_for_timeout(4_000)
             page.screenshot(path=HERE / f"{key}.png")
-        except TimeoutError:
+        except NotDrawn:
             print(f"({key}) no picture: no curve was drawn within a minute", flush=True)
         chromium.close()
