@@ -24,8 +24,10 @@ def take_picture(service: Service, key: str, runs: Iterable[str]) -> None:
         return
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = chromium.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(f"{service.url}/?token={service.token}")
+        page = chromium.new_page(
+            viewport={"width": 1440, "height": 900},
+            extra_http_headers={"Authorization": f"Bearer {service.token}"},
+        )
         page.goto(f"{service.url}/compare?runs={','.join(runs)}")
         drawn = page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first
         try:
