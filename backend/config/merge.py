@@ -2,7 +2,7 @@
 
 Merge order: defaults <- profile of the policy <- preset <- `base` fields <- variant fields. Mappings
 merge deeply; lists and unions whose `type` differs are replaced whole. A variant's preset replaces the
-base's preset, not its fields.
+base's preset, not its fields. A preset's own number of minibatches is at most the prompts of a step.
 """
 
 import hashlib
@@ -29,13 +29,27 @@ def resolve(base: Fields, variant: Fields | None = None, seed: int | None = None
     preset = variant.get("preset") or base.get("preset") or ""
     defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
     merged = merge(merge(defaults, profile_of(_policy_name(base, variant))), _preset_changes(preset))
-    merged = merge(merge(merged, base), variant) | {"preset": preset}
+    merged = _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
     if seed is not None:
         merged["seed"] = seed
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
         raise InvalidConfig(field_errors(error, merged)) from None
+
+
+def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
+    """The fields with the minibatches that a preset asks for cut to the prompts of a step, which are split.
+
+    What the user wrote stays as it is.
+    """
+    wanted = _preset_changes(preset).get("updates", {}).get("minibatches")
+    prompts = merged["sampling"].get("prompts_per_step") if isinstance(merged["sampling"], Mapping) else None
+    updates = [fields.get("updates") for fields in written]
+    is_chosen = any(isinstance(part, Mapping) and "minibatches" in part for part in updates)
+    if wanted is None or is_chosen or not isinstance(prompts, int) or not 0 < prompts < wanted:
+        return merged
+    return merge(merged, {"updates": {"minibatches": prompts}})
 
 
 def merge(below: Fields, above: Fields) -> dict[str, Any]:

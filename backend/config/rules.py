@@ -238,15 +238,40 @@ def _one_update_warnings(config: "RunConfig") -> Iterator[str]:
         yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
     if not isinstance(objective.kl, NoKl) and objective.kl.to == "old":
         yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
-    if objective.surrogate.type not in ("none", "weight_cap"):
+    if objective.router.type != "none" and config.policy.name != TINY.name:
+        yield "router_shift does nothing with one update per step: no router has moved (gamma is 1)"
+    if objective.surrogate.type not in ("none", "weight_cap") and not _starts_away_from_one(config):
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
+
+
+def _starts_away_from_one(config: "RunConfig") -> bool:
+    """Whether the ratio compares with a sampler that differs from the learner before any update."""
+    return getattr(config.objective.ratio, "old", "") == "sampler" and _sampler_differs(config)
+
+
+def _sampler_differs(config: "RunConfig") -> bool:
+    sampling = config.sampling
+    differs_by_setting = sampling.staleness > 0 or sampling.precision != "policy" or _has_other_mass(config)
+    is_late = config.filters.refill.type == "active"
+    return differs_by_setting or is_late or _has_other_temperature(config)
+
+
+def _has_other_mass(config: "RunConfig") -> bool:
+    """Whether the sampler's probabilities are renormalised and the learner's are not."""
+    sampling = config.sampling
+    return (sampling.top_p < 1 or sampling.top_k > 0) and not sampling.keep_mask
+
+
+def _has_other_temperature(config: "RunConfig") -> bool:
+    is_plain = config.objective.ratio.logprob_temperature == "one"
+    return is_plain and config.sampling.temperature != 1
 
 
 def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
     """What makes the sampler's probabilities differ from the learner's."""
     objective, sampling = config.objective, config.sampling
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
-    if truncated_sampling and objective.ratio.type != "none" and not sampling.keep_mask:
+    if _has_other_mass(config) and objective.ratio.type != "none":
         yield (
             "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
             "token, as the mismatch metrics will show; sampling.keep_mask lets the learner do the same"

@@ -27,6 +27,10 @@ VARIANTS = [{"preset": name} for name in PRESETS] + [
     {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
     {"preset": "grpo", "objective": {"kl": {"type": "none"}}, "updates": {"minibatches": 4}},
     {"preset": "gspo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "trpo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "r1", "policy": {"name": "Qwen/Qwen3-0.6B"}},
+    {"preset": "r1", "sampling": {"prompts_per_step": 5}},
+    {"preset": "cispo", "sampling": {"prompts_per_step": 5}, "updates": {"minibatches": 2}},
     {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
 ]
 

@@ -4,6 +4,7 @@ import pytest
 
 from backend.config.merge import config_hash, merge, resolve
 from backend.config.presets import PRESETS
+from backend.config.rules import warnings
 from backend.errors import InvalidConfig
 
 
@@ -48,9 +49,67 @@ def test_seeds_of_one_variant_share_a_config_hash():
     assert config_hash(resolve({}, {}, 0)) != config_hash(resolve({"steps": 3}, {}, 0))
 
 
+@pytest.mark.parametrize("policy", ["tiny", "tiny_moe", "Qwen/Qwen3-0.6B"])
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_every_preset_launches_on_the_tiny_policy_as_it_is(preset):
-    assert resolve({"preset": preset}).preset == preset
+def test_every_preset_launches_on_every_kind_of_policy_as_it_is(preset, policy):
+    config = resolve({"policy": {"name": policy}}, {"preset": preset})
+    assert (config.preset, config.policy.name) == (preset, policy)
+
+
+@pytest.mark.parametrize("preset", ["r1", "cispo"])
+def test_a_presets_minibatches_are_cut_to_the_prompts_of_a_step_but_the_users_are_not(preset):
+    few = {"sampling": {"prompts_per_step": 3}}
+    assert resolve({"preset": preset}).updates.minibatches == 16
+    assert resolve({"policy": {"name": "Qwen/Qwen3-0.6B"}}, {"preset": preset}).updates.minibatches == 8
+    assert resolve({}, {"preset": preset} | few).updates.minibatches == 3
+    assert resolve(few, {"preset": preset, "updates": {"minibatches": 2}}).updates.minibatches == 2
+    written = {"preset": preset, "updates": {"minibatches": 4}} | few
+    assert list(errors_of(written)) == ["updates.minibatches"]
+    assert list(errors_of({"updates": {"minibatches": 4}}, {"preset": preset} | few)) == [
+        "updates.minibatches"
+    ]
+
+
+def test_trpo_computes_in_full_precision_unless_told_otherwise():
+    model = {"policy": {"name": "Qwen/Qwen3-0.6B"}}
+    assert resolve(model).policy.dtype == "bfloat16"
+    assert resolve(model, {"preset": "trpo"}).policy.dtype == "float32"
+    assert resolve(model, {"preset": "trpo"}).policy.chat_template
+    wanted = model["policy"] | {"dtype": "bfloat16"}
+    assert list(errors_of({"policy": wanted}, {"preset": "trpo"})) == ["policy.dtype"]
+
+
+@pytest.mark.parametrize("policy", ["tiny", "Qwen/Qwen3-0.6B"])
+@pytest.mark.parametrize("preset", [name for name in PRESETS if "_book" in name])
+def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
+    config, plain = (
+        resolve({"preset": preset, "policy": {"name": policy}}),
+        resolve({"policy": {"name": policy}}),
+    )
+    sampling = config.sampling
+    assert (sampling.prompts_per_step, sampling.group_size, sampling.order) == (1, 8, "sequential")
+    assert (sampling.temperature, sampling.top_p) == (0.8, 0.9)
+    assert config.optimizer == plain.optimizer.with_(weight_decay=0.01)
+    assert sampling.max_new_tokens == plain.sampling.max_new_tokens
+    assert sampling.keep_mask == (preset == "deepseek_v32_book")
+
+
+def warnings_of(**written):
+    return " | ".join(warnings(resolve(written)))
+
+
+def test_router_shift_needs_a_second_update_to_have_anything_to_see():
+    moe = {"name": "tiny_moe"}
+    assert "no router has moved" not in warnings_of(preset="rspo", policy=moe)
+    assert "no router has moved" in warnings_of(preset="rspo", policy=moe, updates={"minibatches": 1})
+
+
+@pytest.mark.parametrize("gap", [{"staleness": 1}, {"precision": "int8"}, {"top_p": 0.9}])
+def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
+    to_sampler = {"ratio": {"type": "token", "old": "sampler"}}
+    assert "clip never acts" in warnings_of(objective=to_sampler)
+    assert "clip never acts" in warnings_of(sampling=gap)
+    assert "clip never acts" not in warnings_of(objective=to_sampler, sampling=gap)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from backend.config.merge import resolve
 from backend.config.metrics import find_metric
 from backend.config.presets import PRESETS
+from backend.config.presets.book import BOOK
 from backend.database import open_engine, open_sessions
 from backend.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
 from backend.rollouts.reading import tokens_of
@@ -471,7 +472,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, sett
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
-    sampling = {"prompts_per_step": 16, "group_size": 2, "max_new_tokens": 40}
+    sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 16, "group_size": 2})
     evaluation = {"every": 2, "prompts": 2}
     config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": evaluation})
     run_id = queued(config)

@@ -2,7 +2,8 @@
 
 A preset sets the objective and, where the method asks for it, updates per batch, group filters, length
 handling, reward terms and prompt order. Batch sizes, learning rates and lengths come from the policy's
-profile; the papers' own sizes stand in the note. Each family of methods has a file of its own.
+profile; the papers' own sizes stand in the note. The book's scripts also set what they sample and their
+decay. Each family of methods has a file of its own.
 """
 
 from backend.config.presets.book import BOOK

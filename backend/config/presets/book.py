@@ -1,4 +1,9 @@
-"""What the scripts of Raschka's book compute, digit for digit."""
+"""What the scripts of Raschka's book compute, digit for digit: one prompt per step, sampled as there.
+
+Learning rate, length cap and number of steps are those of the policy's profile.
+"""
+
+from typing import Any
 
 from backend.config import knobs
 from backend.config.objective import Objective
@@ -7,6 +12,7 @@ from backend.config.rewards import BoxedFormatReward, CorrectnessReward, ThinkFo
 from backend.config.run import (
     FiltersConfig,
     NeighboursRefill,
+    OptimizerConfig,
     SamplingConfig,
     UpdatesConfig,
     ZeroVarianceFilter,
@@ -17,6 +23,20 @@ _CLIPPED = Objective(
     surrogate=knobs.BookSigned(eps_low=10.0, eps_high=10.0),
 )
 
+_SCRIPTS: dict[str, Any] = {
+    "prompts_per_step": 1,
+    "group_size": 8,
+    "temperature": 0.8,
+    "top_p": 0.9,
+    "order": "sequential",
+}
+"""One prompt per step in order: step s has the same prompt in every run."""
+
+_SAMPLING = SamplingConfig(**_SCRIPTS)
+
+_OPTIMIZER = OptimizerConfig(weight_decay=0.01)
+"""torch's AdamW as it comes."""
+
 BOOK: dict[str, Preset] = {
     "grpo_book": preset(
         "GRPO, the book's first form",
@@ -24,14 +44,14 @@ BOOK: dict[str, Preset] = {
         """Minus the mean of advantage times whole-sequence log-probability: no ratio, no clip, no
         KL, and log-probabilities at temperature 1 whatever the sampling temperature. Long
         completions weigh more, for their sums are longer. Watch length/mean and policy/entropy.
-        Book: one prompt and 8 completions per step in a fixed order, lr 1e-5, temperature 0.8,
-        top-p 0.9.""",
+        Book: lr 1e-5, at most 512 tokens.""",
         objective=Objective(
             ratio=knobs.NoRatio(logprob_temperature="one"),
             surrogate=knobs.NoSurrogate(),
             aggregation=knobs.SeqMeanTokenSum(),
         ),
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
     ),
     "grpo_book_clip": preset(
         "GRPO, the book's clipped form",
@@ -39,9 +59,10 @@ BOOK: dict[str, Preset] = {
         """One ratio per completion, the product of its token ratios, clipped from above at 11; two
         epochs, each on fresh rollouts of the policy that opened the step. The first epoch has ratio
         1; in the second the product may explode or vanish with length: watch ratio/max and
-        ratio/min. Book: one prompt and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
+        ratio/min. Book: lr 1e-5, at most 512 tokens.""",
         objective=_CLIPPED,
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
     "grpo_book_kl": preset(
@@ -49,10 +70,11 @@ BOOK: dict[str, Preset] = {
         "Raschka, Build a Reasoning Model, section 7.5",
         """The clipped form plus k1 of whole sequences in the loss. On fresh rollouts k1 has no gradient
         on average, only noise that grows with length: in the book the run collapses. Watch loss/kl,
-        policy/entropy, length/mean and reward/mean together. Book: one prompt and 8 completions per
-        step, lr 1e-5, temperature 0.8, top-p 0.9, KL weight 0.02 in the listing and 0.001 in the script.""",
+        policy/entropy, length/mean and reward/mean together. Book: lr 1e-5, at most
+        512 tokens, KL weight 0.02 in the listing and 0.001 in the script.""",
         objective=_CLIPPED.with_(kl=knobs.KlK1(coef=0.02, aggregation="seq_sum")),
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
     "grpo_book_format": preset(
@@ -62,9 +84,10 @@ BOOK: dict[str, Preset] = {
         <think> before the first </think>. With one epoch the ratio is 1 and the loss reads 0 while the
         gradient does not. The format is far easier than the answer: watch reward/think_format/mean
         saturate while reward/correctness/mean falls, and length/truncated_frac. Book: reasoning model,
-        one prompt and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
+        lr 1e-5.""",
         objective=_CLIPPED,
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         rewards=(CorrectnessReward(weight=1.0), ThinkFormatReward(weight=1.0, form="book")),
     ),
     "grpo_book_format_conditional": preset(
@@ -74,7 +97,8 @@ BOOK: dict[str, Preset] = {
         collected without the answer. Watch reward/think_format/mean, which can no longer exceed
         reward/correctness/mean.""",
         objective=_CLIPPED,
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         rewards=(
             CorrectnessReward(weight=1.0),
             ThinkFormatReward(weight=1.0, form="book", only_when_correct=True),
@@ -84,15 +108,16 @@ BOOK: dict[str, Preset] = {
         "GDPO, the book's form",
         "Raschka, reasoning-from-scratch, script gdpo",
         """GDPO over correctness and a tenth of the boxed format, with the book's clipped sequence ratio,
-        two epochs on fresh rollouts and a k1 penalty on sequence sums. The book has one prompt per step,
-        so its second normalisation stays within the group: where only the format differs it blows the
+        two epochs on fresh rollouts and a k1 penalty on sequence sums. There is one prompt per step,
+        so the second normalisation stays within the group: where only the format differs it blows the
         tenth up to full scale. Watch reward/boxed_format/mean and advantage/distinct_per_group. The k1
         penalty as a loss is noise: watch policy/entropy.""",
         objective=_CLIPPED.with_(
             advantage=knobs.GroupMean(multi_reward="gdpo"),
             kl=knobs.KlK1(coef=0.02, aggregation="seq_sum"),
         ),
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
         rewards=(
             CorrectnessReward(weight=1.0, extraction="lenient"),
@@ -106,13 +131,13 @@ BOOK: dict[str, Preset] = {
         a token since the step began, and with the sequence ratio times k1 as KL. Unlike the paper it
         keeps the division by the group's standard deviation, one ratio per completion, and k1 in place
         of k3. Probabilities are taken over the ids that top-p left. Watch opsm/masked_frac (0 in the
-        first epoch), ratio/max and loss/kl. Book: one prompt
-        and 8 completions per step, lr 1e-5, temperature 0.8, top-p 0.9.""",
+        first epoch), ratio/max and loss/kl. Book: lr 1e-5, at most 512 tokens.""",
         objective=_CLIPPED.with_(
             off_policy_mask=knobs.Opsm(delta=0.1, source="old"),
             kl=knobs.KlRatioK1(coef=0.02, aggregation="seq_sum"),
         ),
-        sampling=SamplingConfig(order="sequential", keep_mask=True),
+        sampling=SamplingConfig(**_SCRIPTS, keep_mask=True),
+        optimizer=_OPTIMIZER,
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
     "olmo3_book": preset(
@@ -130,7 +155,8 @@ BOOK: dict[str, Preset] = {
             aggregation=knobs.TokenMean(),
         ),
         filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=NeighboursRefill(n=8)),
-        sampling=SamplingConfig(order="sequential"),
+        sampling=_SAMPLING,
+        optimizer=_OPTIMIZER,
         updates=UpdatesConfig(epochs=2, resample_each_epoch=True),
     ),
 }

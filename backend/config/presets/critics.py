@@ -3,7 +3,7 @@
 from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.presets.preset import Preset, preset
-from backend.config.run import TrustRegion, UpdatesConfig
+from backend.config.run import PolicyConfig, TrustRegion, UpdatesConfig
 
 CRITICS: dict[str, Preset] = {
     "ppo": preset(
@@ -47,9 +47,9 @@ CRITICS: dict[str, Preset] = {
         """No learning rate: each step goes along the natural gradient until the mean KL between the policy
         before and after would pass 0.01 nats per token, found by conjugate gradients over products with the
         Fisher matrix and a line search; the critic is fitted apart by squared error. Each step costs
-        dozens of passes over its tokens in full precision: for small policies. Watch trust/kl_after,
-        trust/line_search_failed and trust/improvement. Papers and code: delta 0.01, damping 0.1, 10
-        iterations, lambda 0.97, 80 passes of the critic (here 4).""",
+        dozens of passes over its tokens in full precision (float32): for small policies. Watch
+        trust/kl_after, trust/line_search_failed and trust/improvement. Papers and code: delta 0.01,
+        damping 0.1, 10 iterations, lambda 0.97, 80 passes of the critic (here 4).""",
         objective=Objective(
             advantage=knobs.Critic(lambda_policy=0.97, lambda_critic=1.0),
             value=knobs.Value(clip=0.0, epochs=4),
@@ -57,6 +57,7 @@ CRITICS: dict[str, Preset] = {
             aggregation=knobs.TokenMean(),
         ),
         updates=UpdatesConfig(rule="natural_gradient", trust=TrustRegion(delta=0.01, damping=0.1)),
+        policy=PolicyConfig(dtype="float32"),
     ),
     "vapo": preset(
         "VAPO",

@@ -1,6 +1,6 @@
 """What a preset is, how one is written down, and settings that several of them share."""
 
-from typing import Any
+from typing import Any, Literal, get_origin
 
 from backend.config import knobs
 from backend.config.base import Frozen
@@ -32,7 +32,11 @@ def _written(value: Any) -> Any:
         return [_written(part) for part in value]
     if not isinstance(value, Frozen):
         return value
-    tag = {name: getattr(value, name) for name in ("type", "name") if name in type(value).model_fields}
+    known = type(value).model_fields
+    tags = [
+        name for name in ("type", "name") if name in known and get_origin(known[name].annotation) is Literal
+    ]
+    tag = {name: getattr(value, name) for name in tags}
     return tag | {name: _written(getattr(value, name)) for name in sorted(value.model_fields_set, key=str)}
 
 

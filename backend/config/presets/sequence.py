@@ -47,7 +47,8 @@ SEQUENCE: dict[str, Preset] = {
         "arXiv:2510.23027",
         """GMPO for mixtures of experts: a token whose router has moved away from the experts it chose
         counts with a smaller ratio, 0.8 of it at least. Choose the policy tiny_moe or another mixture
-        of experts; on a dense policy it is GMPO. Watch router/shift_mean, router/floor_frac and
+        of experts; on a dense policy it is GMPO. Four minibatches, for at a step's first update no router has
+        moved. Watch router/shift_mean, router/floor_frac and
         optim/grad_norm. The paper does not give the floor; 0.8 and the clip of 0.4 are taken from
         other people's code and from GMPO.""",
         objective=Objective(
@@ -55,5 +56,6 @@ SEQUENCE: dict[str, Preset] = {
             surrogate=knobs.GeoToken(eps_low=0.4, eps_high=0.4),
             router=knobs.RouterShift(gamma_min=0.8),
         ),
+        updates=UpdatesConfig(minibatches=4),
     ),
 }

@@ -121,7 +121,18 @@ export function belowVariant(catalog, base, variant) {
   const preset = variant.preset ?? base.preset ?? '';
   const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
   const merged = merge(merge(merge(catalog.defaults, profileOf(catalog, policy)), changes), base);
-  return complete(catalog.schema, catalog.schema, { ...merged, preset });
+  return complete(catalog.schema, catalog.schema, { ...fitting(merged, changes, base, variant), preset });
+}
+
+/**
+ * Fields in which the minibatches that a preset asks for are cut to the prompts of a step, unless the base chose them.
+ * @param {Fields} merged @param {Fields} changes @param {Fields} base @param {Fields} variant
+ */
+function fitting(merged, changes, base, variant) {
+  const wanted = changes.updates?.minibatches;
+  const prompts = variant.sampling?.prompts_per_step ?? merged.sampling.prompts_per_step;
+  const isKept = wanted === undefined || base.updates?.minibatches !== undefined || !Number.isInteger(prompts) || prompts < 1;
+  return isKept || wanted <= prompts ? merged : merge(merged, { updates: { minibatches: prompts } });
 }
 
 /** The full config of a layer over another. @param {Catalog} catalog @param {Fields} below @param {Fields} fields */
