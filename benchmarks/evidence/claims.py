@@ -141,7 +141,7 @@ CLAIMS: dict[str, Claim] = {
         title="Format reward",
         says="The book's chapter 7: a format reward as heavy as the right answer is hacked (well-formed and "
         "wrong); at a tenth of the weight, or given to correct completions alone, it is not.",
-        base=_merged(LEAN, {"preset": "dr_grpo", "steps": 60, "optimizer": {"lr": 2e-3}}),
+        base=_merged(LEAN, {"preset": "dr_grpo", "steps": 60}),
         variants={
             "weight 1.0": _rewards(weight=1.0),
             "weight 0.1": _rewards(weight=0.1),
