@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, pstdev
+from statistics import fmean, stdev
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ class Learned:
     """Gradient norm of each update; one that is not finite was skipped."""
     critic_norms: list[float] = field(default_factory=list)
     """The same of the critic's updates."""
+    failed_searches: int = 0
+    """Updates whose search for a step inside the trust region found none: nothing was changed."""
     judged: dict[str, float] = field(default_factory=dict)
     """What the critic's judgement looks like."""
     seconds: float = 0.0
@@ -52,7 +54,7 @@ class Learned:
     def metrics(self) -> dict[str, float]:
         """The step's numbers; only that there was no update when there was nothing to learn from."""
         counts = {
-            "optim/updates": sum(math.isfinite(norm) for norm in self.norms),
+            "optim/updates": sum(math.isfinite(norm) for norm in self.norms) - self.failed_searches,
             "optim/skipped": self.skipped,
         }
         if not self.norms:
@@ -60,7 +62,7 @@ class Learned:
         flat = [value for group in self.advantages for value in group]
         return {
             "advantage/mean": fmean(flat),
-            "advantage/std": pstdev(flat),
+            "advantage/std": stdev(flat) if len(flat) > 1 else 0.0,
             "advantage/nonzero_frac": fmean(value != 0 for value in flat),
             "advantage/distinct_per_group": fmean(
                 len({f"{value:.4g}" for value in group}) for group in self.advantages

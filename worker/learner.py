@@ -1,19 +1,21 @@
 """From the groups of a step to optimizer steps on the policy."""
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from backend.config import knobs
-from backend.config.run import RunConfig
+from backend.config.run import NoRefill, RunConfig
 from worker.learned import Learned, by_completion, keep_tokens, of_completions
 from worker.objective import filters
+from worker.objective.advantages import moving_average
 from worker.objective.aggregation import Denominators
-from worker.objective.batch import PolicyBatch
+from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
@@ -24,7 +26,7 @@ from worker.policy.logprobs import TokenLogprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.routing import routed_logprobs
-from worker.prompt_history import PromptHistory
+from worker.prompt_history import PromptHistory, repeats
 from worker.rollout.batching import TokenBatch, microbatches
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.rollout.types import Group
@@ -39,6 +41,15 @@ class Baseline:
     """The moving reward average that the `ema` baseline subtracts; 0 with any other."""
 
     average: float = 0.0
+    seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Rewards, and who was scored, of the step so far."""
+
+    def move(self, advantage: knobs.Advantage) -> None:
+        """Move by the rewards of the whole step."""
+        if isinstance(advantage, knobs.MovingAverage) and self.seen:
+            rewards, scored = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
+            self.average = moving_average(self.average, rewards, scored, decay=advantage.decay)
+        self.seen.clear()
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
@@ -98,11 +109,8 @@ class Learner:
         batch, judged = self._open(tokens, groups, learned, opening=opening)
         per_token: dict[str, Tensor] = {}
         if self.valuation is None or not self.valuation.is_pretraining(learned.step):
-            upweight = filters.upweight(kept=len(groups), total=len(collected.groups))
-            upweight = upweight if self.config.filters.upweight else 1.0
-            batch = self._updates(
-                tokens, batch, len(groups), generator, per_token, learned, upweight=upweight
-            )
+            self.entropy.observe(entropies(groups, tokens).cpu(), batch.mask.cpu())
+            batch = self._updates(tokens, batch, collected, generator, per_token, learned)
         if judged is not None:
             self._fit_critic(judged, len(groups), generator, learned)
             per_token |= {"advantage": judged.advantages.cpu(), "value": judged.values.old_values.cpu()}
@@ -110,19 +118,24 @@ class Learner:
         learned.arrays += by_completion(per_token, tokens.lengths.tolist(), len(groups))
         learned.seconds += time.perf_counter() - started
 
+    def end_step(self) -> None:
+        """Move what follows the whole step's measurements, once; call it after the step's last epoch."""
+        self.kl.move()
+        self.entropy.move()
+        self.baseline.move(self.config.objective.advantage)
+
     def _updates(
         self,
         tokens: TokenBatch,
         batch: PolicyBatch,
-        groups: int,
+        collected: Collected,
         generator: torch.Generator,
         per_token: dict[str, Tensor],
         learned: Learned,
-        *,
-        upweight: float,
     ) -> PolicyBatch:
         """The policy's updates; returns the batch with the advantages that were applied."""
-        applied = batch.advantages.clone()
+        applied, share = batch.advantages.clone(), self._loss_share(collected)
+        groups = len(collected.kept)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
@@ -130,11 +143,20 @@ class Learner:
                 part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
                 applied[here] = part.advantages
                 for update in updates_of(part, self.config.objective.token_weight):
-                    norm = self._update(tokens, update, rows, per_token, learned, upweight=upweight)
+                    norm = self._update(tokens, update, rows, per_token, learned, loss_share=share)
                     learned.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
         return replace(batch, advantages=applied)
+
+    def _loss_share(self, collected: Collected) -> float:
+        """What the groups that were left out of a step do to means over the rest; nothing once replaced."""
+        rule = self.config.filters
+        if not isinstance(rule.refill, NoRefill):
+            return 1.0
+        return filters.loss_share(
+            kept=len(collected.kept), total=len(collected.groups), upweighted=rule.upweight
+        )
 
     def _fit_critic(self, judged: Judged, groups: int, generator: torch.Generator, learned: Learned) -> None:
         if self.valuation is None:
@@ -178,19 +200,29 @@ class Learner:
         advantage = self.config.objective.advantage
         if isinstance(advantage, knobs.Critic):
             raise TypeError("a critic judges tokens")
-        estimate = estimate_advantages(
-            rewards,
-            scored,
-            advantage,
-            average=self.baseline.average,
-            terms=reward_terms(groups),
-            visits=self.history.visits([group.prompt.id for group in groups]),
-        )
-        if estimate.visits is not None:
-            self.history.remember([group.prompt.id for group in groups], estimate.visits)
-        self.baseline.average = estimate.average
-        values = estimate.advantages.flatten().float().to(batch.mask.device)
+        self.baseline.seen.append((rewards, scored))
+        if isinstance(advantage.scale, knobs.Sas):
+            found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
+        else:
+            found = estimate_advantages(
+                rewards, scored, advantage, average=self.baseline.average, terms=reward_terms(groups)
+            ).advantages
+        values = found.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")
+
+    def _smoothed(
+        self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
+    ) -> Tensor:
+        """Advantages (P, G) by the history of each prompt; one that is drawn again has one visit more."""
+        found = torch.zeros_like(rewards)
+        for rows in repeats(prompts):
+            ids = [prompts[row] for row in rows]
+            estimate = estimate_advantages(
+                rewards[rows], scored[rows], advantage, visits=self.history.visits(ids)
+            )
+            found[rows] = estimate.advantages
+            self.history.remember(ids, given(estimate.visits, "visits"))
+        return found
 
     def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
         """Rows of each optimizer batch: whole groups, shuffled when there are several batches."""
@@ -208,13 +240,13 @@ class Learner:
         per_token: dict[str, Tensor],
         learned: Learned,
         *,
-        upweight: float,
+        loss_share: float,
     ) -> float:
         """One optimizer step on some rows of `tokens`, whose batch is given.
 
         Returns the gradient norm; where it is not finite the step was skipped.
         """
-        weights = self._denominators(batch, upweight=upweight)
+        weights = self._denominators(batch, loss_share=loss_share)
         if self.config.updates.rule == "natural_gradient":
             return self._natural_update(tokens, batch, rows, weights, per_token, learned)
         for found in self._passes(tokens, batch, rows, weights, per_token, learned):
@@ -251,16 +283,17 @@ class Learner:
             microbatch=self.config.resources.microbatch_completions,
         )
         learned.sums += metrics_of(step)
+        learned.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 
-    def _denominators(self, batch: PolicyBatch, *, upweight: float) -> Denominators:
+    def _denominators(self, batch: PolicyBatch, *, loss_share: float) -> Denominators:
         objective = self.config.objective
         return denominators(
             batch.mask,
             batch.group_index,
             objective,
             max_new_tokens=self.config.sampling.max_new_tokens,
-            upweight=upweight,
+            loss_share=loss_share,
             correct=batch.correct,
         )
 

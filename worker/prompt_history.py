@@ -1,5 +1,6 @@
 """What earlier visits of each prompt were rewarded, by the prompt's stable id."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,7 @@ UNSEEN: Entry = (0.0, 0.0, 0.0)
 
 
 class PromptHistory:
-    """Running statistics of every prompt a run has trained on.
-
-    Where a prompt stands twice in one step, both groups see its earlier visits and the later one is kept.
-    """
+    """Running statistics of every prompt a run has trained on."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
@@ -45,3 +43,18 @@ class PromptHistory:
         """See Stateful."""
         rows = tensors["visits"].tolist()
         self._entries = dict(zip(values["prompts"], map(tuple, rows), strict=True))
+
+
+def repeats(prompts: Sequence[str]) -> list[list[int]]:
+    """Positions of the prompts that appear for the first time, of those that do for the second, and so on.
+
+    Example: repeats(["a", "b", "a"]) -> [[0, 1], [2]]
+    """
+    counts: Counter[str] = Counter()
+    rounds: list[list[int]] = []
+    for position, prompt in enumerate(prompts):
+        if counts[prompt] == len(rounds):
+            rounds.append([])
+        rounds[counts[prompt]].append(position)
+        counts[prompt] += 1
+    return rounds

@@ -1,7 +1,9 @@
 """Coefficients of the loss that follow what a run measures: state that goes from step to step."""
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from dataclasses import dataclass
+from typing import Any, Self, assert_never
 
 import torch
 from torch import Tensor
@@ -14,6 +16,28 @@ from worker.objective import kl
 from worker.state import Stateful
 
 
+@dataclass(slots=True)
+class Seen:
+    """Token values that were measured in a step."""
+
+    total: float = 0.0
+    tokens: int = 0
+    completions: int = 0
+
+    def add(self, values: Tensor, mask: Tensor) -> Self:
+        """Take note of values (B, T)."""
+        self.total += float(values.double().where(mask, 0.0).sum())
+        self.tokens += int(mask.sum())
+        self.completions += len(mask)
+        return self
+
+    def mean(self, *, per_completion: bool = False) -> float | None:
+        """Their mean over tokens, or completions; None without any, and where it is not finite."""
+        if not self.tokens or not math.isfinite(self.total):
+            return None
+        return self.total / (self.completions if per_completion else self.tokens)
+
+
 class KlControl:
     """The weight of the KL for each domain: the configured one times a factor that a controller moves."""
 
@@ -21,6 +45,7 @@ class KlControl:
         self.knob = objective.kl
         self.is_sum = objective.kl_is_sum
         self.factor = 1.0
+        self.seen = Seen()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -46,13 +71,18 @@ class KlControl:
         return coef[domain]
 
     def observe(self, k3: Tensor, mask: Tensor) -> None:
-        """Move the factor by the KL (B, T) of a step's completions, nats per token or per completion."""
-        if isinstance(self.knob, knobs.NoKl):
+        """Take note of the KL (B, T) of completions of the step."""
+        self.seen.add(k3, mask)
+
+    def move(self) -> None:
+        """Move the factor by the mean KL since the last move, nats per token or per completion.
+
+        Nothing moves where nothing was measured, or nothing finite.
+        """
+        seen, self.seen = self.seen, Seen()
+        measured = seen.mean(per_completion=self.is_sum)
+        if isinstance(self.knob, knobs.NoKl) or measured is None:
             return
-        count = len(mask) if self.is_sum else int(mask.sum())
-        if not count:
-            return
-        measured = float(k3.double().where(mask, 0.0).sum()) / count
         match self.knob.controller:
             case knobs.FixedCoefficient():
                 pass
@@ -60,7 +90,7 @@ class KlControl:
                 self.factor = kl.dual_descent(self.factor, measured, target=target)
             case knobs.HorizonController(target=target, horizon=horizon):
                 self.factor = kl.horizon_control(
-                    self.factor, measured, target=target, completions=len(mask), horizon=horizon
+                    self.factor, measured, target=target, completions=seen.completions, horizon=horizon
                 )
             case _:
                 assert_never(self.knob.controller)
@@ -84,6 +114,7 @@ class EntropyControl:
     def __init__(self, objective: Objective) -> None:
         self.knob = objective.entropy
         self.coef = self.knob.coef if isinstance(self.knob, knobs.AdaptiveEntropy) else 0.0
+        self.seen = Seen()
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -91,19 +122,28 @@ class EntropyControl:
         return {"entropy": self} if isinstance(self.knob, knobs.AdaptiveEntropy) else {}
 
     def weights(self, entropy: Tensor, mask: Tensor) -> Tensor | None:
-        """(B,) float64: this step's weight, by the entropies (B, T) it was sampled with; then move on.
+        """(B,) float64: the weight for completions that were sampled with these entropies (B, T).
 
         None where the weight is fixed.
         """
         if not isinstance(self.knob, knobs.AdaptiveEntropy):
             return None
-        count = int(mask.sum())
-        if not count:
-            return torch.zeros(len(mask), dtype=torch.float64)
-        mean = float(entropy.double().where(mask, 0.0).sum()) / count
-        used = entropies.used_coefficient(self.coef, mean, target=self.knob.target)
-        self.coef = entropies.next_coefficient(self.coef, mean, target=self.knob.target, step=self.knob.step)
+        mean = Seen().add(entropy, mask).mean()
+        used = 0.0 if mean is None else entropies.used_coefficient(self.coef, mean, target=self.knob.target)
         return torch.full((len(mask),), used, dtype=torch.float64)
+
+    def observe(self, entropy: Tensor, mask: Tensor) -> None:
+        """Take note of the entropies (B, T) of completions that the policy is updated with."""
+        self.seen.add(entropy, mask)
+
+    def move(self) -> None:
+        """Move the weight by the mean entropy since the last move, if any finite one was measured."""
+        seen, self.seen = self.seen, Seen()
+        mean = seen.mean()
+        if isinstance(self.knob, knobs.AdaptiveEntropy) and mean is not None:
+            self.coef = entropies.next_coefficient(
+                self.coef, mean, target=self.knob.target, step=self.knob.step
+            )
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

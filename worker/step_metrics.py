@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
-import numpy as np
-
 from worker.rewards.score import weighted_sums
 from worker.rollout.collector import LENGTH_PENALTY, Collected
 from worker.rollout.types import Completion, Group
@@ -20,14 +18,16 @@ Metrics = dict[str, float]
 
 
 def group_metrics(collected: Collected) -> Metrics:
-    """reward/*, groups/*, length/*, sampling/*, tokens/generated of everything that was sampled in a step."""
+    """reward/*, groups/*, length/*, sampling/*, tokens/generated of everything that was sampled in a step.
+
+    What the sampler thought of its tokens is not among them: it may have cut its distribution.
+    """
     groups = collected.sampled
     return {
         **_reward_metrics(groups),
         **(_unshaped_metrics(groups) if collected.is_shaped else {}),
-        **_variety_metrics(groups),
+        **_variety_metrics(collected),
         **_length_metrics(groups),
-        **_token_metrics(groups),
         "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
         **_carried_metrics(collected),
@@ -66,12 +66,11 @@ def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
     return {"reward/raw_mean": fmean(values), "reward/raw_std": stdev(values) if len(values) > 1 else 0.0}
 
 
-def _variety_metrics(groups: Sequence[Group]) -> Metrics:
+def _variety_metrics(collected: Collected) -> Metrics:
     metrics: Metrics = {}
-    compared = [values for group in groups if len(values := _values(group.rewards)) > 1]
-    if compared:
-        metrics["groups/zero_variance_frac"] = fmean(max(values) == min(values) for values in compared)
-    graded = [values for group in groups if (values := _values(group.correctness))]
+    if collected.compared:
+        metrics["groups/zero_variance_frac"] = collected.equal / collected.compared
+    graded = [values for group in collected.sampled if (values := _values(group.correctness))]
     if graded:
         metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded)
         metrics["groups/all_wrong_frac"] = fmean(max(values) <= 0 for values in graded)
@@ -96,17 +95,6 @@ def _length_metrics(groups: Sequence[Group]) -> Metrics:
     if wrong:
         metrics["length/mean_incorrect"] = fmean(wrong)
     return metrics
-
-
-def _token_metrics(groups: Sequence[Group]) -> Metrics:
-    """Over all generated tokens, as the sampler saw them; the learner's own figures take their place."""
-    completions = [completion for group in groups for completion in group.completions]
-    logprobs = np.concatenate([completion.sampler_logprobs for completion in completions])
-    entropies = np.concatenate([completion.entropies for completion in completions])
-    return {
-        "policy/entropy": float(entropies.mean(dtype=np.float64)),
-        "policy/token_prob_mean": float(np.exp(logprobs).mean(dtype=np.float64)),
-    }
 
 
 def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[int]]:

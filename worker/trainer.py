@@ -225,6 +225,7 @@ class Trainer:
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
             self.learner.learn(collected, self.generator, learned)
+            self.learner.end_step()
             return learned
         opening = frozen_copy(self.policy)
         sampler = self._sampler(opening)
@@ -233,6 +234,7 @@ class Trainer:
             again = self._collect(sampler)
             self.learner.learn(again, self.generator, learned, opening=opening)
             collected.add(again)
+        self.learner.end_step()
         self.behaviour.remember(opening)
         return learned
 

@@ -87,7 +87,7 @@ class Valuation:
 def _spread(advantages: Float[Tensor, "N"]) -> dict[str, float]:
     if not len(advantages):
         return {}
-    deviation = float(advantages.std(correction=0))
+    deviation = float(advantages.std()) if len(advantages) > 1 else 0.0
     return {"advantage/mean": float(advantages.mean()), "advantage/std": deviation}
 
 

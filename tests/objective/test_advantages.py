@@ -5,7 +5,7 @@ import torch
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from worker.objective.advantages import reweighted_by_probability
+from worker.objective.advantages import moving_average, reweighted_by_probability
 from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.multi_reward import RewardTerms
@@ -62,7 +62,8 @@ def test_a_moving_average_starts_at_zero_and_serves_the_next_step():
     for mean in (0.25, 0.5, 0.75):
         estimate = advantages([[mean, mean]], knobs.MovingAverage(), average=average)
         assert estimate.advantages.tolist()[0] == pytest.approx([mean - average] * 2)
-        average = estimate.average
+        rewards = torch.tensor([[mean, mean]], dtype=torch.float64)
+        average = moving_average(average, rewards, rewards >= 0, decay=knobs.MovingAverage().decay)
         seen.append(average)
     assert seen == pytest.approx([0.0250, 0.0725, 0.1403], abs=6e-5)
 

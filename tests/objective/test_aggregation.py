@@ -51,7 +51,9 @@ def test_nothing_is_divided_by_zero_when_every_token_is_masked(aggregation):
     assert weights(aggregation, torch.zeros(2, 3, dtype=torch.bool)).weights.isfinite().all()
 
 
-def test_upweighting_multiplies_every_weight():
-    plain, heavier = weights(knobs.TokenMean()), weights(knobs.TokenMean(), upweight=1.5)
-    assert heavier.weights.tolist() == pytest.approx((plain.weights * 1.5).tolist())
-    assert heavier.sequence_weight == pytest.approx(1.5 / 4)
+@pytest.mark.parametrize("aggregation", [aggregation for aggregation, _ in RESULTS])
+def test_groups_that_were_left_out_count_in_means_over_completions_and_prompts(aggregation):
+    plain, thinner = weights(aggregation), weights(aggregation, loss_share=0.75)
+    factor = 1 if isinstance(aggregation, knobs.TokenMean) else 0.75
+    assert thinner.weights.tolist() == pytest.approx((plain.weights * factor).tolist())
+    assert thinner.sequence_weight == pytest.approx(0.75 / 4)

@@ -32,6 +32,12 @@ def test_the_rest_is_weighted_up_for_what_was_dropped():
     assert filters.upweight(kept=0, total=4) == 1
 
 
+def test_groups_that_were_left_out_count_in_the_divisor_unless_the_rest_is_upweighted():
+    assert filters.loss_share(kept=3, total=4, upweighted=False) == 0.75
+    assert filters.loss_share(kept=3, total=4, upweighted=True) == pytest.approx(1)
+    assert filters.loss_share(kept=0, total=0, upweighted=True) == 1
+
+
 def test_the_soft_penalty_ramps_over_the_last_tokens():
     lengths = torch.tensor([[16384, 17408, 18432, 20480, 21000]])
     found = shaping.soft_overlong(lengths, l_max=20480, l_cache=4096)

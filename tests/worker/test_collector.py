@@ -228,6 +228,25 @@ def test_a_length_reward_does_not_make_equal_answers_informative(collector):
     collected = collect(build, Wrong())
     assert collected.groups[0].rewards == (0, -0.05)
     assert collected.kept == []
+    assert group_metrics(collected)["groups/zero_variance_frac"] == 1
+
+
+def test_a_length_penalty_does_not_hide_that_rewards_are_equal(collector):
+    build = collector({"type": "none"}, length={"penalty": {"type": "soft_overlong"}})
+
+    class Wrong:
+        def sample(self, prompts, *_):
+            return [
+                [completion("0", length=3), completion("0", length=8 + row)] for row, _ in enumerate(prompts)
+            ]
+
+    collected = collect(build, Wrong())
+    collected.add(collect(build, Scripted(True, False, True)))
+    assert collected.groups[2].rewards[0] != collected.groups[2].rewards[1]
+    metrics = group_metrics(collected)
+    assert metrics["groups/zero_variance_frac"] == pytest.approx(4 / 6)
+    assert metrics["groups/kept_frac"] == pytest.approx(2 / 6)
+    assert "policy/entropy" not in metrics
 
 
 def test_a_term_of_another_domain_counts_nothing_in_a_group():

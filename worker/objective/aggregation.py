@@ -2,7 +2,9 @@
 
     loss = sum_i w[i] sum_t m[i, t] l[i, t]
 
-The weights come from the whole optimizer batch, so that any split into micro-batches gives the same gradient.
+B completions and P prompts are those of the batch; denominators() in policy_loss.py also counts the groups
+that a step left out, where it is told to. The weights come from the whole optimizer batch, so that any split
+into micro-batches gives the same gradient.
 """
 
 from dataclasses import dataclass, replace

@@ -41,6 +41,8 @@ class PolicyBatch:
     """Names of the domains that are told apart."""
     trained: Bool[Tensor, "B T"] | None = None
     """The tokens that this update trains; the others count in divisors and shared ratios alone. None: all."""
+    updates: int = 1
+    """How many optimizer steps share out the tokens of the optimizer batch; this is one of them."""
     uncertain: Bool[Tensor, "B T"] | None = None
     """The tokens of highest entropy, when the objective keeps the policy loss on them."""
     old_experts: Int[Tensor, "B T L K"] | None = None

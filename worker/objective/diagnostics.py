@@ -28,7 +28,8 @@ class LossTerms(NamedTuple):
 def loss_terms(terms: LossTerms, *, share: float) -> MetricSums:
     """loss/*: `share` is the part of the optimizer batch these terms belong to.
 
-    Shares of an optimizer batch add up to 1, so its terms add up, and several batches are averaged.
+    Shares of an optimizer batch add up to 1, also where several updates share its tokens out, so its terms
+    add up, and several batches are averaged.
     """
     count = torch.as_tensor(share, dtype=torch.float64, device=terms.total.device)
     named = {"loss/total": terms.total, "loss/policy": terms.policy}
@@ -61,7 +62,9 @@ def policy_terms(
 
 
 def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:
-    """ratio/*, clip/* and gate/mean: over tokens, or over completions where they share one ratio."""
+    """ratio/*, clip/* and gate/mean: over the tokens that this update trains (`mask`), or over completions
+    that have any where they share one ratio.
+    """
     metrics: dict[str, Metric] = {}
     if surrogate.ratio is not None:
         ratio, where = surrogate.ratio, _units(surrogate.ratio, mask)

@@ -20,8 +20,6 @@ class AdvantageEstimate(NamedTuple):
     """Advantages of a step and the state that the next step starts from."""
 
     advantages: Float[Tensor, "P G"]
-    average: float
-    """The moving average of rewards; stays 0 unless the baseline is `ema`. Belongs in a checkpoint."""
     visits: Visits | None = None
     """What is remembered of each prompt where the scale is `sas`. Belongs in a checkpoint."""
 
@@ -39,19 +37,19 @@ def estimate_advantages(
 
     Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
     the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
-    `visits` is what is remembered of the prompts (None: nothing).
+    `visits` is what is remembered of the prompts (None: nothing), `average` the
+    reward of earlier steps that the `ema` baseline subtracts.
     """
-    following = average
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
         case knobs.GroupMean(multi_reward="gdpo", scale=knobs.GroupStd(ddof=ddof, eps=eps)):
             decoupled = multi_reward.group_decoupled(given(terms, "reward terms"), scored, ddof=ddof, eps=eps)
-            return AdvantageEstimate(decoupled * factor, following)
+            return AdvantageEstimate(decoupled * factor)
         case knobs.GroupMean(scale=knobs.Sas(ddof=ddof)):
             smoothed = smoothing.smooth_standardised(
                 rewards, scored, visits or Visits.none(rewards), ddof=ddof
             )
-            return AdvantageEstimate(smoothed.advantages * factor, following, smoothed.visits)
+            return AdvantageEstimate(smoothed.advantages * factor, smoothed.visits)
         case knobs.GroupMean():
             centred = advantages.group_centred(rewards, scored)
         case knobs.LeaveOneOut():
@@ -60,12 +58,11 @@ def estimate_advantages(
             centred = advantages.batch_centred(rewards, scored)
         case knobs.MovingAverage():
             centred = advantages.constant_centred(rewards, scored, baseline=average)
-            following = advantages.moving_average(average, rewards, scored, decay=advantage.decay)
         case knobs.NoBaseline():
             centred = advantages.constant_centred(rewards, scored, baseline=0.0)
         case _:
             assert_never(advantage)
-    return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor, following)
+    return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor)
 
 
 def whiten(

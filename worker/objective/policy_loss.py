@@ -62,31 +62,32 @@ def denominators(
     objective: Objective,
     *,
     max_new_tokens: int,
-    upweight: float = 1.0,
+    loss_share: float = 1.0,
     correct: Bool[Tensor, "B"] | None = None,
 ) -> Denominators:
     """The weights of one optimizer batch; call it once on all B completions that share an optimizer step.
 
-    `upweight` multiplies the whole loss, e.g. filters.upweight(...) for dropped groups; `correct` is needed
-    for the NLL of correct completions alone.
+    `loss_share` is filters.loss_share(...) where groups were left out: it scales means over completions or
+    prompts, while a mean over tokens is one over the tokens that are left. `correct` is needed for the NLL of
+    correct completions alone.
     """
     lengths = masked.lengths(mask)
     match objective.aggregation:
         case knobs.SeqMeanTokenMean():
-            weights = aggregation.seq_mean_token_mean(lengths)
+            weights = aggregation.seq_mean_token_mean(lengths) * loss_share
         case knobs.TokenMean():
             weights = aggregation.token_mean(lengths)
         case knobs.PromptMean():
-            weights = aggregation.prompt_mean(lengths, group_index)
+            weights = aggregation.prompt_mean(lengths, group_index) * loss_share
         case knobs.SeqMeanTokenSum():
-            weights = aggregation.seq_mean_token_sum(lengths)
+            weights = aggregation.seq_mean_token_sum(lengths) * loss_share
         case knobs.SeqMeanTokenSumNorm(l_max=l_max):
             constant = max_new_tokens if l_max == "max_new_tokens" else l_max
-            weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant)
+            weights = aggregation.seq_mean_token_sum_norm(lengths, l_max=constant) * loss_share
         case _:
             assert_never(objective.aggregation)
-    imitated = None if correct is None else aggregation.reciprocal((lengths * correct).sum()) * upweight
-    return Denominators(weights * upweight, upweight / len(lengths), len(lengths), imitated)
+    imitated = None if correct is None else aggregation.reciprocal((lengths * correct).sum())
+    return Denominators(weights, loss_share / len(lengths), len(lengths), imitated)
 
 
 def policy_loss(
@@ -107,19 +108,19 @@ def policy_loss(
     """
     mask = batch.mask
     policy = masked.zeroed(policy_logprobs, mask)
-    old = _old_logprobs(policy, batch, objective)
-    token_advantages = _token_advantages(batch, old, objective.token_weight)
+    old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
+    token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
     gate = off_policy.router_gate(batch, objective.router)
     surrogate = _surrogate(policy, old, token_advantages, mask, objective, gate)
     kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
-    trainers_old = _trainers_old(policy, old, batch, objective)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
 
     weighted = surrogate.objective if correction is None else surrogate.objective * correction.weights
     weighted = weighted if kept is None else weighted * kept
-    counted = (mask if batch.trained is None else mask & batch.trained).to(policy.dtype)
+    trained = mask if batch.trained is None else mask & batch.trained
+    counted = trained.to(policy.dtype)
     token_weights = counted * denominators.weights.to(policy.dtype).unsqueeze(1)  # (B, T)
     policy_term = -(weighted * token_weights).sum()
     kl_coef = regularizers.kl_coefficient(batch, objective.kl)
@@ -133,14 +134,14 @@ def policy_loss(
     loss = policy_term + sum(term for term in added if term is not None)
 
     terms = diagnostics.LossTerms(loss, policy_term, *added)
-    share = len(mask) / denominators.completions
+    share = len(mask) / denominators.completions / batch.updates
     with torch.no_grad():
         metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
-        metrics += diagnostics.ratio_terms(surrogate, mask)
+        metrics += diagnostics.ratio_terms(surrogate, trained)
         metrics += diagnostics.off_policy_terms(kept, gate, mask)
         if isinstance(objective.token_weight, knobs.Lopti):
-            metrics += diagnostics.lopti_terms(policy, old, batch, eta=objective.token_weight.eta)
+            metrics += diagnostics.lopti_terms(policy, trainers_old, batch, eta=objective.token_weight.eta)
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask)
             metrics += diagnostics.domain_terms(x, batch)
@@ -160,9 +161,9 @@ def _old_logprobs(
     source = getattr(objective.ratio, "old", "recompute")
     if source == "sampler":
         return masked.zeroed(given(batch.sampler_logprobs, "sampler log-probabilities"), batch.mask)
-    if source == "current" or batch.old_logprobs is None:
+    if source == "current":
         return policy.detach()  # detach: the denominator of the ratio is a constant
-    return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
+    return _trainers_old(policy, batch)
 
 
 def _token_advantages(
@@ -247,14 +248,10 @@ def _with_token_mask(
     return capped._replace(objective=capped.objective * kept)
 
 
-def _trainers_old(
-    policy: Float[Tensor, "B T"], old: Float[Tensor, "B T"], batch: PolicyBatch, objective: Objective
-) -> Float[Tensor, "B T"]:
-    """The trainer's own log-probabilities at the step's start, also where the ratio takes the sampler's."""
-    if getattr(objective.ratio, "old", "") != "sampler":
-        return old
+def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Tensor, "B T"]:
+    """The trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
     if batch.old_logprobs is None:
-        return policy.detach()  # detach: the mismatch is measured, not trained
+        return policy.detach()  # detach: the first update has the weights that opened the step
     return masked.zeroed(batch.old_logprobs.detach(), batch.mask)  # detach: as above
 
 

@@ -54,6 +54,6 @@ def updates_of(batch: PolicyBatch, knob: knobs.TokenWeight) -> list[PolicyBatch]
             rare = batch.mask & improbable(old, eta=eta)
             halves = [rare, batch.mask & ~rare]
             chosen = [half for half in (halves if eta > 0 else halves[::-1]) if bool(half.any())]
-            return [replace(batch, trained=half) for half in chosen] or [batch]
+            return [replace(batch, trained=half, updates=len(chosen)) for half in chosen] or [batch]
         case _:
             assert_never(knob)

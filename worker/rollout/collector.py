@@ -55,6 +55,10 @@ class Collected:
     """Prompts taken since the run began."""
     may_carry: bool = False
     """Whether groups may wait from one step to the next."""
+    compared: int = 0
+    """Groups that this step sampled in which several completions have a reward."""
+    equal: int = 0
+    """Those of them whose rewards are all equal, judged as the zero-variance filter judges."""
     is_shaped: bool = False
     """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
     sample_seconds: float = 0.0
@@ -79,6 +83,8 @@ class Collected:
         self.batches += other.batches
         self.cursor = max(self.cursor, other.cursor)
         self.informative += other.informative
+        self.compared += other.compared
+        self.equal += other.equal
         self.is_short = self.is_short or other.is_short
         self.sample_seconds += other.sample_seconds
         self.score_seconds += other.score_seconds
@@ -146,6 +152,10 @@ class Collector:
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
         collected.kept += [len(collected.groups) + index for index in self._informative(scored)]
+        rewards, known = tensors([_without_length(group) for group in scored])
+        several = known.sum(dim=1) > 1
+        collected.compared += int(several.sum())
+        collected.equal += int((several & ~filters.group_varies(rewards, known)).sum())
         collected.groups += shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
         collected.cursor += len(prompts)
         collected.batches += 1

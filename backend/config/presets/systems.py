@@ -61,7 +61,7 @@ SYSTEMS: dict[str, Preset] = {
             surrogate=knobs.WeightCap(cap=5.0),
             aggregation=knobs.PromptMean(),
         ),
-        filters=FiltersConfig(groups=ZeroVarianceFilter()),
+        filters=FiltersConfig(groups=ZeroVarianceFilter(), upweight=True),
     ),
     "magistral": preset(
         "Magistral",
@@ -78,7 +78,7 @@ SYSTEMS: dict[str, Preset] = {
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.28),
             aggregation=knobs.PromptMean(),
         ),
-        filters=FiltersConfig(groups=ZeroVarianceFilter()),
+        filters=FiltersConfig(groups=ZeroVarianceFilter(), upweight=True),
         length=LengthConfig(penalty=MagistralPenalty()),
         rewards=(
             CorrectnessReward(weight=0.9),
