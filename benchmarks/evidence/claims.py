@@ -98,6 +98,7 @@ def _sums(domain: str, **fields: Any) -> dict[str, Any]:
 
 TIS = {"correction": {"type": "token_tis", "cap": 2.0}}
 _FILE = {"name": "file", "path": "sums.jsonl"}
+_FAST = {"optimizer": {"lr": 1e-3}}
 MIXED = [
     _sums("easy", operands=3, low=10, high=30),
     _sums("medium", operands=3, low=10, high=99),
@@ -140,22 +141,30 @@ CLAIMS: dict[str, Claim] = {
     "f": Claim(
         title="Format reward",
         says="The book's chapter 7: a format reward as heavy as the right answer is hacked (well-formed and "
-        "wrong); at a tenth of the weight, or given to correct completions alone, it is not.",
+        "wrong); at a tenth of the weight, or given to correct completions alone, it is not. At the policy's "
+        "own learning rate and at 1e-3 (fast), near the most that it bears.",
         base=_merged(LEAN, {"preset": "dr_grpo", "steps": 60}),
         variants={
             "weight 1.0": _rewards(weight=1.0),
             "weight 0.1": _rewards(weight=0.1),
             "weight 1.0, if correct": _rewards(weight=1.0, only_when_correct=True),
+            "weight 1.0, fast": _FAST | _rewards(weight=1.0),
+            "weight 0.1, fast": _FAST | _rewards(weight=0.1),
+            "weight 1.0, if correct, fast": _FAST | _rewards(weight=1.0, only_when_correct=True),
         },
         measures=(
             ACCURACY,
-            Measure(title="well-formed", metric="reward/think_format/mean", percent=True),
+            Measure(title="format reward", metric="reward/think_format/mean", percent=True),
             Measure(title="correct in training", metric="reward/accuracy", percent=True),
             LENGTH,
         ),
         expects=(
             Expectation(measure="held-out accuracy", higher="weight 0.1", lower="weight 1.0"),
             Expectation(measure="held-out accuracy", higher="weight 1.0, if correct", lower="weight 1.0"),
+            Expectation(measure="held-out accuracy", higher="weight 0.1, fast", lower="weight 1.0, fast"),
+            Expectation(
+                measure="held-out accuracy", higher="weight 1.0, if correct, fast", lower="weight 1.0, fast"
+            ),
         ),
     ),
     "b": Claim(
