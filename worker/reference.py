@@ -1,6 +1,7 @@
 """The reference policy of a run, and when it follows the policy."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -9,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from backend.config import knobs
+from backend.errors import Conflict
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.state import Stateful
@@ -17,10 +19,31 @@ PART = "reference"
 """Name of the part; a checkpoint holds the moved weights under it."""
 
 
+class ReferenceChanged(Conflict):
+    """A run cannot go on against another reference than the one it began with."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(
+            "the reference policy is not the one this run began with: the SHA-256 of its weights was "
+            f"{expected[:12]}..., the policy of that name now has {found[:12]}...; bring the old weights "
+            "back, or launch the run anew (policy.revision pins a hub model)"
+        )
+
+
+def digest(policy: Policy) -> str:
+    """SHA-256 of a policy's weights with their names and types."""
+    found = sha256()
+    for name, weight in sorted(policy.model.named_parameters()):
+        found.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
+        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)  # detach: bytes
+    return found.hexdigest()
+
+
 class ReferenceUpdates:
     """Moves the weights of `reference`, in place; without one nothing ever happens.
 
-    Its weights are state from the first move on: a resumed run measures the KL to the same reference.
+    A resumed run measures the KL to the same reference: the weights are state from the first move on, and
+    until then their digest is, because what a policy's name stands for may have changed meanwhile.
     """
 
     def __init__(
@@ -28,14 +51,15 @@ class ReferenceUpdates:
     ) -> None:
         self.knob, self.policy, self.reference, self.optimizer = knob, policy, reference, optimizer
         self.has_moved = False
+        self.loaded = "" if reference is None else digest(reference)
         self.best = -1.0
         self.last = -1.0
         self.waited = 0
 
     @property
     def parts(self) -> dict[str, Stateful]:
-        """Itself, where the reference can move."""
-        return {} if self.reference is None or self.knob.type == "fixed" else {PART: self}
+        """Itself, where there is a reference."""
+        return {} if self.reference is None else {PART: self}
 
     def take_over(self, checkpoint: Path) -> None:
         """Begin with the moved reference of another run's checkpoint, if it holds one."""
@@ -97,14 +121,16 @@ class ReferenceUpdates:
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {"best": self.best, "last": self.last, "waited": self.waited}
+        return {"best": self.best, "last": self.last, "waited": self.waited, "loaded": self.loaded}
 
     def tensors(self) -> dict[str, Tensor]:
         """The reference's weights by name, once they are no longer those that were loaded."""
         return {name: own.detach() for name, own in self._weights().items()} if self.has_moved else {}
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """See Stateful."""
+        """See Stateful. Raises ReferenceChanged where the weights that were loaded now are others."""
+        if not tensors and values["loaded"] != self.loaded:
+            raise ReferenceChanged(values["loaded"], self.loaded)
         self.best, self.last, self.waited = values["best"], values["last"], values["waited"]
         if tensors:
             self._write(tensors)

@@ -205,7 +205,8 @@ def _cautions(objective: Objective) -> list[tuple[bool, str]]:
     ratio: Any = objective.ratio
     surrogate: Any = objective.surrogate
     old = getattr(ratio, "old", "")
-    wide = surrogate.type in {"ppo_clip", "book_signed"} and max(surrogate.eps_low, surrogate.eps_high) > 0.05
+    bounds = [getattr(surrogate, name, 0) for name in ("eps_low", "eps_high")]
+    wide = surrogate.type in {"ppo_clip", "book_signed"} and max(bounds) > 0.05
     return [
         (
             ratio.type in {"seq_geo", "seq_geo_token"} and wide,

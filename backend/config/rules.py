@@ -63,6 +63,18 @@ def _group_errors(config: "RunConfig") -> Iterator[Problem]:
             "sampling.group_size",
             f"is 1, but the {baseline} baseline compares completions of one prompt: at least 2 are expected",
         )
+    elif config.sampling.group_size < 2:
+        yield from _lone_completion_errors(config)
+
+
+def _lone_completion_errors(config: "RunConfig") -> Iterator[Problem]:
+    """What a group of one cannot have: a deviation, a variance, an accuracy between none and all."""
+    alone = "but sampling.group_size is 1"
+    if config.objective.advantage.scale.type == "group_std":
+        reason = f"is group_std, {alone}: one reward has no deviation and every advantage would be 0"
+        yield "objective.advantage.scale.type", f"{reason}; batch_std or none is expected"
+    if (rule := config.filters.groups.type) != "none":
+        yield "filters.groups.type", f"is {rule}, {alone}, and no group would ever be kept: none is expected"
 
 
 def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -70,6 +82,11 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
     if filters.refill.type != "none" and filters.groups.type == "none":
         refill = filters.refill.type
         yield "filters.refill.type", f"is {refill}, but filters.groups removes nothing that could be refilled"
+    if filters.upweight and filters.groups.type == "none":
+        yield "filters.upweight", "is on, but filters.groups leaves out nothing that could be made up for"
+    if filters.refill.type == "active" and config.updates.resample_each_epoch:
+        reason = "is active, but with updates.resample_each_epoch each epoch samples all its groups afresh"
+        yield "filters.refill.type", f"{reason}: none may wait for the next step; dynamic is expected"
     if filters.upweight and filters.refill.type != "none":
         yield "filters.upweight", "is on, but refilling already makes the step full again"
     if filters.upweight and config.objective.aggregation.type == "token_mean":
@@ -211,6 +228,11 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
         yield f"reference {objective.reference.type} does nothing: no KL to a reference is in use"
     if _is_one_update(config):
         yield from _one_update_warnings(config)
+    elif objective.ratio.type == "none":
+        yield (
+            "several updates per step without a ratio: from the second one on the completions are another "
+            "policy's and nothing corrects that; choose a ratio, or one epoch and one minibatch"
+        )
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
         yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
     if config.updates.rule == "natural_gradient" and config.policy.name != "tiny":
@@ -256,6 +278,12 @@ def _sampler_differs(config: "RunConfig") -> bool:
     return differs_by_setting or is_late or _has_other_temperature(config)
 
 
+def _is_corrected(config: "RunConfig") -> bool:
+    """Whether what the sampler reported enters the loss."""
+    objective = config.objective
+    return objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
+
+
 def _has_other_mass(config: "RunConfig") -> bool:
     """Whether the sampler's probabilities are renormalised and the learner's are not."""
     sampling = config.sampling
@@ -276,14 +304,20 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
             "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
             "token, as the mismatch metrics will show; sampling.keep_mask lets the learner do the same"
         )
+    mask = objective.off_policy_mask
+    sees_sampler = isinstance(mask, Opsm) and mask.source == "sampler"
+    if _has_other_temperature(config) and (_is_corrected(config) or sees_sampler):
+        yield (
+            f"logprob_temperature = one, but the sampler divides by {sampling.temperature:g}: what compares "
+            "it with the learner corrects that temperature as well, on every token"
+        )
     if sampling.routing_replay and config.policy.name == TINY.name:
         yield "sampling.routing_replay does nothing on the dense policy tiny: it needs a mixture of experts"
     if sampling.keep_mask and not truncated_sampling:
         yield "sampling.keep_mask does nothing: neither top_p nor top_k cuts anything off"
-    is_corrected = objective.correction.type != "none" or getattr(objective.ratio, "old", "") == "sampler"
-    if sampling.staleness and not is_corrected:
+    if sampling.staleness and not _is_corrected(config):
         yield (
             "stale rollouts are not corrected: choose a correction such as token_tis, or ratio.old = sampler"
         )
-    if config.filters.refill.type == "active" and not is_corrected:
+    if config.filters.refill.type == "active" and not _is_corrected(config):
         yield "active refill trains on some groups one step late and nothing corrects that: choose token_tis"

@@ -252,7 +252,9 @@ class MaskTruncated(Frozen):
 
 
 class ScaleTruncatedReward(Frozen):
-    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110)."""
+    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110); a reward below 0
+    stays as it is, for nearer to 0 it would reward truncation.
+    """
 
     type: Literal["scale_reward"] = "scale_reward"
 

@@ -98,6 +98,36 @@ def warnings_of(**written):
     return " | ".join(warnings(resolve(written)))
 
 
+def test_one_completion_per_prompt_trains_where_nothing_compares_it_with_its_group():
+    for advantage in (
+        {"type": "batch_mean", "scale": {"type": "batch_std"}},
+        {"type": "none"},
+        {"type": "critic"},
+    ):
+        assert resolve(lone(advantage)).sampling.group_size == 1
+
+
+def test_several_updates_without_a_ratio_are_doubted():
+    assert "without a ratio" not in warnings_of(preset="reinforce")
+    assert "without a ratio" in warnings_of(preset="reinforce", updates={"minibatches": 4})
+    assert "without a ratio" not in warnings_of(preset="gspo")
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        {"ratio": {"type": "token", "old": "sampler", "logprob_temperature": "one"}},
+        {"ratio": {"type": "token", "logprob_temperature": "one"}, "correction": {"type": "token_tis"}},
+        {"ratio": {"type": "token", "logprob_temperature": "one"}, "off_policy_mask": {"type": "opsm"}},
+    ],
+)
+def test_a_comparison_across_temperatures_is_doubted(objective):
+    assert "corrects that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
+    assert "corrects that temperature" not in warnings_of(objective=objective)
+    same = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
+    assert "corrects that temperature" not in warnings_of(objective=same, sampling={"temperature": 0.8})
+
+
 def test_router_shift_needs_a_second_update_to_have_anything_to_see():
     moe = {"name": "tiny_moe"}
     assert "no router has moved" not in warnings_of(preset="rspo", policy=moe)
@@ -167,6 +197,11 @@ def test_an_absurd_size_is_refused_once_at_its_field(written, path, words):
     assert words in errors[path]
 
 
+def lone(advantage):
+    """One completion per prompt under an advantage that allows it."""
+    return {"sampling": {"group_size": 1}, "objective": {"advantage": advantage}}
+
+
 TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
 
 
@@ -187,6 +222,16 @@ TWO_DOMAINS = [{"name": "sums"}, {"name": "sums", "domain": "poetry"}]
             "objective.value.lr_factor",
         ),
         ({"filters": {"refill": {"type": "dynamic"}}}, "filters.refill.type"),
+        ({"filters": {"upweight": True}}, "filters.upweight"),
+        ({"preset": "olmo3", "updates": {"epochs": 2, "resample_each_epoch": True}}, "filters.refill.type"),
+        (lone({"type": "none", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
+        (lone({"type": "ema", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
+        (lone({"type": "batch_mean", "scale": {"type": "group_std"}}), "objective.advantage.scale.type"),
+        (lone({"type": "critic"}) | {"filters": {"groups": {"type": "accuracy"}}}, "filters.groups.type"),
+        (
+            lone({"type": "critic"}) | {"filters": {"groups": {"type": "zero_variance"}}},
+            "filters.groups.type",
+        ),
         ({"filters": {"groups": {"type": "accuracy", "low": 0.5, "high": 0.2}}}, "filters.groups.high"),
         ({"rewards": [{"name": "correctness", "domain": "poetry"}]}, "rewards.0.domain"),
         (

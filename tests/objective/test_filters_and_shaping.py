@@ -52,3 +52,9 @@ def test_magistrals_penalty_is_a_tenth_of_it():
 def test_truncated_rewards_are_scaled():
     truncated = torch.tensor([[True, False]])
     assert shaping.truncated_scaled(torch.tensor([[1.0, 1.0]]), truncated, factor=0.5).tolist() == [[0.5, 1]]
+
+
+def test_truncation_never_pays_where_rewards_are_negative():
+    rewards, cut = torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), torch.tensor([[True, False, True, False]])
+    assert shaping.truncated_scaled(rewards, cut, factor=0.0).tolist() == [[-1, -1, 0, 1]]
+    assert shaping.truncated_scaled(rewards, cut, factor=0.5).tolist() == [[-1, -1, 0.5, 1]]

@@ -8,7 +8,7 @@ from backend.config.run import OptimizerConfig, PolicyConfig
 from backend.settings import Settings
 from worker.policy.model import frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
-from worker.reference import ReferenceUpdates
+from worker.reference import ReferenceChanged, ReferenceUpdates, digest
 
 
 @pytest.fixture
@@ -92,8 +92,28 @@ def test_the_moved_weights_are_state_and_the_loaded_ones_are_not(policy):
     assert other.tensors().keys() == updates.tensors().keys()
 
 
-def test_without_a_reference_or_with_a_fixed_one_there_is_no_state(policy):
-    assert moved(policy, knobs.FixedReference()).parts == {}
+def test_without_a_reference_there_is_no_state(policy):
     unused = ReferenceUpdates(knobs.EveryN(n=1), policy, None, moved(policy, knobs.EveryN()).optimizer)
     assert unused.parts == {}
     assert unused.after_step(1) == ""
+
+
+def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy):
+    began = moved(policy, knobs.FixedReference())
+    values = began.values()
+    assert began.parts["reference"] is began
+    assert began.tensors() == {}  # 64 digits, not a copy of the weights
+    other = moved(policy, knobs.FixedReference())  # by now the policy's weights are others
+    with pytest.raises(ReferenceChanged, match="not the one this run began with"):
+        other.restore(values, {})
+    began.restore(values, {})
+
+
+def test_a_reference_that_has_moved_comes_from_the_checkpoint(policy):
+    began = moved(policy, knobs.EveryN(n=1))
+    began.after_step(1)
+    values, tensors = began.values(), {name: weight.clone() for name, weight in began.tensors().items()}
+    other = moved(policy, knobs.EveryN(n=1))
+    other.restore(values, tensors)
+    assert digest(other.reference) == digest(began.reference)
+    assert ReferenceUpdates(knobs.FixedReference(), policy, None, began.optimizer).parts == {}

@@ -1,11 +1,13 @@
 """The training loop on the tiny policy, with a real database and real checkpoints."""
 
 import json
+import shutil
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
 from backend.config.merge import resolve
@@ -19,7 +21,9 @@ from backend.runs import lifecycle
 from worker.checkpoints import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.checkpoint import BadCheckpoint
+from worker.policy.model import BUILT_IN
 from worker.recorder import Recorder
+from worker.reference import ReferenceChanged
 from worker.rollout import sampler
 from worker.trainer import EMPTY_STEPS, Trainer
 
@@ -417,6 +421,21 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
     for manifest in settings.artifacts_of(run_id).glob("*/manifest.json"):
         manifest.write_text("{}")
     with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+        train(run_id, config)
+
+
+def test_a_run_does_not_go_on_against_another_reference(settings, queued, train):
+    local = settings.models_dir / "mine"
+    shutil.copytree(BUILT_IN["tiny"], local)
+    config = resolve(
+        SMALL | {"policy": {"name": "mine", "dtype": "float32", "chat_template": False}, "preset": "grpo"}
+    )
+    run_id = queued(config)
+    train(run_id, config, stop_after=1)
+    weights = load_file(local / "model.safetensors")
+    first = next(iter(weights))
+    save_file(weights | {first: weights[first] + 0.01}, local / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ReferenceChanged, match=r"not the one this run began with.*policy\.revision"):
         train(run_id, config)
 
 

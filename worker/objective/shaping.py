@@ -23,5 +23,10 @@ def magistral_penalty(lengths: Int[Tensor, "P G"], *, l_max: int, l_cache: int) 
 def truncated_scaled(
     rewards: Float[Tensor, "P G"], truncated: Bool[Tensor, "P G"], *, factor: float
 ) -> Float[Tensor, "P G"]:
-    """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110)."""
-    return rewards.where(~truncated, rewards * factor)
+    """Rewards of truncated completions times `factor` in [0, 1] ("stop properly", arXiv:2510.15110).
+
+        min(R, factor R)
+
+    A reward below 0 stays as it is: brought nearer to 0 it would make truncation pay.
+    """
+    return rewards.where(~truncated, rewards.minimum(rewards * factor))

@@ -197,13 +197,19 @@ def _with_scaled(group: Group, factor: float) -> Group:
     rewards, scored = tensors([group.rewards])
     cut = torch.tensor([[completion.is_truncated for completion in group.completions]])
     scaled = shaping.truncated_scaled(rewards, cut, factor=factor)
-    counted = {name: _scaled(values, cut, factor) for name, values in group.counted.items()}
+    counted = {
+        name: _scaled(values, cut, factor, sign=-1 if group.weights.get(name, 1.0) < 0 else 1)
+        for name, values in group.counted.items()
+    }
     return replace(group, rewards=_listed(scaled, scored), counted=counted)
 
 
-def _scaled(values: Sequence[float | None], cut: Tensor, factor: float) -> tuple[float | None, ...]:
+def _scaled(
+    values: Sequence[float | None], cut: Tensor, factor: float, *, sign: int
+) -> tuple[float | None, ...]:
+    """A term as `sign` of its weight lets it count: what it takes off the reward stays."""
     term, known = tensors([values])
-    return _listed(shaping.truncated_scaled(term, cut, factor=factor), known)
+    return _listed(sign * shaping.truncated_scaled(sign * term, cut, factor=factor), known)
 
 
 def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_new_tokens: int) -> Group:

@@ -187,7 +187,9 @@ class Value(Frozen):
     """
 
     coef: float = Field(default=0.5, ge=0, le=1e3)
-    """Weight of the critic's loss; 0.1 to 1. The critic's gradient is bounded by optimizer.max_grad_norm."""
+    """Weight of the critic's loss; 0.1 to 1. It hardly acts: the critic has an optimizer of its own, and Adam
+    divides a constant factor out, so lr_factor sets its pace. What is left: how soon optimizer.max_grad_norm
+    and the optimizer's eps are felt."""
     clip: float = Field(default=0.2, ge=0, le=1e6)
     """How far a value may move in one step before its gradient ends; units of reward, 0 = never (PPO's code:
     0.2)."""

@@ -33,8 +33,6 @@ class BookSigned(Frozen):
     """The book's listing 7.8: min for A >= 0 but max for A < 0, so only the upper bound acts."""
 
     type: Literal["book_signed"] = "book_signed"
-    eps_low: float = Field(default=10.0, ge=0, le=1e3)
-    """Distance of the lower bound below 1; this rule never uses it for the loss."""
     eps_high: float = Field(default=10.0, ge=0, le=1e3)
     """Distance of the upper bound above 1; book 10."""
 

@@ -20,7 +20,7 @@ from backend.config.run import (
 
 _CLIPPED = Objective(
     ratio=knobs.SequenceProductRatio(logprob_temperature="one"),
-    surrogate=knobs.BookSigned(eps_low=10.0, eps_high=10.0),
+    surrogate=knobs.BookSigned(eps_high=10.0),
 )
 
 _SCRIPTS: dict[str, Any] = {
@@ -151,7 +151,7 @@ BOOK: dict[str, Preset] = {
         objective=Objective(
             advantage=NO_SCALE,
             ratio=knobs.TokenRatio(logprob_temperature="one"),
-            surrogate=knobs.BookSigned(eps_low=0.2, eps_high=10.0),
+            surrogate=knobs.BookSigned(eps_high=10.0),
             aggregation=knobs.TokenMean(),
         ),
         filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=NeighboursRefill(n=8)),
