@@ -1,8 +1,10 @@
 """The learner's wiring: hand-made groups, and the loss's gradient by each token's log-probability."""
 
 import copy
+import threading
 from dataclasses import replace
 from typing import Literal
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from worker.policy.optimizer import PolicyOptimizer, Update
 from worker.policy.routing import routed_logprobs
 from worker.rollout.collector import Collected
 from worker.rollout.types import Completion, Group, Prompt
+from worker.trainer import Trainer
 
 LENGTHS = [[2, 3], [1, 4], [3, 2]]
 REWARDS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
@@ -470,3 +473,38 @@ def test_a_prompt_that_is_drawn_twice_in_a_step_has_two_visits(build):
     for ours, theirs in zip(twice.history.visits(["a", "b"]), apart.history.visits(["a", "b"]), strict=True):
         assert ours.tolist() == theirs.tolist()
     assert twice.history.visits(["a"]).seen.item() == 2
+
+
+def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_step(tmp_path, monkeypatch):
+    changes = {"updates": {"resample_each_epoch": True, "epochs": 3}, "evaluation": {"every": 0}}
+    trainer = Trainer(
+        resolve(changes),
+        Mock(),
+        settings=Settings(state_dir=tmp_path),
+        checkpoints=Mock(),
+        device="cpu",
+        stopping=threading.Event(),
+    )
+    first = next(trainer.policy.model.parameters())
+    seen = []
+
+    def weight(policy):
+        return next(policy.model.parameters())[0, 0].item()
+
+    def collect(sampler, *_, **__):
+        seen.append(("sampled by", weight(sampler.policy)))
+        return Collected()
+
+    def moved(*_, opening=None):
+        seen.append(("compared with", None if opening is None else weight(opening)))
+        with torch.no_grad():
+            first.add_(1)
+
+    monkeypatch.setattr(trainer.collector, "collect", collect)
+    monkeypatch.setattr(trainer.learner, "learn", moved)
+    monkeypatch.setattr(trainer.learner, "end_step", lambda: seen.append(("ended", None)))
+    start = weight(trainer.policy)
+    trainer._learn(Collected())
+    trainer.scorer.close()
+    again = [("sampled by", start), ("compared with", start)]
+    assert seen == [("compared with", None), *again, *again, ("ended", None)]
