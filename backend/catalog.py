@@ -82,7 +82,7 @@ def presets() -> Json:
             "source": preset.source,
             "note": preset.note,
             "config": preset.changes,
-            "formula": formula(resolve({"preset": name}).objective)["text"],
+            "formula": formula(resolve({"preset": name}))["text"],
         }
         for family, members in PRESET_FAMILIES.items()
         for name, preset in members.items()
@@ -154,7 +154,7 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
     """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong."""
     request = _as_request(body)
     config = runnable(settings, request.base, request.variant, request.seed)
-    written = formula(config.objective)
+    written = formula(config)
     return Json(
         {
             "config": config.model_dump(mode="json"),

@@ -29,6 +29,7 @@ from backend.config.mathml import (
     symbol,
 )
 from backend.config.objective import Objective
+from backend.config.run import RunConfig
 
 
 class Formula(TypedDict):
@@ -46,18 +47,31 @@ _ONE = number(1)
 _PER_COMPLETION = {"seq_geo", "seq_product"}
 
 
-def formula(objective: Objective) -> Formula:
+def formula(config: RunConfig) -> Formula:
     """What the run minimises, and under it the definitions of its symbols.
 
-    B completions of P prompts; oᵢₜ is token t of completion i, |oᵢ| its length; sg[.] has no gradient.
+    B completions of P prompts in one optimizer batch, B_step in the whole step; oᵢₜ is token t of completion
+    i, |oᵢ| its length; sg[.] has no gradient.
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
-    rows = [_loss(objective), _advantage(objective), *_ratio(objective), *_definitions(objective)]
+    objective = _with_constant(config)
+    definitions = [*_definitions(objective), *_data_definitions(config)]
+    rows = [_loss(objective, config), _advantage(objective), *_ratio(objective), *definitions]
     block = lines(rows)
     return {"text": block.text, "mathml": block.mathml}
 
 
-def _loss(objective: Objective) -> Math:
+def _with_constant(config: RunConfig) -> Objective:
+    """The objective with the run's length cap where its aggregation divides by that."""
+    objective = config.objective
+    rule = objective.aggregation
+    if not isinstance(rule, knobs.SeqMeanTokenSumNorm) or rule.l_max != "max_new_tokens":
+        return objective
+    number_of_tokens = knobs.SeqMeanTokenSumNorm(l_max=config.sampling.max_new_tokens)
+    return objective.model_copy(update={"aggregation": number_of_tokens})
+
+
+def _loss(objective: Objective, config: RunConfig) -> Math:
     terms: list[Math | str] = ["L", "=", "−", _policy_term(objective)]
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
@@ -76,7 +90,28 @@ def _loss(objective: Objective) -> Math:
         surprise = trained(row("log", _POLICY)._replace(is_atom=True), objective.token_weight)
         whole = summed("i correct", summed("t", surprise))
         terms += ["−", number(objective.nll.coef), "·", share, whole]
+    if config.filters.upweight:
+        return row("L", "=", product(symbol("u"), row(*terms[2:])))
     return row(*terms)
+
+
+def _data_definitions(config: RunConfig) -> list[Math]:
+    """What sampling, filters and length do to the loss."""
+    sampling, rows = config.sampling, []
+    policy, completion = symbol("π"), symbol("o", "i")
+    is_plain = config.objective.ratio.logprob_temperature == "one"
+    if is_plain or sampling.temperature != 1:
+        rows.append(row(policy, "at temperature", _ONE if is_plain else number(sampling.temperature)))
+    if sampling.keep_mask and (sampling.top_p < 1 or sampling.top_k > 0):
+        cuts = [*(["top-p"] if sampling.top_p < 1 else []), *(["top-k"] if sampling.top_k > 0 else [])]
+        rows.append(row(policy, "over the ids that " + " and ".join(cuts) + " left, also in π_old and π_ref"))
+    if config.filters.upweight:
+        groups = fraction(symbol("groups", "sampled"), symbol("groups", "kept"))
+        rows.append(row(symbol("u"), "=", groups))
+    if config.length.truncated.type == "mask":
+        cut = row("where", completion, "was cut off at", number(sampling.max_new_tokens), "tokens")
+        rows.append(row(_LENGTH, "=", number(0), "and every term of it", number(0), cut))
+    return rows
 
 
 def _policy_term(objective: Objective) -> Math:
@@ -84,7 +119,7 @@ def _policy_term(objective: Objective) -> Math:
     if objective.correction.type != "none":
         core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
     if objective.off_policy_mask.type != "none":
-        core = product(symbol("M", "i"), core)
+        core = product(symbol("M", _whose(objective)), core)
     is_shared = objective.correction.type in {"none", "seq_tis", "seq_mask"}
     whole = objective.ratio.type in _PER_COMPLETION and is_shared
     return _aggregated(trained(core, objective.token_weight), objective.aggregation, per_completion=whole)
@@ -130,7 +165,7 @@ def _surrogate(objective: Objective) -> Math:
         case knobs.WeightCap():
             weight = bracketed(call("min", ratio, number(rule.cap)), "[]")
             capped = row("sg", weight, gap="")._replace(is_atom=True)
-            mask = [symbol("M", "it")] if rule.token_mask.type == "ppo" else []
+            mask = [symbol("m", "it")] if rule.token_mask.type == "ppo" else []
             return product(*mask, capped, *(advantage, row("log", _POLICY)._replace(is_atom=True)))
         case knobs.GeoToken():
             return plain
@@ -147,6 +182,10 @@ def _surrogate(objective: Objective) -> Math:
 def _per_token(objective: Objective) -> bool:
     """Whether the tokens of a completion have advantages of their own."""
     return objective.critic is not None or objective.token_weight.type in {"ar", "top_entropy"}
+
+
+def _whose(objective: Objective) -> str:
+    return "it" if _per_token(objective) else "i"
 
 
 def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) -> Math:
@@ -208,15 +247,13 @@ def _geo_token(rule: knobs.GeoToken, token: Math) -> list[Math]:
 
 
 def _definitions(objective: Objective) -> list[Math]:
-    is_plain = objective.ratio.logprob_temperature == "one"
     return [
-        *([row(symbol("π"), "at temperature", _ONE)] if is_plain else []),
         *reward_definitions(objective.advantage),
         *_reward_definition(objective),
         *trained_definition(objective.token_weight),
         *_surrogate_definition(objective.surrogate),
         *_correction_definition(objective.correction),
-        *off_policy_definition(objective),
+        *off_policy_definition(objective, subscript=_whose(objective)),
         *_kl_definition(objective),
         *reference_definition(objective),
         *kl_weight_definition(objective.kl),
@@ -253,7 +290,7 @@ def _surrogate_definition(rule: knobs.Surrogate) -> list[Math]:
         case knobs.WeightCap(token_mask=knobs.PpoTokenMask() as mask):
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
-            return [row(symbol("M", "it"), "=", number(0), "where", above, "or", below, ",", "else", _ONE)]
+            return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", _ONE)]
         case _:
             return []
 

@@ -17,7 +17,7 @@ def token_advantage(critic: knobs.Critic) -> Math:
     """A token's advantage in terms of the estimate, before any token weight."""
     if isinstance(critic.scale, knobs.NoScale):
         return _GAE
-    every = symbol("Â", "batch")
+    every = symbol("Â", "step")
     name = "std" if critic.scale.ddof == 1 else "std_population"
     spread = row(call(name, every), "+", number(critic.scale.eps))
     return fraction(row(_GAE, "−", call("mean", every)), spread)

@@ -12,7 +12,7 @@ _ONE = number(1)
 def compared(advantage: knobs.RewardAdvantage) -> Math:
     """A completion's reward against what it is compared with."""
     if _is_decoupled(advantage):
-        batch = symbol("s", "batch")
+        batch = symbol("s", "step")
         value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
     else:
         value = _scaled(_centred(advantage), advantage.scale)
@@ -26,7 +26,7 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
         case knobs.GroupStd():
             return fraction(centred, _deviation(symbol("R", "group"), scale))
         case knobs.BatchStd():
-            return fraction(centred, _deviation(symbol("R", "batch"), scale))
+            return fraction(centred, _deviation(symbol("R", "step"), scale))
         case knobs.SeqWhiten() | knobs.TokenWhiten():
             over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
             return fraction(row(symbol("c", "i"), "−", call("mean", over)), _deviation(over, scale))
@@ -59,7 +59,7 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
         case knobs.LeaveOneOut():
             return row(_REWARD, "−", call("mean", symbol("R", "group without i")))
         case knobs.BatchMean():
-            return row(_REWARD, "−", call("mean", symbol("R", "batch")))
+            return row(_REWARD, "−", call("mean", symbol("R", "step")))
         case knobs.MovingAverage():
             return row(_REWARD, "−", symbol("b"))
         case knobs.NoBaseline():
@@ -101,5 +101,5 @@ def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
     if not isinstance(advantage, knobs.MovingAverage):
         return []
     kept = product(number(advantage.decay), symbol("b"))
-    added = product(number(round(1 - advantage.decay, 12)), call("mean", symbol("R", "batch")))
+    added = product(number(round(1 - advantage.decay, 12)), call("mean", symbol("R", "step")))
     return [row(symbol("b"), "←", kept, "+", added)]

@@ -18,7 +18,7 @@ def token_weighted(value: Math, knob: knobs.TokenWeight) -> Math:
             weight = row(product(number(alpha), call("π_old", _TOKEN)), "+", number(1 - alpha))
             return product(value, weight)
         case knobs.TopEntropy(q=q):
-            top = row(symbol("H", "it"), "in the highest", number(q), "of the step")
+            top = row(symbol("H", "sampler"), "in the highest", number(q), "of the step")
             return row(product(value), "where", top, ",", "else", number(0))
         case _:
             assert_never(knob)

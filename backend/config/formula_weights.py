@@ -53,7 +53,7 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
         case knobs.HorizonController(target=target, horizon=horizon):
             error = row(fraction(_KL, number(target)), "−", number(1))
             clipped = call("clip", error, number(-0.2), number(0.2))
-            change = row(number(1), "+", clipped, fraction(symbol("B"), number(horizon)))
+            change = row(number(1), "+", clipped, fraction(symbol("B", "step"), number(horizon)))
             return [row(weight, "←", product(weight, bracketed(change)))]
         case _:
             assert_never(controller)
@@ -90,7 +90,7 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
         case knobs.AdaptiveEntropy(target=target, step=step, coef=coef):
-            mean, wanted = call("mean", symbol("H")), number(target)
+            mean, wanted = call("mean", symbol("H", "sampler")), number(target)
             moved, first = symbol("c′"), number(coef)
             lower = call("max", row(moved, "−", number(step)), number(0))
             return [
@@ -104,12 +104,12 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
             assert_never(entropy)
 
 
-def off_policy_definition(objective: Objective) -> list[Math]:
-    """What Mᵢ leaves out, and what gᵢₜ does to a ratio."""
-    return [*_mask(objective.off_policy_mask), *_gate(objective.router)]
+def off_policy_definition(objective: Objective, *, subscript: str) -> list[Math]:
+    """What M leaves out, and what gᵢₜ does to a ratio; `subscript` says whose advantages there are."""
+    return [*_mask(objective.off_policy_mask, subscript), *_gate(objective.router)]
 
 
-def _mask(knob: knobs.OffPolicyMask) -> list[Math]:
+def _mask(knob: knobs.OffPolicyMask, subscript: str) -> list[Math]:
     match knob:
         case knobs.NoOffPolicyMask():
             return []
@@ -118,8 +118,8 @@ def _mask(knob: knobs.OffPolicyMask) -> list[Math]:
             drift = row("log", bracketed(fraction(call(f"π_{source}", token), call("π", token))))
             length = bracketed(symbol("o", "i"), "||")
             mean = row(fraction(number(1), length), summed("t", drift._replace(is_atom=True)))
-            negative = row(symbol("A"), "<", number(0), "and", mean, ">", number(delta))
-            return [row(symbol("M", "i"), "=", number(0), "where", negative, ",", "else", number(1))]
+            negative = row(symbol("A", subscript), "<", number(0), "and", mean, ">", number(delta))
+            return [row(symbol("M", subscript), "=", number(0), "where", negative, ",", "else", number(1))]
         case _:
             assert_never(knob)
 

@@ -7,10 +7,15 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from backend.config import knobs
-from backend.config.formula import formula
+from backend.config.formula import formula as formula_of
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
+from backend.config.run import RunConfig
+
+
+def formula(objective):
+    return formula_of(RunConfig().model_copy(update={"objective": objective}))
 
 
 def test_a_weight_that_moves_is_a_symbol_with_its_course():
@@ -20,7 +25,7 @@ def test_a_weight_that_moves_is_a_symbol_with_its_course():
     assert "xᵢₜ = log (π(oᵢₜ) / π_old(oᵢₜ))" in text
     assert text[-3:] == ["β = 0.1 at first", "β ← 2 β where KL > 0.03", "β ← β/2 where KL < 0.0133333"]
     horizon = formula(Objective(kl=knob.with_(controller=knobs.HorizonController())))["text"]
-    assert "β ← β (1 + clip(KL/0.01 − 1, −0.2, 0.2) B/10000)" in horizon
+    assert "β ← β (1 + clip(KL/0.01 − 1, −0.2, 0.2) B_step/10000)" in horizon
 
 
 def test_weights_by_domain_stand_inside_the_sum():
@@ -41,9 +46,9 @@ def test_a_bonus_that_follows_the_entropy_shows_its_course():
     text = formula(Objective(entropy=knobs.AdaptiveEntropy()))["text"].splitlines()
     assert text[0].endswith("− c · 1/B ∑ᵢ 1/|oᵢ| ∑ₜ Hᵢₜ")
     assert text[-3:] == [
-        "c = c′ where mean(H) ≤ 0.2, else 0",
+        "c = c′ where mean(H_sampler) ≤ 0.2, else 0",
         "c′ = 0 at first",
-        "c′ ← c′ + 0.005 where mean(H) < 0.2, else max(c′ − 0.005, 0)",
+        "c′ ← c′ + 0.005 where mean(H_sampler) < 0.2, else max(c′ − 0.005, 0)",
     ]
 
 
@@ -60,7 +65,7 @@ def members(union):
 
 
 def text_of(preset):
-    return formula(resolve({"preset": preset}).objective)["text"].splitlines()
+    return formula_of(resolve({"preset": preset}))["text"].splitlines()
 
 
 def test_grpo_reads_as_in_its_paper():
@@ -75,7 +80,7 @@ def test_grpo_reads_as_in_its_paper():
 
 def test_dapo_and_dr_grpo_differ_from_it_where_they_say():
     assert text_of("dapo")[0] == "L = − 1/(∑ᵢ |oᵢ|) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.28) Aᵢ)"
-    assert text_of("dr_grpo")[0] == "L = − 1/(B L_max) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
+    assert text_of("dr_grpo")[0] == "L = − 1/(B 64) ∑ᵢ ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ)"
     assert text_of("dr_grpo")[1] == "Aᵢ = Rᵢ − mean(R_group)"
 
 
@@ -109,7 +114,7 @@ SURROGATES = members(knobs.Surrogate)
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_presets_mathml_is_well_formed(preset):
-    assert ET.fromstring(formula(resolve({"preset": preset}).objective)["mathml"]).tag.endswith("math")  # noqa: S314
+    assert ET.fromstring(formula_of(resolve({"preset": preset}))["mathml"]).tag.endswith("math")  # noqa: S314
 
 
 @pytest.mark.parametrize(
@@ -141,3 +146,31 @@ def test_every_surrogate_with_every_ratio_it_allows_has_a_formula_of_its_own():
             continue
         texts.append(formula(objective)["text"])
     assert len(texts) == len(set(texts)) == 18
+
+
+def lines_of(**written):
+    return formula_of(resolve(written))["text"].splitlines()
+
+
+def test_what_filters_length_and_sampling_do_to_the_loss_is_part_of_it():
+    text = lines_of(filters={"groups": {"type": "zero_variance"}, "upweight": True})
+    assert text[0] == "L = u (− 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, clip(rᵢₜ, 0.8, 1.2) Aᵢ))"
+    assert "u = groups_sampled / groups_kept" in text
+    text = lines_of(length={"truncated": {"type": "mask"}}, sampling={"max_new_tokens": 32})
+    assert text[-1] == "|oᵢ| = 0 and every term of it 0 where oᵢ was cut off at 32 tokens"
+    text = lines_of(preset="dr_grpo", sampling={"max_new_tokens": 3000})
+    assert text[0].startswith("L = − 1/(B 3000) ∑ᵢ")
+    text = lines_of(sampling={"top_p": 0.9, "keep_mask": True, "temperature": 0.8})
+    assert text[-2:] == ["π at temperature 0.8", "π over the ids that top-p left, also in π_old and π_ref"]
+    assert "π at temperature 1" in text_of("grpo_book")
+    assert not any("temperature" in line or "ids" in line for line in lines_of(sampling={"keep_mask": True}))
+
+
+def test_the_off_policy_mask_has_the_grain_of_the_advantages():
+    opsm = {"off_policy_mask": {"type": "opsm"}}
+    assert " Mᵢ min(" in lines_of(objective=opsm)[0]
+    tokens = lines_of(objective=opsm | {"token_weight": {"type": "ar"}})
+    assert " Mᵢₜ min(" in tokens[0]
+    assert any(line.startswith("Mᵢₜ = 0 where Aᵢₜ < 0") for line in tokens)
+    capped = {"surrogate": {"type": "weight_cap", "token_mask": {"type": "ppo"}}}
+    assert " Mᵢ mᵢₜ " in lines_of(objective=opsm | capped)[0]

@@ -15,6 +15,7 @@ from backend.config.formula import formula
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
+from backend.config.run import RunConfig
 from tests.property.batches import draw_sample, samples
 from tests.property.objectives import allowed, any_objective, every_pair, members, variants
 from worker.objective import kl
@@ -175,7 +176,7 @@ def test_any_objective_that_is_accepted_has_a_finite_loss_and_gradient(sample, o
 @given(any_objective())
 @settings(max_examples=40, deadline=None)
 def test_any_objective_that_is_accepted_has_a_formula(objective):
-    assert formula(objective)["text"].startswith("L = ")
+    assert formula(RunConfig().model_copy(update={"objective": objective}))["text"].startswith("L = ")
 
 
 def test_the_pairs_hold_every_member_of_every_union():
