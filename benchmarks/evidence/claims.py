@@ -142,7 +142,8 @@ CLAIMS: dict[str, Claim] = {
         title="Format reward",
         says="The book's chapter 7: a format reward as heavy as the right answer is hacked (well-formed and "
         "wrong); at a tenth of the weight, or given to correct completions alone, it is not. At the policy's "
-        "own learning rate and at 1e-3 (fast), near the most that it bears.",
+        "own learning rate and at 1e-3 (fast), near the most that it bears; the fast variants were added "
+        "after a trial with seed 0 that showed the expected order.",
         base=_merged(LEAN, {"preset": "dr_grpo", "steps": 60}),
         variants={
             "weight 1.0": _rewards(weight=1.0),

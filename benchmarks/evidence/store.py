@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.config.presets import PRESETS
 from benchmarks.evidence.claims import CLAIMS, Claim
 from benchmarks.service import Service, machine
 
@@ -38,9 +39,11 @@ class Wanted(NamedTuple):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The fields that it is launched with; another setting is another run."""
-        claim = CLAIMS[self.claim]
-        return json.loads(json.dumps({"base": claim.base, "variant": claim.variants[self.variant]}))
+        """The fields that it is launched with and those of its preset; another setting is another run."""
+        base, variant = CLAIMS[self.claim].base, CLAIMS[self.claim].variants[self.variant]
+        name = variant.get("preset") or base.get("preset")
+        changes = PRESETS[name].changes if name else {}
+        return json.loads(json.dumps({"base": base, "variant": variant, "preset": changes}))
 
     def found(self) -> dict[str, Any] | None:
         """Its result, if it was trained with this setting."""

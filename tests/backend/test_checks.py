@@ -24,13 +24,16 @@ def model(settings):
     return directory
 
 
+BUILT_IN = ["tiny", "tiny_moe"]
+
+
 def reason(settings, name="mine"):
     return "".join(error.message for error in policy_errors(PolicyConfig(name=name), settings))
 
 
 def test_a_directory_with_config_weights_and_tokenizer_is_offered(settings, model):
     assert reason(settings) == ""
-    assert [offer.name for offer in policy_offers(settings)] == ["tiny", "mine"]
+    assert [offer.name for offer in policy_offers(settings)] == [*BUILT_IN, "mine"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +48,7 @@ def test_a_directory_that_lacks_something_is_refused_by_name(settings, model, mi
     (model / missing).unlink()
     assert words in reason(settings)
     assert "mine" in reason(settings)
-    assert [offer.name for offer in policy_offers(settings)] == ["tiny"]
+    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
 @pytest.mark.parametrize("config", ['{"auto_map": {"x": "y"}}', '{"text": {"trust_remote_code": true}}'])

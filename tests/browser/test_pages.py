@@ -272,6 +272,7 @@ def test_the_pages_have_no_barrier_that_axe_finds(page, service):
 
 def violations(page, address):
     page.goto(address)
+    page.locator("h1").first.wait_for()
     page.wait_for_timeout(1000)  # curves and tokens are drawn late
     page.evaluate(AXE)
     found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
