@@ -1,5 +1,6 @@
 """The schema grows by migrations alone, on both databases."""
 
+import os
 import threading
 
 import pytest
@@ -26,12 +27,13 @@ def empty_url(request, tmp_path):
         yield f"sqlite:///{tmp_path / 'new.db'}"
         return
     server = make_url(request.getfixturevalue("postgres"))
+    name = f"migrated_{os.getpid()}"  # the server is shared with the other test processes
     admin = create_engine(server, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.execute(text("CREATE DATABASE migrated"))
-    yield server.set(database="migrated").render_as_string(hide_password=False)
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    yield server.set(database=name).render_as_string(hide_password=False)
     with admin.connect() as connection:
-        connection.execute(text("DROP DATABASE migrated WITH (FORCE)"))
+        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     admin.dispose()
 
 

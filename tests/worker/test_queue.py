@@ -30,6 +30,12 @@ def broker(settings):
     process.wait()
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """A busy machine may take longer than the half second a launch is ready to wait."""
+    monkeypatch.setattr("backend.queue.RING_SECONDS", 10.0)
+
+
 def bells(settings):
     """Takes every bell that waits in the queue."""
     app, names = worker_queue(settings), []
@@ -58,6 +64,7 @@ def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
     assert list(choose_broker(settings).command[1:3]) == ["--port", "0"]
 
 
+@pytest.mark.usefixtures("patient")
 def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
     monkeypatch.setattr("backend.broker.find_server", lambda: None)
     prepare_broker(choose_broker(settings), settings)
@@ -79,6 +86,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
         private_directory(tmp_path)
 
 
+@pytest.mark.usefixtures("patient")
 def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
     settings = Settings(state_dir=state_dir / "my runs ü")
     process = start(settings)
@@ -90,6 +98,7 @@ def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
         process.wait()
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
     assert ring(settings)
     assert ring(settings)

@@ -178,7 +178,7 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
         "preset": "magistral",
         "objective": {"advantage": {"scale": {"eps": 0}}},
         "updates": {"minibatches": 2},
-        "filters": {"groups": {"type": "none"}},
+        "filters": {"groups": {"type": "none"}, "upweight": False},
     }
     config = resolve(SMALL | changes)
     run_id = queued(config)
