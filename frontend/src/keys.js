@@ -2,7 +2,7 @@
  * Keyboard shortcuts. `useKeys({ j: { label: 'next row', run } })` for the life of a component; the help dialog
  * lists what is in force. Keys do nothing while a field or a dialog has the focus, except Escape in a field.
  */
-import { signal, useEffect, useRef } from './dom.js';
+import { signal, useLayoutEffect, useRef } from './dom.js';
 
 /** @typedef {Record<string, {label: string, run: (event: KeyboardEvent) => void}>} Keys */
 
@@ -13,7 +13,7 @@ export const layers = signal([]);
 export function useKeys(keys) {
   const newest = useRef(keys);
   newest.current = keys;
-  useEffect(() => {
+  useLayoutEffect(() => { // with the first paint: who sees the page may press a key
     layers.value = [...layers.peek(), newest];
     return () => { layers.value = layers.peek().filter((layer) => layer !== newest); };
   }, []);
