@@ -1,0 +1,123 @@
+"""What must hold after any fault: `audit(sessions, state_dir)` returns one sentence per violation.
+
+I1  steps 1..last_step of every run have exactly one valid row per metric, all of one attempt
+I2  attempts are 1, 2, 3, ...; at most the newest is open; no two of them at the same time
+I3  every checkpoint has a directory with the files and the SHA-256 that were written
+I4  every move of a run is one that `lifecycle.MOVES` allows, each from where the last one led
+I5  no row and no file belongs to nobody
+I6  the schema is what the models say, and the database's own check finds nothing
+I7  the canary, a secret that no record may hold, is nowhere
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, reading
+from backend.metrics.attempts import counts, limits_of
+from backend.models import Attempt, Event, Metric, RolloutGroup, Run
+from backend.runs.lifecycle import MOVES, STATUSES
+from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
+from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
+
+CLOCK_SECONDS = 0.01
+"""Two times of the database's clock nearer than this may be in either order."""
+
+
+def audit(
+    sessions: Sessions,
+    state_dir: Path,
+    *,
+    canary: str = "",
+    damaged: Collection[str] = (),
+    clock_jumped: bool = False,
+) -> list[str]:
+    """Every violation in one sentence; an empty list when all is well.
+
+    `damaged` are checkpoints, as `<run id>/<name>`, that a test has damaged itself. `clock_jumped` leaves
+    out what compares times.
+    """
+    with reading(sessions) as session:
+        runs = list(session.scalars(select(Run).order_by(Run.id)))
+        found = [
+            sentence
+            for run in runs
+            for sentence in (
+                *steps(session, run),
+                *attempts(session, run, clock_jumped=clock_jumped),
+                *moves(session, run),
+                *checkpoint_files(session, run, state_dir, damaged),
+            )
+        ]
+        found += rows_of_nobody(session)
+        found += files_of_nobody(session, runs, state_dir)
+        if canary:
+            found += [*canary_in_rows(session, canary), *canary_in_files(state_dir, canary)]
+    return found + damage(sessions)
+
+
+def steps(session: Session, run: Run) -> Iterator[str]:
+    """I1."""
+    limits = limits_of(session, [run.id]).get(run.id, ())
+    wanted = set(range(1, run.last_step + 1))
+    found: dict[str, dict[int, set[int]]] = {}
+    for table in (Metric, RolloutGroup):
+        rows = select(table.step, table.attempt).where(table.run_id == run.id, counts(table, limits))
+        by_step = found.setdefault(table.__tablename__, {})
+        for step, attempt in session.execute(rows.distinct()):
+            by_step.setdefault(step, set()).add(attempt)
+    for step in sorted(wanted - found["metric"].keys()):
+        yield f"I1: run {run.id} is at step {run.last_step} but has no valid row of step {step}"
+    for step in sorted(found["metric"].keys() - wanted - {0}):
+        yield f"I1: run {run.id} is at step {run.last_step} but has a valid row of step {step}"
+    for name, by_step in found.items():
+        for step, writers in sorted(by_step.items()):
+            if len(writers) > 1:
+                who = sorted(writers)
+                yield f"I1: run {run.id} has valid rows of step {step} in {name} by attempts {who}"
+    for step, writers in sorted(found["rollout_group"].items()):
+        if not writers <= found["metric"].get(step, set()):
+            yield f"I1: run {run.id} has rollouts of step {step} by an attempt that has no metrics of it"
+
+
+def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:
+    """I2."""
+    rows = list(session.scalars(select(Attempt).where(Attempt.run_id == run.id).order_by(Attempt.number)))
+    numbers = [row.number for row in rows]
+    if numbers != list(range(1, run.attempt + 1)):
+        yield f"I2: run {run.id} is at attempt {run.attempt} but has the attempts {numbers}"
+    for row in rows:
+        if row.ended_at is None and not (row.number == run.attempt and run.status == "running"):
+            yield f"I2: attempt {row.number} of run {run.id}, which is {run.status}, never ended"
+    for before, after in pairwise(rows):
+        end = before.ended_at
+        if not clock_jumped and end is not None and after.started_at < end - CLOCK_SECONDS:
+            yield f"I2: attempt {after.number} of run {run.id} began before attempt {before.number} ended"
+    newest = 0
+    query = select(Event.attempt).where(Event.run_id == run.id, Event.attempt.is_not(None))
+    for attempt in session.scalars(query.order_by(Event.id)):
+        if attempt is not None and attempt < newest:
+            yield f"I2: attempt {attempt} of run {run.id} wrote after attempt {newest} had begun"
+        newest = max(newest, attempt or 0)
+    last = session.scalar(select(func.max(Metric.attempt)).where(Metric.run_id == run.id)) or 0
+    if rows and last > run.attempt:
+        yield f"I2: run {run.id} is at attempt {run.attempt} but has rows of attempt {last}"
+
+
+def moves(session: Session, run: Run) -> Iterator[str]:
+    """I4."""
+    if run.status not in STATUSES:
+        yield f"I4: run {run.id} has the status {run.status!r}"
+    query = select(Event.data).where(Event.run_id == run.id, Event.kind == "lifecycle").order_by(Event.id)
+    made = [(data["from"], data["to"]) for data in session.scalars(query) if "from" in data]
+    for before, after in made:
+        if after not in MOVES.get(before, ()):
+            yield f"I4: run {run.id} went from {before} to {after}"
+    for (_, led_to), (began_at, _) in pairwise(made):
+        if led_to != began_at:
+            yield f"I4: run {run.id} became {led_to} and then left {began_at}"
+    if made and made[-1][1] != run.status:
+        yield f"I4: run {run.id} is {run.status} but its last move led to {made[-1][1]}"

@@ -1,0 +1,77 @@
+"""The files behind the rows: checkpoints that are whole, and no file without an owner."""
+
+import json
+from collections.abc import Collection, Iterator
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.models import Checkpoint, Run
+
+MANIFEST = "manifest.json"
+OPENLY_SECRET = {"token"}
+"""Files of the state directory whose content is a secret by purpose."""
+
+
+def checkpoint_files(
+    session: Session, run: Run, state_dir: Path, damaged: Collection[str] = ()
+) -> Iterator[str]:
+    """I3. A running run adds and removes checkpoints meanwhile, so only one at rest is looked at."""
+    if run.status == "running":
+        return
+    for row in session.scalars(select(Checkpoint).where(Checkpoint.run_id == run.id)):
+        if f"{run.id}/{row.path}" not in damaged:
+            reason = _fault(state_dir / "runs" / run.id / row.path, row.sha256)
+            if reason:
+                yield f"I3: checkpoint {row.path} of run {run.id}: {reason}"
+
+
+def _fault(directory: Path, digest: str) -> str:
+    """What is wrong with a checkpoint; empty when it is what its row says."""
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        return f"{MANIFEST} is missing"
+    content = manifest.read_bytes()
+    if sha256(content).hexdigest() != digest:
+        return f"{MANIFEST} is not the one in its row"
+    for name, entry in json.loads(content)["files"].items():
+        if not (directory / name).is_file():
+            return f"{name} is missing"
+        if _described(directory / name) != entry:
+            return f"{name} is not the one in the manifest"
+    return ""
+
+
+def _described(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
+
+
+def files_of_nobody(session: Session, runs: Collection[Run], state_dir: Path) -> Iterator[str]:
+    """I5, files: the next attempt of a run tidies up what a killed one left, so a finished run has none."""
+    directories = {path.name: path for path in (state_dir / "runs").glob("*")}
+    for name in sorted(directories.keys() - {run.id for run in runs}):
+        yield f"I5: {directories[name]} belongs to no run"
+    for run in runs:
+        if run.status == "finished" and run.id in directories:
+            rows = set(session.scalars(select(Checkpoint.path).where(Checkpoint.run_id == run.id)))
+            for path in sorted(directories[run.id].iterdir()):
+                if path.name not in rows:
+                    yield f"I5: {path} belongs to no checkpoint"
+
+
+def canary_in_files(state_dir: Path, canary: str) -> Iterator[str]:
+    """I7, files: logs, checkpoints, SQLite's own files; a process may remove one meanwhile."""
+    wanted = canary.encode()
+    for path in sorted(state_dir.rglob("*")):
+        if path.name in OPENLY_SECRET or not path.is_file():
+            continue
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        if wanted in content:
+            yield f"I7: the canary is in {path}"

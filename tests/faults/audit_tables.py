@@ -1,0 +1,91 @@
+"""The database as such: rows without an owner, a schema that drifted, damaged pages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, String, cast, or_, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, is_postgres
+from backend.models import Base, Metric, MetricKey, Run
+
+Owner = tuple[str, str]
+"""Table and column."""
+
+INDEXES = text("""
+    SELECT c.oid::regclass::text AS name, bt_index_check(c.oid, true)
+    FROM pg_class c JOIN pg_am a ON a.oid = c.relam JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE a.amname = 'btree' AND c.relkind = 'i' AND n.nspname = 'public'""")
+HEAPS = text("""
+    SELECT c.oid::regclass::text AS name, h.msg
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, verify_heapam(c.oid) h
+    WHERE c.relkind = 'r' AND n.nspname = 'public'""")
+
+
+def rows_of_nobody(session: Session) -> Iterator[str]:
+    """I5, rows: whatever names a run, a group or a metric names one that is there."""
+    for (table, column), (owner, key) in _owners():
+        child, parent = Base.metadata.tables[table], Base.metadata.tables[owner]
+        name = child.c[column]
+        lost = select(name).where(name.is_not(None), name.not_in(select(parent.c[key]))).distinct().limit(5)
+        for value in session.scalars(lost):
+            yield f"I5: rows of {table} name {column} {value!r}, which {owner} does not have"
+
+
+def _owners() -> Iterator[tuple[Owner, Owner]]:
+    """(child, parent) pairs: every foreign key, and the two that `metric` does without."""
+    for table in Base.metadata.sorted_tables:
+        for key in table.foreign_keys:
+            yield (table.name, key.parent.name), (key.column.table.name, key.column.name)
+    yield (Metric.__tablename__, "run_id"), (Run.__tablename__, "id")
+    yield (Metric.__tablename__, "key_id"), (MetricKey.__tablename__, "id")
+
+
+def damage(sessions: Sessions) -> list[str]:
+    """I6."""
+    with sessions() as session:
+        connection = session.connection()
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        drift = [
+            f"I6: the schema differs from the models: {diff}"
+            for diff in compare_metadata(context, Base.metadata)
+        ]
+        check = _postgres_damage if is_postgres(session) else _sqlite_damage
+        found = drift + list(check(connection))
+        session.rollback()
+    return found
+
+
+def _sqlite_damage(connection: Connection) -> Iterator[str]:
+    for (said,) in connection.exec_driver_sql("PRAGMA integrity_check"):
+        if said != "ok":
+            yield f"I6: SQLite finds damage: {said}"
+    for row in connection.exec_driver_sql("PRAGMA foreign_key_check"):
+        yield f"I6: SQLite finds a broken foreign key: {tuple(row)}"
+
+
+def _postgres_damage(connection: Connection) -> Iterator[str]:
+    """What pg_amcheck asks, where the server has its extension; the transaction is rolled back."""
+    known = connection.execute(text("SELECT 1 FROM pg_available_extensions WHERE name = 'amcheck'")).scalar()
+    if known is None:
+        return
+    connection.execute(text("CREATE EXTENSION IF NOT EXISTS amcheck"))
+    try:
+        connection.execute(INDEXES).all()
+    except DBAPIError as error:  # it says what is wrong by raising
+        yield f"I6: Postgres finds damage: {error.orig}"
+        return
+    for name, said in connection.execute(HEAPS):
+        yield f"I6: Postgres finds damage in {name}: {said}"
+
+
+def canary_in_rows(session: Session, canary: str) -> Iterator[str]:
+    """I7, rows: every column that holds text."""
+    for table in Base.metadata.sorted_tables:
+        texts: list[Any] = [column for column in table.c if column.type.python_type is not bytes]
+        holds = or_(*(cast(column, String).contains(canary, autoescape=True) for column in texts))
+        if session.execute(select(1).select_from(table).where(holds).limit(1)).first():
+            yield f"I7: the canary is in a row of {table.name}"
