@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from backend.config import knobs
-from backend.config.run import NoRefill, RunConfig
+from backend.config.filters import NoRefill
+from backend.config.run import RunConfig
 from worker.learned import Learned, by_completion, keep_tokens, of_completions
 from worker.objective import filters
 from worker.objective.advantages import moving_average

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from backend.config import knobs
-from backend.config.run import MaskTruncated, RunConfig
+from backend.config.length import MaskTruncated
+from backend.config.run import RunConfig
 from worker.learned import Learned
 from worker.objective.batch import PolicyBatch
 from worker.objective.token_choice import with_token_choice

@@ -6,22 +6,45 @@ from pydantic import Field, JsonValue, field_validator
 
 from backend.config.base import Frozen
 
-Weight = Annotated[float, Field(ge=-1000, le=1000)]
+Weight = Annotated[float, Field(ge=-1000, le=1000, description="Factor of this term in the total reward.")]
 TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
 BUILT_IN = ("correctness", "think_format", "boxed_format", "language", "length", "length_penalty")
 """Names of terms in metrics and rollouts that no plugin may take."""
 
 
-class CorrectnessReward(Frozen):
+class _Term(Frozen):
+    """What every term has."""
+
+    name: str
+
+    weight: Weight = 0.1
+
+    domain: TermDomain = ""
+    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
+
+    @property
+    def label(self) -> str:
+        """Name of the term in metrics and rollouts."""
+        return self.name
+
+
+class _ConditionTerm(_Term):
+    """A term that may depend on correctness, and on which the others may depend."""
+
+    only_when_correct: bool = False
+    """Give it to correct completions only."""
+
+    required: bool = False
+    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
+    arXiv:2506.10910). With weight 0 it is a condition only."""
+
+
+class CorrectnessReward(_Term):
     """Whether the answer is right."""
 
     name: Literal["correctness"] = "correctness"
 
     weight: Weight = 1.0
-    """Factor of this term in the total reward."""
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     map: Literal["0/1", "-1/1"] = "0/1"
     """Reward of a wrong and of a right answer; partial credit lies between."""
@@ -35,64 +58,25 @@ class CorrectnessReward(Frozen):
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 3.0
     """A completion whose answer takes longer to check is wrong."""
 
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
 
-
-class ThinkFormatReward(Frozen):
+class ThinkFormatReward(_ConditionTerm):
     """Whether the completion reasons inside <think> tags before it answers."""
 
     name: Literal["think_format"] = "think_format"
 
     weight: Weight = 0.2
-    """Factor of this term in the total reward."""
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     form: Literal["book", "strict"] = "book"
     """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer."""
 
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
 
-    required: bool = False
-    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
-    arXiv:2506.10910). With weight 0 it is a condition only."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class BoxedFormatReward(Frozen):
+class BoxedFormatReward(_ConditionTerm):
     """Whether the completion holds a complete boxed answer."""
 
     name: Literal["boxed_format"] = "boxed_format"
 
-    weight: Weight = 0.1
-    """Factor of this term in the total reward."""
 
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
-
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
-
-    required: bool = False
-    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
-    arXiv:2506.10910). With weight 0 it is a condition only."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class LanguageReward(Frozen):
+class LanguageReward(_ConditionTerm):
     """Whether the completion keeps to the script of its prompt: Latin, Cyrillic, Han with kana, Arabic, ...
 
     Letters are counted; LaTeX commands, tags, single Latin letters (variables) and Greek letters are not. Two
@@ -101,71 +85,31 @@ class LanguageReward(Frozen):
 
     name: Literal["language"] = "language"
 
-    weight: Weight = 0.1
-    """Factor of this term in the total reward."""
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
-
     form: Literal["share", "consistent"] = "share"
     """share: fraction of the letters in the prompt's script (DeepSeek-R1, arXiv:2501.12948); consistent: 1
     when thoughts and answer are each mostly in it, else 0 (Magistral, arXiv:2506.10910)."""
 
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
 
-    required: bool = False
-    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
-    arXiv:2506.10910). With weight 0 it is a condition only."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class LengthReward(Frozen):
+class LengthReward(_Term):
     """Shorter than the others of its group: 0.5 for the shortest to -0.5 for the longest, 0 where all are
     equally long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
     """
 
     name: Literal["length"] = "length"
 
-    weight: Weight = 0.1
-    """Factor of this term in the total reward."""
 
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class PluginReward(Frozen):
+class PluginReward(_ConditionTerm):
     """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker."""
 
     name: Literal["plugin"] = "plugin"
 
     weight: Weight = 1.0
-    """Factor of this term in the total reward."""
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
     """Name of the entry point; `reward(prompt, text, **params)` gives a number, or None: not scored."""
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of every call."""
-
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
-
-    required: bool = False
-    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
-    arXiv:2506.10910). With weight 0 it is a condition only."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
     """A call that takes longer ends the run as failed."""

@@ -1,10 +1,12 @@
 """RunConfig: everything that decides what a run does."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from backend.config.base import Frozen, refusal
+from backend.config.filters import FiltersConfig
+from backend.config.length import LengthConfig
 from backend.config.objective import Objective
 from backend.config.problems import ProblemSource, SumsProblem
 from backend.config.rewards import CorrectnessReward, RewardTerm
@@ -133,181 +135,6 @@ class OptimizerConfig(Frozen):
 
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """Course of the learning rate after the warm-up; linear and cosine end at 0."""
-
-
-class KeepAllGroups(Frozen):
-    """Every group trains."""
-
-    type: Literal["none"] = "none"
-
-
-class ZeroVarianceFilter(Frozen):
-    """Groups whose rewards are all equal are left out: they carry no signal."""
-
-    type: Literal["zero_variance"] = "zero_variance"
-
-
-class AccuracyFilter(Frozen):
-    """Groups whose accuracy is not strictly between the bounds are left out (DAPO: 0 and 1)."""
-
-    type: Literal["accuracy"] = "accuracy"
-
-    low: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Groups at or below this accuracy are left out."""
-
-    high: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Groups at or above this accuracy are left out."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> "AccuracyFilter":
-        if self.low >= self.high:
-            raise refusal([("high", f"must be above low = {self.low:g}, got {self.high:g}")])
-        return self
-
-
-GroupFilter = Annotated[KeepAllGroups | ZeroVarianceFilter | AccuracyFilter, Field(discriminator="type")]
-
-
-class NoRefill(Frozen):
-    """Removed groups are not replaced."""
-
-    type: Literal["none"] = "none"
-
-    @property
-    def most_batches(self) -> int:
-        """Generation batches of a step at most."""
-        return 1
-
-
-class _Batches(Frozen):
-    max_batches: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Generation batches per step at most; after that the step trains on what there is, with an event."""
-
-    @property
-    def most_batches(self) -> int:
-        """Generation batches of a step at most."""
-        return self.max_batches
-
-
-class DynamicRefill(_Batches):
-    """Fresh prompts are sampled until the step is full of informative groups (DAPO's dynamic sampling)."""
-
-    type: Literal["dynamic"] = "dynamic"
-
-
-class ActiveRefill(_Batches):
-    """As dynamic, but informative groups found too much wait for the next step, which trains on them first
-    (active sampling, Olmo 3, arXiv:2512.13961). They are one step old then: the policy has moved since they
-    were sampled, which is what `objective.correction` weighs.
-    """
-
-    type: Literal["active"] = "active"
-
-
-class NeighboursRefill(Frozen):
-    """Places without an informative group try the prompts that come next, while the run's place in the data
-    moves on by one step all the same, so neighbouring steps share prompts (the book's olmo3 script).
-    """
-
-    type: Literal["neighbours"] = "neighbours"
-
-    n: Annotated[int, Field(ge=1, le=1000)] = 8
-    """Tries per step, the first one included; after that the step trains on what there is."""
-
-    @property
-    def most_batches(self) -> int:
-        """Generation batches of a step at most."""
-        return self.n
-
-
-Refill = Annotated[NoRefill | DynamicRefill | ActiveRefill | NeighboursRefill, Field(discriminator="type")]
-
-
-class FiltersConfig(Frozen):
-    """Which groups train."""
-
-    groups: GroupFilter = KeepAllGroups()
-    """Which groups are left out."""
-
-    refill: Refill = NoRefill()
-    """What replaces them."""
-
-    upweight: bool = False
-    """Multiply means over completions or prompts by 1 / (1 - left-out fraction): they become means over the
-    groups that are left. Without it the divisor counts groups that were left out and not replaced, so leaving
-    out groups of advantage 0 changes no gradient. token_mean is over the tokens that are left either way.
-    """
-
-
-class KeepTruncated(Frozen):
-    """Completions cut at the cap train like all others."""
-
-    type: Literal["keep"] = "keep"
-
-
-class MaskTruncated(Frozen):
-    """Completions cut at the cap take no part in the loss (DAPO's overlong filtering)."""
-
-    type: Literal["mask"] = "mask"
-
-
-class ScaleTruncatedReward(Frozen):
-    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110); a reward below 0
-    stays as it is, for nearer to 0 it would reward truncation.
-    """
-
-    type: Literal["scale_reward"] = "scale_reward"
-
-    factor: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The factor."""
-
-
-Truncated = Annotated[KeepTruncated | MaskTruncated | ScaleTruncatedReward, Field(discriminator="type")]
-
-
-class NoLengthPenalty(Frozen):
-    """Length does not change the reward."""
-
-    type: Literal["none"] = "none"
-
-
-class _Overlong(Frozen):
-    max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """L_max as a fraction of max_new_tokens."""
-
-    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """L_cache, the width of the ramp, as a fraction of max_new_tokens."""
-
-    @model_validator(mode="after")
-    def _ramp_inside(self) -> Self:
-        if self.cache_fraction > self.max_fraction:
-            raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
-        return self
-
-
-class SoftOverlong(_Overlong):
-    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
-
-    type: Literal["soft_overlong"] = "soft_overlong"
-
-
-class MagistralPenalty(_Overlong):
-    """A tenth of that: from 0 to -0.1 over the last part of the length (Magistral, arXiv:2506.10910)."""
-
-    type: Literal["magistral"] = "magistral"
-
-
-LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Field(discriminator="type")]
-
-
-class LengthConfig(Frozen):
-    """How length enters reward and loss."""
-
-    truncated: Truncated = KeepTruncated()
-    """What happens to completions cut at the cap."""
-
-    penalty: LengthPenalty = NoLengthPenalty()
-    """A penalty added to the reward."""
 
 
 class EvaluationConfig(Frozen):

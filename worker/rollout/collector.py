@@ -7,20 +7,22 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from backend.config.rewards import LengthReward
-from backend.config.run import (
+from backend.config.filters import (
     AccuracyFilter,
     ActiveRefill,
-    LengthConfig,
-    MagistralPenalty,
     NeighboursRefill,
-    NoLengthPenalty,
     NoRefill,
-    RunConfig,
-    ScaleTruncatedReward,
-    SoftOverlong,
     ZeroVarianceFilter,
 )
+from backend.config.length import (
+    LengthConfig,
+    MagistralPenalty,
+    NoLengthPenalty,
+    ScaleTruncatedReward,
+    SoftOverlong,
+)
+from backend.config.rewards import LengthReward
+from backend.config.run import RunConfig
 from worker.objective import filters, shaping
 from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture

@@ -6,17 +6,11 @@ Learning rate, length cap and number of steps are those of the policy's profile.
 from typing import Any
 
 from backend.config import knobs
+from backend.config.filters import FiltersConfig, NeighboursRefill, ZeroVarianceFilter
 from backend.config.objective import Objective
 from backend.config.presets.preset import NO_SCALE, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, ThinkFormatReward
-from backend.config.run import (
-    FiltersConfig,
-    NeighboursRefill,
-    OptimizerConfig,
-    SamplingConfig,
-    UpdatesConfig,
-    ZeroVarianceFilter,
-)
+from backend.config.run import OptimizerConfig, SamplingConfig, UpdatesConfig
 
 _CLIPPED = Objective(
     ratio=knobs.SequenceProductRatio(logprob_temperature="one"),

@@ -4,7 +4,8 @@ from typing import Any, Literal, get_origin
 
 from backend.config import knobs
 from backend.config.base import Frozen
-from backend.config.run import AccuracyFilter, DynamicRefill, FiltersConfig, LengthConfig, SoftOverlong
+from backend.config.filters import AccuracyFilter, DynamicRefill, FiltersConfig
+from backend.config.length import LengthConfig, SoftOverlong
 
 
 class Preset(Frozen):

@@ -1,18 +1,12 @@
 """Whole training recipes of laboratories: loss, data and length handling together."""
 
 from backend.config import knobs
+from backend.config.filters import ActiveRefill, FiltersConfig, ZeroVarianceFilter
+from backend.config.length import LengthConfig, MagistralPenalty, ScaleTruncatedReward
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import BoxedFormatReward, CorrectnessReward, LanguageReward, ThinkFormatReward
-from backend.config.run import (
-    ActiveRefill,
-    FiltersConfig,
-    LengthConfig,
-    MagistralPenalty,
-    SamplingConfig,
-    ScaleTruncatedReward,
-    ZeroVarianceFilter,
-)
+from backend.config.run import SamplingConfig
 
 SYSTEMS: dict[str, Preset] = {
     "dapo": preset(

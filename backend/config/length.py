@@ -1,0 +1,78 @@
+"""How the length of completions enters reward and loss."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from backend.config.base import Frozen, refusal
+
+
+class KeepTruncated(Frozen):
+    """Completions cut at the cap train like all others."""
+
+    type: Literal["keep"] = "keep"
+
+
+class MaskTruncated(Frozen):
+    """Completions cut at the cap take no part in the loss (DAPO's overlong filtering)."""
+
+    type: Literal["mask"] = "mask"
+
+
+class ScaleTruncatedReward(Frozen):
+    """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110); a reward below 0
+    stays as it is, for nearer to 0 it would reward truncation.
+    """
+
+    type: Literal["scale_reward"] = "scale_reward"
+
+    factor: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The factor."""
+
+
+Truncated = Annotated[KeepTruncated | MaskTruncated | ScaleTruncatedReward, Field(discriminator="type")]
+
+
+class NoLengthPenalty(Frozen):
+    """Length does not change the reward."""
+
+    type: Literal["none"] = "none"
+
+
+class _Overlong(Frozen):
+    max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """L_max as a fraction of max_new_tokens."""
+
+    cache_fraction: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """L_cache, the width of the ramp, as a fraction of max_new_tokens."""
+
+    @model_validator(mode="after")
+    def _ramp_inside(self) -> Self:
+        if self.cache_fraction > self.max_fraction:
+            raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
+        return self
+
+
+class SoftOverlong(_Overlong):
+    """A penalty that falls linearly from 0 to -1 over the last part of the allowed length (DAPO)."""
+
+    type: Literal["soft_overlong"] = "soft_overlong"
+
+
+class MagistralPenalty(_Overlong):
+    """A tenth of that: from 0 to -0.1 over the last part of the length (Magistral, arXiv:2506.10910)."""
+
+    type: Literal["magistral"] = "magistral"
+
+
+LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Field(discriminator="type")]
+
+
+class LengthConfig(Frozen):
+    """How length enters reward and loss."""
+
+    truncated: Truncated = KeepTruncated()
+    """What happens to completions cut at the cap."""
+
+    penalty: LengthPenalty = NoLengthPenalty()
+    """A penalty added to the reward."""
