@@ -110,7 +110,9 @@ CLAIMS: dict[str, Claim] = {
     "e": Claim(
         title="Summed k1 as a KL loss",
         says="The book's chapter 7: k1 summed over tokens and added to the loss made its run collapse; no "
-        "KL, k3 per token and the reweighted form did not. The book's loss, two epochs of fresh rollouts.",
+        "KL, k3 per token and the reweighted form did not. The book's loss, two epochs of fresh rollouts. The pull "
+        "grows with the length: 0.6 over our 32 tokens is about the book's 0.02 over its thousand; those variants "
+        "were added when 0.1 had shown more entropy and no collapse.",
         base=_merged(
             LEAN,
             {
@@ -125,6 +127,9 @@ CLAIMS: dict[str, Claim] = {
             "k1 sum, 0.1": _kl(type="k1", coef=0.1, aggregation="seq_sum"),
             "k3 mean, 0.1": _kl(type="k3", coef=0.1),
             "reweighted k1 sum, 0.1": _kl(type="r_k1", coef=0.1, aggregation="seq_sum"),
+            "k1 sum, 0.6": _kl(type="k1", coef=0.6, aggregation="seq_sum"),
+            "k3 mean, 0.6": _kl(type="k3", coef=0.6),
+            "reweighted k1 sum, 0.6": _kl(type="r_k1", coef=0.6, aggregation="seq_sum"),
         },
         measures=(
             ACCURACY,
@@ -136,6 +141,9 @@ CLAIMS: dict[str, Claim] = {
             Expectation(measure="held-out accuracy", higher="no KL", lower="k1 sum, 0.1"),
             Expectation(measure="held-out accuracy", higher="k3 mean, 0.1", lower="k1 sum, 0.1"),
             Expectation(measure="held-out accuracy", higher="reweighted k1 sum, 0.1", lower="k1 sum, 0.1"),
+            Expectation(measure="held-out accuracy", higher="no KL", lower="k1 sum, 0.6"),
+            Expectation(measure="held-out accuracy", higher="k3 mean, 0.6", lower="k1 sum, 0.6"),
+            Expectation(measure="held-out accuracy", higher="reweighted k1 sum, 0.6", lower="k1 sum, 0.6"),
         ),
     ),
     "f": Claim(
