@@ -110,9 +110,9 @@ CLAIMS: dict[str, Claim] = {
     "e": Claim(
         title="Summed k1 as a KL loss",
         says="The book's chapter 7: k1 summed over tokens and added to the loss made its run collapse; no "
-        "KL, k3 per token and the reweighted form did not. The book's loss, two epochs of fresh rollouts. The pull "
-        "grows with the length: 0.6 over our 32 tokens is about the book's 0.02 over its thousand; those variants "
-        "were added when 0.1 had shown more entropy and no collapse.",
+        "KL, k3 per token and the reweighted form did not. The book's loss, two epochs of fresh rollouts. "
+        "The pull grows with the length: 0.6 over our 32 tokens is about the book's 0.02 over its thousand; "
+        "those variants were added when 0.1 had shown more entropy and no collapse.",
         base=_merged(
             LEAN,
             {
