@@ -169,9 +169,9 @@ class Metric(Base):
     step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[int] = mapped_column(SmallInteger, default=0)
-    """0 finite, 1 NaN, 2 +infinity, 3 -infinity."""
+    """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero, whose sign SQLite does not keep."""
     value: Mapped[float | None]
-    """The value where `kind` is 0, else NULL."""
+    """The value where it is finite, else NULL."""
 
 
 class RolloutGroup(Base):
@@ -222,7 +222,7 @@ class Rollout(Base):
     finish_reason: Mapped[str] = mapped_column(String(16))
     correct: Mapped[bool | None]
     non_finite: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """`reward` or `advantage` that is NaN or infinite, by name; its own column is NULL then."""
+    """`reward` or `advantage` that its own column cannot hold, by name: NaN, infinities, -0.0."""
     flags: Mapped[list[Any]] = mapped_column(default=list)
 
 

@@ -1,6 +1,7 @@
 """Text and documents that both databases accept."""
 
 import math
+import re
 from typing import Any
 
 LARGEST = 2**63
@@ -10,9 +11,19 @@ DEEPEST = 50
 """A document from outside is nested no deeper."""
 
 
+REFUSED = re.compile("[\0\ud800-\udfff]")
+"""NUL, which Postgres refuses, and lone surrogates, which UTF-8 lacks."""
+
+
 def clean_text(text: str) -> str:
-    """`text` without NUL, which Postgres refuses, and with lone surrogates, which UTF-8 lacks, as `?`."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    r"""`text` with what no database holds written out: NUL as `\x00`, half a surrogate pair as `\ud83d`."""
+    return REFUSED.sub(written_out, text)
+
+
+def written_out(found: "re.Match[str]") -> str:
+    """The one character that was found, as its escape: visible, and nobody has to guess what stood there."""
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:

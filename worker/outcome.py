@@ -2,6 +2,9 @@
 
 from typing import Literal, NamedTuple
 
+REASON_CHARACTERS = 2_000
+"""An error's message is cut here; all of it stands in the log."""
+
 
 class Outcome(NamedTuple):
     """The status a run gets when its trainer ends by itself, and why."""

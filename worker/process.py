@@ -4,6 +4,7 @@ The trainer's standard input is its lifeline: it ends when the pipe does, so a k
 no trainer behind. It lives in a session of its own, so that it can be ended with all it started.
 """
 
+import codecs
 import contextlib
 import json
 import os
@@ -16,6 +17,7 @@ from typing import IO, cast
 
 from backend.devices import Slot
 from backend.settings import Settings
+from worker.outcome import REASON_CHARACTERS
 
 TRAINER = (sys.executable, "-m", "worker.train")
 
@@ -50,7 +52,7 @@ INHERITED_NAMES = {
 """Further variables that a trainer gets; the operator's token and the broker's address are none of them."""
 
 LINE_LIMIT = 32_768
-"""A longer line of output is taken in pieces."""
+"""Of a longer line of output the beginning is kept, in bytes."""
 
 Listener = Callable[[str], None]
 
@@ -156,7 +158,10 @@ class TrainerProcess:
         def read() -> None:
             with stream:
                 while line := stream.readline(LINE_LIMIT):
-                    handle(line.decode(errors="replace").rstrip("\n"))
+                    is_cut = len(line) == LINE_LIMIT and not line.endswith(b"\n")
+                    handle(_decoded(line, is_cut=is_cut))
+                    if is_cut and (dropped := _skip_line(stream)):
+                        self._emit(f"[{dropped:,} more bytes of this line are not kept]")
 
         thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
         thread.start()
@@ -172,7 +177,7 @@ class TrainerProcess:
 
     def _on_error(self, line: str) -> None:
         if line.strip():
-            self.last_error_line = line.strip()
+            self.last_error_line = line.strip()[:REASON_CHARACTERS]
         self._emit(line)
 
     def _emit(self, line: str) -> None:
@@ -183,12 +188,28 @@ class TrainerProcess:
                 self._waiting.append(line)
 
 
+def _decoded(line: bytes, *, is_cut: bool) -> str:
+    r"""The text of a line; bytes that are no UTF-8 as `\xff`, half a character at a cut left out."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    return decoder.decode(line, final=not is_cut).rstrip("\n")
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Read up to the end of the line and forget it; how many bytes that were."""
+    dropped = 0
+    while piece := stream.readline(LINE_LIMIT):
+        dropped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return dropped
+
+
 def _failure_in(line: str) -> dict[str, str]:
     """What a trainer says about its own end; {} when the line says nothing of the kind."""
     if not line.startswith('{"failed":'):
         return {}
     try:
         said = json.loads(line)["failed"]
-    except ValueError:  # a piece of a long line, or something else that prints so
+    except ValueError:  # the beginning of a long line, or something else that prints so
         return {}
     return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}

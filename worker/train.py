@@ -29,14 +29,11 @@ from backend.models import Run
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoint_at
 from backend.settings import Settings
-from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, Outcome
+from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
 from worker.patience import persist
 from worker.recorder import Recorder
 
 logger = logging.getLogger("worker.train")  # not __main__
-
-REASON_CHARACTERS = 2_000
-"""An error's message is cut here; all of it stands in the log."""
 
 
 class Assignment(NamedTuple):

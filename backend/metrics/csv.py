@@ -8,6 +8,9 @@ from sqlalchemy.orm import Session
 from backend.metrics.reading import all_rows
 from backend.metrics.values import SPELLINGS
 
+FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
+"""A spreadsheet may run a cell that begins with one of these."""
+
 Row = tuple[int, int, str, int, float | None]
 """step, attempt, metric, kind, value."""
 
@@ -32,7 +35,7 @@ def _spelled(kind: int, value: float | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text cell: never a formula to a spreadsheet, quoted where CSV asks for it."""
-    if text.startswith(("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")):
+    """A text cell: never a formula to a spreadsheet, quoted where any kind of CSV asks for it."""
+    if text.startswith(FORMULA_MARKS):
         text = "'" + text
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',;"\t\r\n') else text

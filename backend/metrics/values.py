@@ -1,7 +1,7 @@
 """NaN and the infinities as values: in SQL, in JSON, in CSV.
 
-SQLite turns NaN into NULL and JSON has no word for it, so a value is stored as (kind, value) and spelled
-`"NaN"`, `"Infinity"`, `"-Infinity"` wherever numbers are written as text.
+SQLite turns NaN into NULL and -0.0 into 0.0, and JSON has no word for NaN, so a value is stored as
+(kind, value); what is not finite is spelled `"NaN"`, `"Infinity"`, `"-Infinity"` where numbers are text.
 """
 
 import math
@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-FINITE, NAN, INFINITY, MINUS_INFINITY = range(4)
+FINITE, NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO = range(5)
 
-SPELLINGS = ("", "NaN", "Infinity", "-Infinity")
-"""Name of each kind; a finite value is spelled by its digits."""
+SPELLINGS = ("", "NaN", "Infinity", "-Infinity", "-0.0")
+"""Name of each kind; any other finite value is spelled by its digits."""
 
-_BY_KIND = np.array([0.0, math.nan, math.inf, -math.inf])
+NOT_FINITE = SPELLINGS[NAN:MINUS_ZERO]
+
+_BY_KIND = np.array([0.0, math.nan, math.inf, -math.inf, -0.0])
 
 Spelled = float | str
 """A finite number, or the name of one that is not."""
@@ -29,16 +31,15 @@ class Stored(NamedTuple):
 
 
 def to_stored(value: float) -> Stored:
-    """(0, value) for a finite value, else (its kind, None)."""
-    if math.isfinite(value):
-        return Stored(FINITE, float(value))
-    return Stored(kind_of(value), None)
+    """(0, value) for a finite value, (4, 0.0) for -0.0, else (its kind, None)."""
+    kind = kind_of(value)
+    return Stored(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
 
 
 def kind_of(value: float) -> int:
-    """0 finite, 1 NaN, 2 +infinity, 3 -infinity."""
+    """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero."""
     if math.isfinite(value):
-        return FINITE
+        return MINUS_ZERO if value == 0 and math.copysign(1.0, value) < 0 else FINITE
     if math.isnan(value):
         return NAN
     return INFINITY if value > 0 else MINUS_INFINITY

@@ -1,6 +1,7 @@
 """Rollouts in SQL. Groups are packed before the transaction, so that the database is held up briefly."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,10 +11,13 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from backend.database import CROCKFORD, insert_into
-from backend.metrics.values import spell, spell_all
+from backend.metrics.values import FINITE, spell, spell_all, to_stored
 from backend.models import Rollout, RolloutGroup, RolloutTokens
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
 from backend.text import clean_text
+
+HUGE = 1e150
+"""The squares of larger rewards overflow: their spread is computed in fractions, which takes longer."""
 
 
 class RecordedCompletion(Protocol):
@@ -123,6 +127,8 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
     finite = [float(reward) for reward in rewards if math.isfinite(reward)]
     if not finite:
         return None, None
+    if max(map(abs, finite)) > HUGE:
+        return statistics.mean(finite), statistics.pstdev(finite)
     mean = math.fsum(finite) / len(finite)
     return mean, math.sqrt(math.fsum((reward - mean) ** 2 for reward in finite) / len(finite))
 
@@ -130,6 +136,7 @@ def _spread(rewards: Sequence[float]) -> tuple[float | None, float | None]:
 def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]:
     numbers = {"reward": completion.reward, "advantage": completion.advantage}
     given = {name: float(value) for name, value in numbers.items() if value is not None}
+    stored = {name: to_stored(value) for name, value in given.items()}
     return {
         **place,
         "text": pack_text(completion.text),
@@ -139,8 +146,8 @@ def _rollout_row(completion: RecordedCompletion, **place: Any) -> dict[str, Any]
         "finish_reason": completion.finish_reason,
         "correct": completion.correct,
         "flags": list(completion.flags),
-        "non_finite": {name: spell(value) for name, value in given.items() if not math.isfinite(value)},
-        **{name: given[name] if name in given and math.isfinite(given[name]) else None for name in numbers},
+        "non_finite": {name: spell(given[name]) for name, (kind, _) in stored.items() if kind != FINITE},
+        **{name: stored[name].value if name in stored else None for name in numbers},
     }
 
 

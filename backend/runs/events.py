@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from backend.metrics.values import spell_all
 from backend.models import Event
 from backend.text import clean_text
 
@@ -23,7 +24,8 @@ def add_event(
 ) -> None:
     """Write one line of history."""
     values = {"run_id": run_id, "attempt": attempt, "kind": kind, "level": level, "step": step}
-    session.execute(insert(Event).values(**values, message=clean_text(message), data=dict(data or {})))
+    words = {"message": clean_text(message), "data": spell_all(dict(data or {}))}
+    session.execute(insert(Event).values(**values, **words))
 
 
 def events_of(

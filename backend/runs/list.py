@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from backend.errors import FieldError, InvalidRequest
 from backend.metrics.known import must_be_known
-from backend.metrics.values import SPELLINGS
+from backend.metrics.values import NOT_FINITE
 from backend.models import Experiment, Run
 from backend.paging import read_cursor
 
@@ -134,7 +134,7 @@ def _keys(wanted: RunFilter, order: RunOrder) -> tuple[ColumnElement[Any], Any, 
     values = (
         select(Run.id, value).where(*_conditions(wanted)).cte("values_of_runs").prefix_with("MATERIALIZED")
     )
-    finite = case((values.c.value.in_(SPELLINGS), None), else_=cast(values.c.value, Float(53)))
+    finite = case((values.c.value.in_(NOT_FINITE), None), else_=cast(values.c.value, Float(53)))
     return finite, values.c.id, select(values.c.id, finite.label("sort_key"))
 
 

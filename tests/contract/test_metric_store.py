@@ -13,7 +13,7 @@ from backend.models import NOT_BEGUN, Metric, MetricKey
 from backend.rollouts.reading import step_counts
 from tests.factories import make_attempt, make_group, make_run, write_metric
 
-STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308}
+STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
 
 
 def test_every_float_comes_back_as_it_was(session):
@@ -29,6 +29,7 @@ def test_the_kind_says_which_value_is_none(session):
     write_metric(session, run, "loss/total", STRANGE)
     rows = session.execute(select(Metric.kind, Metric.value).order_by(Metric.step)).all()
     assert [tuple(row) for row in rows][:4] == [(0, 0.0), (1, None), (2, None), (3, None)]
+    assert tuple(rows[6]) == (4, 0.0)
 
 
 def test_writing_a_step_again_replaces_it(session):

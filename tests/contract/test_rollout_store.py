@@ -37,7 +37,7 @@ def test_the_exact_text_is_kept_and_a_clean_copy_serves_search(session):
     make_group(session, run, prompt=HOSTILE, completions=(MadeCompletion(text=HOSTILE),))
     rollout = session.scalars(select(Rollout)).one()
     assert unpack_text(rollout.text) == HOSTILE
-    assert rollout.clean_text == "ab?c\u202e</script>é"
+    assert rollout.clean_text == "a\\x00b\\ud800c\u202e</script>é"
     assert unpack_text(session.scalars(select(RolloutGroup.prompt)).one()) == HOSTILE
 
 

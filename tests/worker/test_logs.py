@@ -1,11 +1,14 @@
 from worker.logs import LIMIT_NOTE, LogCollector, clean_line
 
 
-def test_escapes_controls_and_progress_bars_become_plain_text():
-    assert clean_line("\x1b[31mred\x1b[0m\x07\x00") == "red"
+def test_colours_and_progress_bars_become_plain_text():
+    assert clean_line("\x1b[31mred\x1b[0m") == "red"
     assert clean_line("10%\r50%\r100%\r") == "100%"
     assert clean_line("\x1b]0;title\x07text") == "text"
-    assert clean_line("a\tb ü \ud800") == "a\tb ü "
+
+
+def test_controls_are_written_out():
+    assert clean_line("a\tb ü \x07\x00\x85\ud800") == "a\tb ü \\x07\\x00\\u0085\\ud800"
 
 
 def test_secrets_do_not_reach_the_log():

@@ -17,6 +17,7 @@ from backend.models import Attempt, Event, LogChunk, Run
 from backend.runs import lifecycle
 from backend.settings import Settings
 from worker import supervisor as module
+from worker.outcome import REASON_CHARACTERS
 from worker.process import LINE_LIMIT, TrainerProcess, trainer_environment
 from worker.progress import Patience
 from worker.supervisor import Supervisor
@@ -348,6 +349,29 @@ print("after")
     trainer.kill()
     assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
     assert trainer.failure == {"reason": "boom", "kind": "exception"}
+
+
+def test_output_that_is_no_text_or_never_breaks_its_line_is_cut_and_shown(settings):
+    program = r"""
+import sys
+out = sys.stdout.buffer
+out.write(b"caf\xc3\xa9 \xff\x00\n")
+out.write("\N{GRINNING FACE}".encode() * 2_500_000 + b"\n")
+out.write(b"after\n")
+out.flush()
+sys.stderr.write("e" * 10_000_000)
+"""
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    assert trainer.wait(60) == 0
+    trainer.kill()
+    dropped = f"[{10_000_001 - LINE_LIMIT:,} more bytes of this line are not kept]"
+    faces = "\N{GRINNING FACE}" * (LINE_LIMIT // 4)
+    output = [line for line in heard if not line.startswith(("e", "[9,967,232 "))]
+    assert output == ["café \\xff\0", faces, dropped, "after"]
+    assert "e" * LINE_LIMIT in heard
+    assert len(trainer.last_error_line) == REASON_CHARACTERS
 
 
 def test_a_reason_of_any_length_arrives_as_its_beginning():

@@ -1,6 +1,6 @@
 /** A table as CSV (RFC 4180). Text that a spreadsheet would run as a formula gets a leading apostrophe. */
 
-const FORMULA = /^[=+\-@\t\r]/;
+const FORMULA = /^[=+\-@\t\r\n\0＝＋－＠]/;
 
 /** @param {unknown} cell */
 export function csvCell(cell) {
@@ -8,7 +8,7 @@ export function csvCell(cell) {
   if (typeof cell === 'number') return String(cell);
   const text = Array.isArray(cell) ? cell.join(' ') : String(cell);
   const safe = FORMULA.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return /[",;\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 /** @param {string[]} head @param {unknown[][]} rows */

@@ -1,0 +1,262 @@
+"""What a trainer records comes out of the HTTP interface as it went in: every float and every text."""
+
+import csv
+import io
+import json
+import math
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from backend.config.run import RunConfig
+from backend.models import Event, Run
+from backend.runs import lifecycle
+from backend.runs.events import add_event
+from backend.runs.store import append_log
+from backend.text import clean_text
+from tests.factories import make_run
+from worker.recorder import Recorder
+from worker.records import CompletionRecord, GroupRecord, StepRecord
+
+quickly = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
+)
+STRANGE_FLOATS = (0.0, -0.0, 5e-324, -2.2e-308, 1e308, -1.7976931348623157e308, math.nan, math.inf, -math.inf)
+STRANGE_TEXTS = (
+    "",
+    "\0",
+    "a\0b",
+    "\ud800",
+    "\udfff\ud800",
+    "".join(map(chr, range(0x20))) + "".join(map(chr, range(0x7F, 0xA0))),
+    "\u202egnp.exe\u2066\u200b\u200d\ufeff\u00ad",
+    "\U000e0041\U0001f468\u200d\U0001f469",
+    "=cmd|' /C calc'!A1",
+    "</script><img src=x onerror=alert(1)>\u2028\u2029\"'\\",
+    "[" * 5000,
+    "e\u0301\u1e9b\u0323 not normalised",
+    '{"__proto__": {"polluted": true}}',
+)
+floats = st.floats() | st.sampled_from(STRANGE_FLOATS)
+texts = st.text(st.characters(), max_size=40) | st.sampled_from(STRANGE_TEXTS)
+storable = texts.filter(lambda text: text == clean_text(text))
+
+
+def bits(value):
+    """A number of an answer, or its name, as 64 bits; every NaN is one."""
+    number = float(value)
+    return "NaN" if math.isnan(number) else struct.pack("<d", number)
+
+
+class Trained:
+    """A run that is training, and the client that looks at it."""
+
+    def __init__(self, client, recorder, run_id):
+        self.client, self.recorder, self.run_id = client, recorder, run_id
+        self.step = 0
+
+    def record(self, metrics, groups=()):
+        """One more step, committed."""
+        self.step += 1
+        self.recorder.record_step(StepRecord(self.step, metrics, groups))
+        self.recorder.flush()
+
+    def get(self, path, **params):
+        answer = self.client.get(f"/api/v1{path}", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    def series(self, name):
+        """Every value of a metric by step, as `/series` gives it."""
+        answer = self.get("/series", runs=self.run_id, metrics=name, max_points=1000, after=self.step - 1)
+        [curve] = json.loads(answer.text)["series"]
+        finite = dict(zip(curve["steps"], curve["values"], strict=True))
+        return finite | {point["step"]: point["value"] for point in curve["non_finite"]}
+
+    def groups(self):
+        """The groups of the newest step."""
+        return json.loads(self.get("/rollouts", run=self.run_id, step=self.step).text)["items"]
+
+
+@pytest.fixture
+def run_id(database):
+    """A run that attempt 1 owns."""
+    with database.sessions.begin() as session:
+        run_id = make_run(session).id
+        lifecycle.claim_run(session, "worker", "host", lease_seconds=600)
+    return run_id
+
+
+@pytest.fixture
+def trained(database, client, run_id):
+    config = RunConfig.model_validate({"recording": {"rollouts": "all"}})
+    with Recorder(database.sessions, run_id, 1, config=config) as recorder:
+        yield Trained(client, recorder, run_id)
+
+
+def completion(text, reward=1.0, advantage=0.5, terms=None, logprobs=()):
+    parts = [text[:1], text[1:]]
+    values = np.array(logprobs or [0.0, 0.0], np.float32)
+    return CompletionRecord(
+        text=text, token_strings=parts, token_ids=[1, 2], reward=reward,
+        rewards=terms or {"correctness": reward}, advantage=advantage,
+        finish_reason="stop", correct=None, arrays={"logprob": values},
+    )  # fmt: skip
+
+
+def group(prompt, answer, *completions, label="sums"):
+    return GroupRecord("train", 0, f"{label}/1", label, "math", prompt, answer, completions)
+
+
+def test_every_float_is_the_same_in_sql_curves_summary_and_csv(trained):
+    @quickly
+    @given(floats, floats)
+    def check(loss, reward):
+        trained.record({"loss/total": loss, "reward/mean": reward})
+        assert bits(trained.series("loss/total")[trained.step]) == bits(loss)
+        assert bits(trained.series("reward/mean")[trained.step]) == bits(reward)
+        summary = json.loads(trained.get(f"/runs/{trained.run_id}").text)["summary"]["last"]
+        assert [bits(summary[name]) for name in ("loss/total", "reward/mean")] == [bits(loss), bits(reward)]
+        rows = list(csv.DictReader(io.StringIO(trained.get(f"/runs/{trained.run_id}/metrics.csv").text)))
+        assert [bits(rows[-1][name]) for name in ("loss/total", "reward/mean")] == [bits(loss), bits(reward)]
+
+    for value in STRANGE_FLOATS:
+        check = example(value, -value)(check)
+    check()
+
+
+def test_every_text_is_the_same_in_prompt_answer_completion_and_tokens(trained):
+    @quickly
+    @given(texts, texts, texts)
+    def check(prompt, answer, text):
+        trained.record({"loss/total": 0.0}, [group(prompt, answer, completion(text))])
+        [found] = trained.groups()
+        [shown] = found["completions"]
+        assert (found["prompt"], found["answer"], shown["text"]) == (prompt, answer, text)
+        tokens = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)
+        assert tokens["tokens"] == [text[:1], text[1:]]
+
+    for text in STRANGE_TEXTS:
+        check = example(text, text, text)(check)
+    check()
+
+
+def test_every_number_of_a_completion_is_the_same(trained):
+    @quickly
+    @given(floats, floats, floats, st.floats(width=32))
+    def check(reward, advantage, term, logprob):
+        made = completion("ab", reward, advantage, {"correctness": term}, (logprob, -0.0))
+        trained.record({"loss/total": 0.0}, [group("p", "a", made, completion("cd", -reward))])
+        shown = trained.groups()[0]["completions"][0]
+        found = (shown["reward"], shown["advantage"], shown["rewards"]["correctness"])
+        assert list(map(bits, found)) == list(map(bits, (reward, advantage, term)))
+        arrays = json.loads(trained.get(f"/rollouts/{shown['id']}/tokens").text)["arrays"]
+        assert list(map(bits, arrays["logprob"])) == [bits(logprob), bits(-0.0)]
+
+    for value in STRANGE_FLOATS:
+        check = example(value, -value, value, float(np.float32(1e-45)))(check)
+    check()
+
+
+def test_a_text_of_ten_megabytes_on_one_line_comes_back(trained):
+    text = "0123456789" * 1_000_000
+    trained.record({"loss/total": 0.0}, [group(text, "", completion(text))])
+    [found] = trained.groups()
+    assert found["prompt"] == found["completions"][0]["text"] == text
+
+
+def test_labels_that_no_database_holds_are_written_out(trained):
+    trained.record({"loss/total": 0.0}, [group("p", "a", completion("x"), label="a\0b\ud800c")])
+    [found] = trained.groups()
+    assert (found["problem"], found["prompt_id"]) == ("a\\x00b\\ud800c", "a\\x00b\\ud800c/1")
+
+
+def test_an_event_keeps_its_words_and_numbers(trained):
+    data = {"loss": math.nan, "list": [math.inf, -0.0], "text": "\0\ud800\u202e", "deep": {"x": -math.inf}}
+    trained.recorder.event("alert", "warning", "a\0b\ud800", data, step=1)
+    trained.recorder.flush()
+    [*_, event] = trained.get(f"/runs/{trained.run_id}/events").json()["items"]
+    assert event["message"] == "a\\x00b\\ud800"
+    spelled = {
+        "loss": "NaN",
+        "list": ["Infinity", -0.0],
+        "text": "\0\ud800\u202e",
+        "deep": {"x": "-Infinity"},
+    }
+    assert repr(event["data"]) == repr(spelled)
+
+
+def test_a_reason_with_anything_in_it_ends_a_run_and_is_shown(client, database, run_id):
+    reason = "ValueError: a\0b\ud800 <b>\u202e" + "x" * 10_000
+    with database.sessions.begin() as session:
+        lifecycle.finish_run(session, run_id, 1, "failed", reason)
+    run = client.get(f"/api/v1/runs/{run_id}").json()
+    assert run["reason"] == run["attempts"][0]["outcome"] == clean_text(reason)
+    assert run["reason"].startswith("ValueError: a\\x00b\\ud800 <b>\u202exx")
+
+
+def test_output_with_anything_in_it_is_shown(trained, database):
+    with database.sessions.begin() as session:
+        append_log(session, trained.run_id, 1, 0, "a\0b\ud800\n")
+    assert trained.get(f"/runs/{trained.run_id}/logs").json()["items"][0]["text"] == "a\\x00b\\ud800\n"
+
+
+def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
+    @quickly
+    @given(st.text(st.characters(), min_size=1, max_size=200), texts, st.text(min_size=1, max_size=64))
+    @example("\u202e", "a\0", "=1+1")
+    @example("\ud800", "", "\u200b")
+    def check(name, notes, tag):
+        given = {"name": name, "notes": notes, "tags": [tag]}
+        answer = trained.client.patch(
+            f"/api/v1/runs/{trained.run_id}", content=json.dumps(given), headers=JSON
+        )
+        if all(text == clean_text(text) for text in (name, notes, tag)):
+            assert answer.status_code == 200, answer.text
+            run = trained.get(f"/runs/{trained.run_id}").json()
+            assert {field: run[field] for field in given} == given
+        else:
+            assert answer.status_code == 422
+            assert "contains NUL or half a surrogate pair" in answer.json()["detail"]
+
+    check()
+
+
+def test_names_of_experiments_and_variants_are_kept(client):
+    @quickly
+    @given(storable.filter(bool), st.lists(storable.filter(bool), min_size=1, max_size=2, unique=True))
+    def check(name, variants):
+        body = {"name": name[:200], "base": {}, "variants": [{"name": each[:200]} for each in variants]}
+        answer = client.post("/api/v1/experiments", content=json.dumps(body), headers=JSON)
+        assert answer.status_code == 201, answer.text
+        launched = answer.json()
+        assert launched["name"] == name[:200]
+        assert [run["variant"] for run in launched["runs"]] == [each[:200] for each in variants]
+        shown = client.get(f"/api/v1/experiments/{launched['id']}").json()
+        assert shown["variants"] == [each[:200] for each in variants]
+
+    check()
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+def test_an_event_without_a_run_takes_anything_too(session):
+    add_event(session, "worker", "\0", data={"x": math.nan, "\0": "\ud800"})
+    session.flush()
+    session.expire_all()
+    event = session.query(Event).one()
+    assert (event.message, event.data) == ("\\x00", {"x": "NaN", "\0": "\ud800"})
+
+
+def test_runs_are_sorted_by_a_metric_whatever_its_values_are(session, client):
+    for value in ("NaN", -0.0, "Infinity", 1e308, 5e-324):
+        summary = {"step": 1, "last": {"loss/total": value}, "best": {}}
+        make_run(session, name=str(value), summary=summary)
+    session.commit()
+    answer = client.get("/api/v1/runs", params={"sort": "summary.loss/total"})
+    assert [run["name"] for run in answer.json()["items"][:3]] == ["-0.0", "5e-324", "1e+308"]
+    assert session.query(Run).count() == 5
