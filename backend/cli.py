@@ -31,10 +31,12 @@ def serve(settings: Settings) -> int:
     import uvicorn
 
     from backend.lifeline import follow_launcher
+    from backend.logs import set_up_logging
     from backend.migrate import migrate
     from backend.preflight import check_database, check_exposure, check_port, check_state_dir
 
     follow_launcher()
+    set_up_logging(settings)
     check_exposure(settings)
     check_state_dir(settings)
     check_port(settings)
@@ -45,7 +47,8 @@ def serve(settings: Settings) -> int:
         factory=True,
         host=settings.host,
         port=settings.port,
-        access_log=False,  # query strings may carry a one-time token
+        access_log=False,  # backend.requests has its own, without query strings
+        log_config=None,
         timeout_graceful_shutdown=3,  # open event streams would hold it for ever
         server_header=False,
         proxy_headers=False,

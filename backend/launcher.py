@@ -25,14 +25,15 @@ from backend.database import open_engine, open_sessions, reading
 from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.lifeline import VARIABLE as LIFELINE
 from backend.lifeline import die_with_parent
+from backend.logfiles import cap, last_words
 from backend.migrate import migrate
 from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
 from backend.settings import Settings
 from backend.terminal import Terminal, show_link
 from backend.workers.store import slots_of
 
-LOG_LIMIT = 10_000_000
-"""A log longer than this many bytes is set aside when its program starts."""
+LOG_LOOK_SECONDS = 5.0
+"""How often the lengths of the logs are looked at."""
 
 RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
 """Seconds before a program that ended by itself is started again."""
@@ -65,8 +66,7 @@ class Child:
     def start(self) -> None:
         """Start it in a session of its own, so that Ctrl-C reaches the launcher alone."""
         self.log.parent.mkdir(mode=0o700, exist_ok=True)
-        if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
-            self.log.replace(self.log.with_suffix(".old.log"))
+        cap(self.log)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.argv,
@@ -93,11 +93,6 @@ class Child:
         """Send a signal to it and to everything in its session."""
         if self.process is not None and self.is_running:
             os.killpg(self.process.pid, number)
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        lines = self.log.read_text(errors="replace").split("\n") if self.log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 @dataclass(slots=True)
@@ -170,16 +165,23 @@ class Launcher:
             if self.signals:
                 raise Stopped
             if not child.is_running:
-                raise CannotStart(f"the {child.name} did not start: {child.last_words()} (log: {child.log})")
+                raise CannotStart(
+                    f"the {child.name} did not start: {last_words(child.log)} (log: {child.log})"
+                )
             if time.monotonic() > deadline:
                 raise CannotStart(f"the {child.name} was not ready after {seconds:.0f} s (log: {child.log})")
             time.sleep(0.03)
 
     def keep_running(self) -> None:
         """Until a signal: start again what ended by itself."""
+        looked_at = time.monotonic()
         while not self.signals:
+            is_time_to_look = time.monotonic() - looked_at > LOG_LOOK_SECONDS
             for child in self.children:
                 self._revive(child)
+                if is_time_to_look:
+                    cap(child.log)
+            looked_at = time.monotonic() if is_time_to_look else looked_at
             time.sleep(0.1)
 
     def _revive(self, child: Child) -> None:

@@ -16,9 +16,10 @@ from backend.live import Broadcaster, end_streams_at_signals
 from backend.metrics import api as metrics
 from backend.problem import answer_errors
 from backend.reconciler import Reconciler
-from backend.requests import RequestTimes
+from backend.requests import Requests
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
+from backend.secrecy import learn_secrets
 from backend.settings import Settings
 from backend.workers import api as workers
 
@@ -28,17 +29,18 @@ THREADS = 64
 
 
 class Service(FastAPI):
-    """FastAPI whose outermost layer is the guard: not even an error page is made before it has agreed."""
+    """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """The routes and what is wrapped around them."""
         lab: Lab = self.state.lab
-        return Guard(RequestTimes(super().build_middleware_stack()), lab.settings)
+        return Requests(Guard(super().build_middleware_stack(), lab.settings))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
     """The application; `python -m backend.cli serve` runs it."""
     settings = settings or Settings()
+    learn_secrets(settings)
     engine = open_engine(settings.effective_database_url)
     app = Service(
         title="GRPO Lab",

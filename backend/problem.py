@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
-from backend.secrecy import SECRET
+from backend.logs import request_id
+from backend.secrecy import redact_document, secret_errors
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ PROBLEM_SCHEMA: dict[str, Any] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
+        "request_id": {"type": "string"},
         "errors": {
             "type": "array",
             "items": {
@@ -58,7 +60,11 @@ def problem(
     content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
     if listed := [{"path": error.path, "message": error.message} for error in errors]:
         content["errors"] = listed
-    return Response(orjson.dumps(_sayable(content)), status, headers=headers, media_type=MEDIA_TYPE)
+    if asked := request_id():
+        content["request_id"] = asked
+    return Response(
+        orjson.dumps(_sayable(redact_document(content))), status, headers=headers, media_type=MEDIA_TYPE
+    )
 
 
 def _sayable(document: Any) -> Any:
@@ -120,7 +126,7 @@ def _field_error(item: dict[str, Any]) -> FieldError:
         return FieldError(path, "is required")
     if item["type"] == "extra_forbidden":
         return FieldError(path, "there is no such field")
-    if isinstance(item.get("input"), str | int | float | bool) and not SECRET.search(str(item["input"])):
+    if isinstance(item.get("input"), str | int | float | bool) and not any(secret_errors(str(item["input"]))):
         shown = repr(item["input"])
         message += f", got {shown if len(shown) <= SHOWN_CHARACTERS else shown[:77] + '...'}"
     return FieldError(path, message)
@@ -134,5 +140,4 @@ def _database_away(_request: Request, error: Exception) -> Response:
 
 
 def _unexpected(_request: Request, error: Exception) -> Response:
-    logger.error("unexpected error", exc_info=error)
     return problem(500, "Internal error", "this should not have happened; the service's log says more")

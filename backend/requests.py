@@ -1,36 +1,81 @@
-"""How long requests take, by route: an ASGI wrapper around the routes."""
+"""Around every request: its id, how long it took, and its line in the access log. The outermost layer."""
 
+import logging
+import re
 import time
+from uuid import uuid4
 
 from prometheus_client import CollectorRegistry, Histogram
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from backend.logs import about
+
+logger = logging.getLogger(__name__)
 
 REQUESTS = CollectorRegistry()
 _SECONDS = Histogram(
-    "grpolab_request_seconds",
-    "Time to the first byte of an answer.",
+    "grpolab_http_request_duration_seconds",
+    "Time to the first byte of an answer, by route template.",
     ["method", "route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
     registry=REQUESTS,
 )
 
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+"""A label has few values: every other method, and every path that belongs to no route, is `other`."""
 
-class RequestTimes:
-    """Measures every request; paths that belong to no route share one label."""
+PROBES = {"/healthz", "/readyz", "/metrics"}
+"""Asked every few seconds by machines: their successes are not worth a line."""
+
+GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
+"""A request id that a proxy or client may choose itself."""
+
+NEVER_ANSWERED = 499
+"""Status in the log of a request whose client was gone before it had an answer."""
+
+
+class Requests:
+    """Gives every request an id, measures it and reports it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if GIVEN_ID.fullmatch(given) else uuid4().hex
+        with about(request_id=request_id):
+            await self._answer(scope, receive, send, request_id)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         started = time.perf_counter()
+        status = NEVER_ANSWERED
 
         async def sending(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                method = scope["method"] if scope["method"] in METHODS else "other"
                 route = getattr(scope.get("route"), "path", "other")
-                taken = time.perf_counter() - started
-                _SECONDS.labels(scope["method"], route, message["status"]).observe(taken)
+                _SECONDS.labels(method, route, status).observe(time.perf_counter() - started)
             await send(message)
 
-        return await self._app(scope, receive, sending)
+        try:
+            await self._app(scope, receive, sending)
+        except Exception:
+            logger.exception("unexpected error")
+            if status == NEVER_ANSWERED:
+                raise
+        finally:
+            _report(scope["method"], scope["path"], status, time.perf_counter() - started)
+
+
+def _report(method: str, path: str, status: int, seconds: float) -> None:
+    """The access log: without the query, which may hold a one-time ticket."""
+    level = logging.DEBUG if path in PROBES and status < 400 else logging.INFO
+    fields = {"method": method, "path": path, "status": status, "ms": round(seconds * 1000, 1)}
+    logger.log(level, "%s %s %s %s ms", method, path, status, fields["ms"], extra=fields)

@@ -1,17 +1,79 @@
-"""Secrets have no place in a run's config: it is shown to everybody who may read the run."""
+"""Secrets have no place in what others may read: configs, the record of a run, logs, answers.
 
+`secret_errors` refuses a document that holds one. `redact` replaces what slipped through: everything that
+looks like a secret, and the secrets that this process was given itself (`learn_secrets`).
+"""
+
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 from backend.errors import FieldError
+from backend.settings import Settings
 
-SECRET = re.compile(r"\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|://[^/\s:@]+:[^/\s@]+@")
+REDACTED = "[secret]"
+PATTERNS = (
+    r"\bhf_[A-Za-z0-9]{30,}",
+    r"\bsk-[A-Za-z0-9_-]{20,}",
+    r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
+    r"\b\d{10}\.[\w-]{16}\.[0-9a-f]{64}\b",  # the ticket of a one-time link
+)
+SECRET = re.compile("|".join(PATTERNS))
+
+NAMED_LIKE_A_SECRET = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|ACCESS_KEY|CREDENTIALS?)$", re.IGNORECASE
+)
+"""Names of environment variables whose values are secrets."""
+
+LONGEST_SECRET = 512
+"""Characters; whoever cuts a text into pieces keeps that much together."""
+
+SHORTEST_SECRET = 8
+"""A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
+
+_known: set[str] = set()
+_pattern = SECRET
+
+
+def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+    """From now on `redact` also knows this installation's tokens and the passwords of its addresses."""
+    environment = os.environ if environment is None else environment
+    values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
+    values += [settings.grpolab_token, _password(settings.database_url), _password(settings.broker_url)]
+    values += [_content(path) for path in settings.state.glob("*token")]
+    learn(*values)
+
+
+def learn(*values: str) -> None:
+    """These are secrets."""
+    global _pattern  # noqa: PLW0603 - one pattern for the process, as its environment is one
+    for value in values:
+        if SHORTEST_SECRET <= len(value) <= LONGEST_SECRET:
+            plain = unquote(value)
+            _known.update({value, plain, quote(value, safe=""), quote(plain, safe=""), quote_plus(plain)})
+    words = [re.escape(value) for value in sorted(_known, key=len, reverse=True)]
+    _pattern = re.compile("|".join([*words, *PATTERNS]))
+
+
+def redact(text: str) -> str:
+    """The text with every secret replaced. Do it before anything is cut off: half a secret is not found."""
+    return _pattern.sub(REDACTED, text)
+
+
+def redact_document(document: Any) -> Any:
+    """The same for every text in a JSON document."""
+    if isinstance(document, str):
+        return redact(document)
+    if isinstance(document, Mapping):
+        return {key: redact_document(value) for key, value in document.items()}
+    return [redact_document(value) for value in document] if isinstance(document, list) else document
 
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
     """One error for every text that looks like a token or an address with a password; it is not repeated."""
-    if isinstance(document, str) and SECRET.search(document):
+    if isinstance(document, str) and _pattern.search(document):
         yield FieldError(path, "looks like a secret: give it to the worker's environment, never to a config")
     elif isinstance(document, dict):
         for key, value in document.items():
@@ -19,3 +81,16 @@ def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
     elif isinstance(document, list):
         for number, value in enumerate(document):
             yield from secret_errors(value, f"{path}.{number}")
+
+
+def _password(url: str) -> str:
+    """Of an address; empty when it has none. A password with unescaped signs is taken as it stands."""
+    found = re.search(r"://[^/:@]*:(.+)@", url)
+    return found[1] if found else ""
+
+
+def _content(path: Any) -> str:
+    try:
+        return str(path.read_text()).strip()
+    except OSError:
+        return ""

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -53,6 +53,9 @@ class Settings(BaseSettings):
 
     grpolab_token: str = ""
     """Operator's token; empty: one is made and kept in the state directory."""
+
+    log_format: Literal["text", "json"] = "text"
+    """What the programs report: lines for people, or one JSON object per line."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Callable
 
+from backend.secrecy import redact
 from backend.text import written_out
 
 LIMIT_CHARACTERS = 2_000_000
@@ -19,13 +20,12 @@ LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Shown as their escapes."""
-SECRETS = re.compile(r"\bhf_[A-Za-z0-9]{30,}|\bsk-[A-Za-z0-9_-]{20,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 
 
 def clean_line(line: str) -> str:
     """A line without colours and secrets, its controls written out; of a progress bar, its last state."""
     last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
-    return SECRETS.sub("[secret]", CONTROLS.sub(written_out, last))
+    return redact(CONTROLS.sub(written_out, last))
 
 
 class LogCollector:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, cast
 
 from backend.devices import Slot
+from backend.secrecy import LONGEST_SECRET, redact
 from backend.settings import Settings
 from worker.outcome import REASON_CHARACTERS
 
@@ -64,6 +65,8 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         for name, value in inherited.items()
         if name in INHERITED_NAMES or name.startswith(INHERITED)
     }
+    if not settings.hf_online:
+        kept.pop("HF_TOKEN", None)
     own = {
         "STATE_DIR": str(settings.state),
         "DATABASE_URL": settings.effective_database_url,
@@ -161,6 +164,7 @@ class TrainerProcess:
                     is_cut = len(line) == LINE_LIMIT and not line.endswith(b"\n")
                     handle(_decoded(line, is_cut=is_cut))
                     if is_cut and (dropped := _skip_line(stream)):
+                        dropped += LONGEST_SECRET
                         self._emit(f"[{dropped:,} more bytes of this line are not kept]")
 
         thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
@@ -177,7 +181,7 @@ class TrainerProcess:
 
     def _on_error(self, line: str) -> None:
         if line.strip():
-            self.last_error_line = line.strip()[:REASON_CHARACTERS]
+            self.last_error_line = redact(line.strip())[:REASON_CHARACTERS]
         self._emit(line)
 
     def _emit(self, line: str) -> None:
@@ -189,9 +193,10 @@ class TrainerProcess:
 
 
 def _decoded(line: bytes, *, is_cut: bool) -> str:
-    r"""The text of a line; bytes that are no UTF-8 as `\xff`, half a character at a cut left out."""
+    r"""The text of a line; bytes that are no UTF-8 as `\xff`, what may be half a secret at a cut left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    return decoder.decode(line, final=not is_cut).rstrip("\n")
+    text = decoder.decode(line, final=not is_cut).rstrip("\n")
+    return redact(text)[:-LONGEST_SECRET] if is_cut else text
 
 
 def _skip_line(stream: IO[bytes]) -> int:

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Session
 from backend.database import Sessions, db_now
 from backend.devices import Slot
 from backend.errors import Fenced
+from backend.logs import about
 from backend.models import Run
 from backend.runs import lifecycle
 from backend.runs.lifecycle import Claim
@@ -168,11 +169,15 @@ class Supervisor:
 
     def supervise(self, claim: Claim) -> None:
         """From assignment to the end of the trainer and the run's next status."""
+        with about(run_id=claim.run_id, attempt=claim.attempt):
+            self._supervise(claim)
+
+    def _supervise(self, claim: Claim) -> None:
         try:
             trainer = self._take_spare()
         except OSError as error:
             reason = f"no trainer could be started: {error}"
-            logger.warning("run %s: %s", claim.run_id, reason)
+            logger.warning("%s", reason)
             self._settle(claim, Verdict(reason, is_own_fault=False, pause_seconds=START_PAUSE_SECONDS))
             return
         self._see_through(trainer, claim)
@@ -181,7 +186,7 @@ class Supervisor:
         kills = oom_kills()
         log = LogCollector(lambda number, text: self._append_log(claim, number, text))
         trainer.assign(claim.run_id, claim.attempt, self._slot, log.add)
-        logger.info("run %s attempt %s: trainer %s", claim.run_id, claim.attempt, trainer.pid)
+        logger.info("trainer %s", trainer.pid)
         self._note_trainer(claim, trainer.pid)
         progress = Progress(self._patience)
         try:
@@ -189,7 +194,7 @@ class Supervisor:
         finally:
             trainer.kill()  # its whole session, whatever it left behind
         self._flush(log)
-        logger.info("run %s attempt %s: trainer ended with %s", claim.run_id, claim.attempt, code)
+        logger.info("trainer %s ended with %s", trainer.pid, code)
         if code == HUNG:
             verdict = Verdict(f"hung: no step for {progress.silent_seconds:.0f} s")
         else:
@@ -233,7 +238,7 @@ class Supervisor:
                 )
                 step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
         except PASSING as error:
-            logger.warning("cannot renew the lease of run %s: %s", run_id, first_line(error))
+            logger.warning("cannot renew the lease: %s", first_line(error))
             progress.lose_sight()  # its steps cannot be stored either
             return False
         progress.see(step.last_step, step.progress_at)

@@ -13,6 +13,7 @@ from celery.signals import setup_logging, worker_init, worker_shutdown, worker_s
 from backend.database import open_engine, open_sessions
 from backend.devices import Slot, find_slots
 from backend.lifeline import follow_launcher
+from backend.logs import set_up_logging
 from backend.queue import TASK, worker_queue
 from backend.settings import Settings
 from worker.process import TRAINER
@@ -41,15 +42,11 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
         follow_launcher()
         station.open()
 
-    setup_logging.connect(_log_lines)
+    setup_logging.connect(lambda **_: set_up_logging(settings), weak=False)
     worker_init.connect(open_station, weak=False)
     worker_shutting_down.connect(lambda **_: station.stop(), weak=False)
     worker_shutdown.connect(lambda **_: station.close(), weak=False)
     return app
-
-
-def _log_lines(**_: Any) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
 
 def free_slots(settings: Settings) -> list[Slot]:

@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -25,9 +24,11 @@ from sqlalchemy.orm import Session
 from backend.config.run import RunConfig
 from backend.database import open_engine, open_sessions
 from backend.errors import Fenced, GrpoLabError
+from backend.logs import set_up_logging
 from backend.models import Run
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoint_at
+from backend.secrecy import redact
 from backend.settings import Settings
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
 from worker.patience import persist
@@ -64,10 +65,8 @@ def main() -> None:
 
 
 def _log_lines() -> None:
-    """Our own progress, other people's warnings; the supervisor keeps it as the run's log."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
-    for ours in ("backend", "worker"):
-        logging.getLogger(ours).setLevel(logging.INFO)
+    """The supervisor keeps them as the run's log, which people read: always as text."""
+    set_up_logging(Settings(), is_json=False)
     for chatty in (
         "torchao",
         "torch.utils._pytree",
@@ -113,8 +112,8 @@ def _exit_code(assignment: Assignment, stopping: threading.Event) -> int:
         train_run(assignment, stopping)
     except Fenced:
         return EXIT_FENCED
-    except Exception as error:  # noqa: BLE001 - the one place where any failure becomes a reason
-        traceback.print_exc()
+    except Exception as error:  # the one place where any failure becomes a reason
+        logger.exception("the run fails")
         _say({"failed": _failure(error)})
         return EXIT_FAILED
     return 0
@@ -125,7 +124,7 @@ def _failure(error: BaseException) -> dict[str, str]:
     text = str(error).strip().splitlines()
     name = type(error).__name__
     is_memory = isinstance(error, MemoryError) or name == "OutOfMemoryError"
-    reason = f"{name}: {text[0]}" if text else name
+    reason = redact(f"{name}: {text[0]}" if text else name)
     return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
 
 

@@ -6,8 +6,10 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from backend.logs import request_id
 from backend.metrics.values import spell_all
 from backend.models import Event
+from backend.secrecy import redact, redact_document
 from backend.text import clean_text
 
 
@@ -22,9 +24,13 @@ def add_event(
     step: int | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one line of history."""
+    """Write one line of history; what a request caused carries its `request_id`."""
+    data = dict(data or {})
+    if asked := request_id():
+        data["request_id"] = asked
+    message = redact(clean_text(message))
     values = {"run_id": run_id, "attempt": attempt, "kind": kind, "level": level, "step": step}
-    words = {"message": clean_text(message), "data": spell_all(dict(data or {}))}
+    words = {"message": message, "data": spell_all(redact_document(data))}
     session.execute(insert(Event).values(**values, **words))
 
 

@@ -21,6 +21,7 @@ from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.models import Attempt, Run
 from backend.runs.events import add_event
 from backend.runs.lost import Lease, is_one_of
+from backend.secrecy import redact
 from backend.text import clean_text
 
 Wish = Literal["stop", "pause", ""]
@@ -205,7 +206,7 @@ def _leave(
     **values: Any,
 ) -> str:
     """From running to another status, by the attempt that owns the run."""
-    reason = clean_text(reason)
+    reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status in ENDED:
         values |= {"finished_at": db_now()}

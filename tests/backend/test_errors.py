@@ -35,7 +35,7 @@ def test_an_error_is_a_problem_document(client, method, path, options, status):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == MEDIA_TYPE
     document = answer.json()
-    assert set(document) <= {"type", "title", "status", "detail", "errors"}
+    assert set(document) <= {"type", "title", "status", "detail", "request_id", "errors"}
     assert document["status"] == status
     assert document["title"]
     assert document["detail"]

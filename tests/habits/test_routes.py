@@ -17,7 +17,7 @@ OPERATIONS = [
     for path, methods in create_app(Settings()).openapi()["paths"].items()
     for method, operation in methods.items()
 ]
-FIELDS = {"type", "title", "status", "detail"}
+FIELDS = {"type", "title", "status", "detail", "request_id"}
 
 
 def named(operation) -> str:
