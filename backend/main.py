@@ -8,11 +8,12 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from backend import catalog, health, live, pages
+from backend.broadcaster import Broadcaster
 from backend.database import open_engine, open_sessions
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
-from backend.live import Broadcaster, end_streams_at_signals
+from backend.live import end_streams_at_signals
 from backend.metrics import api as metrics
 from backend.problem import answer_errors
 from backend.reconciler import Reconciler

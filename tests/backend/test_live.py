@@ -6,10 +6,12 @@ import json
 import pytest
 from sqlalchemy import update
 
+from backend.broadcaster import MOST_WAITING, Broadcaster, Parcel
+from backend.changes import GAP_SECONDS, Place, events_after, read_place
 from backend.database import open_engine, open_sessions
-from backend.live import MOST_WAITING, Broadcaster, Message, Place, read_place
-from backend.models import Run, Worker
+from backend.models import Event, Run, Worker
 from backend.runs import lifecycle
+from backend.runs.events import add_event
 from tests.factories import make_run
 
 
@@ -75,8 +77,7 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
         {"step": 0, "last": {}, "best": {}},
     )
     assert (points[0], points[1]) == ("points", {"run": run.id, "step": 3})
-    assert [message[2] for message in (event, told)] == ["", ""]
-    assert read_place(points[2]).event == int(event[1]["id"])
+    assert {read_place(message[2]).event for message in (event, told, points)} == {int(event[1]["id"])}
 
 
 def test_a_stream_resumes_where_it_was_cut_off(sessions):
@@ -92,7 +93,7 @@ def test_a_stream_resumes_where_it_was_cut_off(sessions):
 
 
 def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
-    monkeypatch.setattr("backend.live.MOST_MISSED", 3)
+    monkeypatch.setattr("backend.broadcaster.MOST_MISSED", 3)
     with sessions.begin() as session:
         for _ in range(5):
             make_run(session)
@@ -117,11 +118,94 @@ def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
         broadcaster = Broadcaster(sessions)
         slow = asyncio.Queue(MOST_WAITING)
         broadcaster._listeners.add(slow)
-        for _ in range(MOST_WAITING + 1):
-            broadcaster._tell(Message("run", {}))
+        broadcaster._tell([Parcel(b"", 0)] * (MOST_WAITING + 1))
         return broadcaster.listeners, slow.qsize(), slow.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
+
+
+def test_pages_that_come_back_after_many_events_get_each_once_and_in_order(sessions, monkeypatch):
+    monkeypatch.setattr("backend.broadcaster.PAGE", 3)
+    with sessions.begin() as session:
+        run = make_run(session)
+        for number in range(10):
+            add_event(session, "data", str(number), run_id=run.id)
+    told = [message[1]["message"] for message in listen(sessions, "0.0", 11) if message[0] == "event"]
+    assert told == [str(number) for number in range(10)]
+
+
+def test_a_page_cut_off_within_a_batch_continues_behind_the_last_message(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        for number in range(5):
+            add_event(session, "data", str(number), run_id=run.id)
+    place = listen(sessions, "0.0", 2)[-1][2]
+    assert listen(sessions, place, 1)[0][1]["message"] == "2"
+
+
+def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
+    """It is in the catch-up and in the queue, or in neither: told once all the same."""
+    with sessions.begin() as session:
+        run = make_run(session)
+
+    async def go():
+        broadcaster, found = Broadcaster(sessions), []
+        first = broadcaster.listen("")
+        await anext(first)
+        for number in range(20):
+            with sessions.begin() as session:
+                add_event(session, "data", str(number), run_id=run.id)
+            stream = broadcaster.listen(found[-1][2] if found else "0.0")
+            async with asyncio.timeout(20):
+                while not found or found[-1][1].get("message") != str(number):
+                    kind, data, place = parse(await anext(stream))
+                    if kind == "event":
+                        found.append((kind, data, place))
+            del stream
+        broadcaster.close()
+        return [data["message"] for _, data, _ in found]
+
+    assert asyncio.run(go()) == [str(number) for number in range(20)]
+
+
+def test_a_place_of_another_database_begins_again(sessions):
+    assert listen(sessions, "1000.5", 1)[0][0] == "reset"
+
+
+def test_new_tokens_end_all_streams(sessions, monkeypatch):
+    monkeypatch.setattr("backend.broadcaster.FINGERPRINT_SECONDS", 0.1)
+    tokens = ["old"]
+
+    async def go():
+        broadcaster = Broadcaster(sessions, lambda: tokens[0])
+        stream = broadcaster.listen("")
+        await anext(stream)
+        await anext(stream)
+        tokens[0] = "new"
+        async with asyncio.timeout(10):
+            return [chunk async for chunk in stream]
+
+    assert asyncio.run(go()) == []
+
+
+def test_a_stream_ends_after_its_time(sessions, monkeypatch):
+    monkeypatch.setattr("backend.broadcaster.STREAM_SECONDS", 0.0)
+
+    async def go():
+        async with asyncio.timeout(10):
+            return [parse(chunk)[0] async for chunk in Broadcaster(sessions).listen("")]
+
+    assert asyncio.run(go()) == [None, "hello"]
+
+
+def test_an_id_that_may_still_be_committed_is_waited_for(session):
+    """Postgres gives out ids before it commits; SQLite's gaps are rows that were deleted."""
+    for number in (1, 2, 4):
+        session.add(Event(id=number, kind="data", message=str(number), data={}))
+    session.flush()
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2]
+    session.execute(update(Event).values(at=Event.at - GAP_SECONDS))
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
