@@ -160,11 +160,11 @@ class TrainerProcess:
     def _read(self, stream: IO[bytes], handle: Listener) -> threading.Thread:
         def read() -> None:
             with stream:
-                while line := stream.readline(LINE_LIMIT):
-                    is_cut = len(line) == LINE_LIMIT and not line.endswith(b"\n")
+                while line := stream.readline(LINE_LIMIT + LONGEST_SECRET):
+                    is_cut = len(line) == LINE_LIMIT + LONGEST_SECRET and not line.endswith(b"\n")
                     handle(_decoded(line, is_cut=is_cut))
-                    if is_cut and (dropped := _skip_line(stream)):
-                        dropped += LONGEST_SECRET
+                    if is_cut:
+                        dropped = LONGEST_SECRET + _skip_line(stream)
                         self._emit(f"[{dropped:,} more bytes of this line are not kept]")
 
         thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
@@ -196,7 +196,7 @@ def _decoded(line: bytes, *, is_cut: bool) -> str:
     r"""The text of a line; bytes that are no UTF-8 as `\xff`, what may be half a secret at a cut left out."""
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(line, final=not is_cut).rstrip("\n")
-    return redact(text)[:-LONGEST_SECRET] if is_cut else text
+    return redact(text).encode()[:LINE_LIMIT].decode(errors="ignore") if is_cut else text
 
 
 def _skip_line(stream: IO[bytes]) -> int:

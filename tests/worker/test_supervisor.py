@@ -15,6 +15,7 @@ from backend.database import db_now, open_engine, open_sessions
 from backend.devices import Slot
 from backend.models import Attempt, Event, LogChunk, Run
 from backend.runs import lifecycle
+from backend.secrecy import learn
 from backend.settings import Settings
 from worker import supervisor as module
 from worker.outcome import REASON_CHARACTERS
@@ -372,6 +373,27 @@ sys.stderr.write("e" * 10_000_000)
     assert output == ["café \\xff\0", faces, dropped, "after"]
     assert "e" * LINE_LIMIT in heard
     assert len(trainer.last_error_line) == REASON_CHARACTERS
+
+
+def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
+    learn("canary-of-a-long-line")
+    program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    assert trainer.wait(60) == 0
+    trainer.kill()
+    assert heard[0].endswith("xxx[secret]y")
+    assert "bytes of this line are not kept" in heard[1]
+
+
+def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
+    given = {"GRPOLAB_TOKEN": "t", "BROKER_URL": "b", "HF_TOKEN": "h", "SOME_API_KEY": "k", "PATH": "/bin"}
+    slot = Slot(0, "cpu", "CPU", 1)
+    offline = trainer_environment(settings, slot, given)
+    assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY"}
+    online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, given)
+    assert online["HF_TOKEN"] == "h"
 
 
 def test_a_reason_of_any_length_arrives_as_its_beginning():
