@@ -22,8 +22,8 @@ up: .venv/runtime.stamp ## start the lab: API, worker, broker, database; Ctrl-C 
 demo: .venv/runtime.stamp ## the same, with a demo experiment already launched
 	@.venv/bin/python -m backend.cli demo
 
-link: .venv/runtime.stamp ## print a fresh login link of the running lab
-	@.venv/bin/python -m backend.cli link
+link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=viewer for somebody who may only look
+	@.venv/bin/python -m backend.cli link $(if $(filter viewer,$(ROLE)),--viewer)
 
 doctor: .venv/runtime.stamp ## say what this machine has and what is missing
 	@.venv/bin/python -m backend.cli doctor

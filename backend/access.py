@@ -1,10 +1,12 @@
-"""Who may use the service: the operator's token, one-time links made from it, and the cookie that follows.
+"""Who somebody is: tokens of operator and viewer, one-time links made from them, the cookies that follow.
 
 A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
-it works once, because its use leaves a file behind. The cookie follows from the token: a new token ends it.
+it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
+new token ends them.
 """
 
 import contextlib
+import hashlib
 import hmac
 import os
 import re
@@ -14,21 +16,29 @@ from pathlib import Path
 
 from backend.errors import Unavailable
 from backend.instance import service_url
+from backend.permissions import Role
 from backend.settings import Settings
 
 LINK_SECONDS = 600
 """How long a login link works."""
 
-_LINK = re.compile(r"(\d{10})\.([\w-]{16})\.([0-9a-f]{64})")
+COOKIE_SECONDS = 30 * 86400
+"""How long a browser stays logged in."""
+
+_LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"([0-9]{10})\.([0-9a-f]{64})")
+
+_FILES = {Role.OPERATOR: "token", Role.VIEWER: "viewer-token"}
 
 
-def operator_token(settings: Settings) -> str:
-    """GRPOLAB_TOKEN, or the token that the state directory keeps; the first call makes it."""
-    if settings.grpolab_token:
-        return settings.grpolab_token
-    path = settings.state / "token"
+def token_of(settings: Settings, role: Role) -> str:
+    """From the environment, or the one that the state directory keeps; the first call makes it."""
+    chosen = settings.grpolab_token if role is Role.OPERATOR else settings.grpolab_viewer_token
+    if chosen:
+        return chosen
+    path = settings.state / _FILES[role]
     if not path.exists():
-        draft = path.with_name(f".token.{secrets.token_hex(8)}")
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         _write_private(draft, secrets.token_urlsafe(32))
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)  # complete or not there at all
@@ -39,27 +49,41 @@ def operator_token(settings: Settings) -> str:
     return token
 
 
-def login_link(settings: Settings) -> str:
+def fingerprint(settings: Settings) -> str:
+    """Changes when a token does."""
+    tokens = "\0".join(token_of(settings, role) for role in Role)
+    return hashlib.sha256(tokens.encode()).hexdigest()
+
+
+def role_of_token(settings: Settings, given: str) -> Role | None:
+    """Whose token this is; takes the same time for every wrong one."""
+    matches = {role: hmac.compare_digest(given.encode(), token_of(settings, role).encode()) for role in Role}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
     """A fresh link that opens the service in a browser, once, within ten minutes."""
     moment = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
-    return f"{service_url(settings)}/?token={moment}.{_signature(settings, 'link', moment)}"
+    return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
 
 
-def redeem_link(settings: Settings, ticket: str) -> bool:
-    """Whether this link's ticket is ours, in time and unused; from now on it is used."""
+def redeem_link(settings: Settings, ticket: str) -> Role | None:
+    """Whose link this is if it is ours, in time and unused; from now on it is used."""
     match = _LINK.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
-        return False
-    if not hmac.compare_digest(_signature(settings, "link", f"{match[1]}.{match[2]}"), match[3]):
-        return False
+        return None
+    moment = f"{match[1]}.{match[2]}"
+    role = _signed_by(settings, f"link:{moment}", match[3])
+    if role is None:
+        return None
     used = settings.run_dir / "used-links"
     used.mkdir(mode=0o700, parents=True, exist_ok=True)
     _forget_expired(used)
     try:
-        _write_private(used / f"{match[1]}.{match[2]}", "")
+        _write_private(used / moment, "")
     except FileExistsError:
-        return False
-    return True
+        return None
+    return role
 
 
 def _forget_expired(used: Path) -> None:
@@ -68,28 +92,32 @@ def _forget_expired(used: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def is_token(settings: Settings, given: str) -> bool:
-    """Whether this is the operator's token; takes the same time for every wrong one."""
-    return hmac.compare_digest(given.encode(), operator_token(settings).encode())
-
-
 def cookie_name(settings: Settings) -> str:
     """Browsers send a cookie to every port of a host, so the port is part of its name."""
     return f"grpolab_{settings.port}"
 
 
-def cookie_value(settings: Settings) -> str:
-    """What the cookie of a logged-in browser holds."""
-    return _signature(settings, "cookie", "1")
+def cookie_value(settings: Settings, role: Role = Role.OPERATOR) -> str:
+    """What the cookie of a logged-in browser holds: when it ends, and a signature."""
+    ends_at = f"{int(time.time()) + COOKIE_SECONDS}"
+    return f"{ends_at}.{_signature(settings, role, f'cookie:{ends_at}')}"
 
 
-def is_cookie(settings: Settings, given: str) -> bool:
-    """Whether a browser with this cookie has logged in."""
-    return hmac.compare_digest(given.encode(), cookie_value(settings).encode())
+def role_of_cookie(settings: Settings, given: str) -> Role | None:
+    """As whom a browser with this cookie has logged in."""
+    match = _COOKIE.fullmatch(given)
+    if match is None or int(match[1]) < time.time():
+        return None
+    return _signed_by(settings, f"cookie:{match[1]}", match[2])
 
 
-def _signature(settings: Settings, purpose: str, content: str) -> str:
-    return hmac.new(operator_token(settings).encode(), f"{purpose}:{content}".encode(), "sha256").hexdigest()
+def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:
+    matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in Role}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def _signature(settings: Settings, role: Role, content: str) -> str:
+    return hmac.new(token_of(settings, role).encode(), f"{role}:{content}".encode(), "sha256").hexdigest()
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from fastapi.concurrency import run_in_threadpool
@@ -93,7 +93,7 @@ class Broadcaster:
         for queue in list(self._listeners):
             self._drop(queue)
 
-    async def listen(self, last_id: str) -> AsyncIterator[bytes]:
+    async def listen(self, last_id: str) -> AsyncGenerator[bytes]:
         """The stream of one page, from where it left off."""
         queue: Queue = asyncio.Queue(MOST_WAITING)
         self._listeners.add(queue)

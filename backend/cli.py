@@ -5,11 +5,15 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from backend.errors import GrpoLabError
 from backend.settings import Settings
+
+if TYPE_CHECKING:
+    from backend.permissions import Role
 
 
 def up(settings: Settings) -> int:
@@ -51,7 +55,8 @@ def serve(settings: Settings) -> int:
         log_config=None,
         timeout_graceful_shutdown=3,  # open event streams would hold it for ever
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
     )
     return 0
 
@@ -78,21 +83,28 @@ def worker(settings: Settings) -> int:
     )
 
 
-def token(settings: Settings) -> int:
-    """print the operator's token, for scripts: `Authorization: Bearer <token>`"""
-    from backend.access import operator_token
+def token(settings: Settings, *, viewer: bool = False) -> int:
+    """print the operator's token, or a viewer's, for scripts: `Authorization: Bearer <token>`"""
+    from backend.access import token_of
 
-    print(operator_token(settings))
+    print(token_of(settings, _role(viewer=viewer)))
     return 0
 
 
-def link(settings: Settings) -> int:
+def link(settings: Settings, *, viewer: bool = False) -> int:
     """print a fresh one-time login link"""
     from backend.access import login_link
     from backend.terminal import Terminal, show_link
 
-    show_link(Terminal(), settings, login_link(settings), opens_browser=False)
+    address = login_link(settings, _role(viewer=viewer))
+    show_link(Terminal(), settings, address, opens_browser=False)
     return 0
+
+
+def _role(*, viewer: bool) -> "Role":
+    from backend.permissions import Role
+
+    return Role.VIEWER if viewer else Role.OPERATOR
 
 
 def doctor(settings: Settings) -> int:
@@ -105,7 +117,7 @@ def doctor(settings: Settings) -> int:
     return 0 if all(finding.is_good for finding in findings) else 1
 
 
-COMMANDS: dict[str, Callable[[Settings], int]] = {
+COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__: command for command in (up, demo, serve, worker, token, link, doctor)
 }
 
@@ -117,10 +129,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, command in COMMANDS.items():
-        commands.add_parser(name, help=command.__doc__)
-    chosen = parser.parse_args(argv).command
+        options = commands.add_parser(name, help=command.__doc__)
+        if command in (token, link):
+            options.add_argument("--viewer", action="store_true", help="of a viewer, who can change nothing")
+    given = vars(parser.parse_args(argv))
     try:
-        return COMMANDS[chosen](Settings())
+        return COMMANDS[given.pop("command")](Settings(), **given)
     except ValidationError as error:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"

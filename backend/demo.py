@@ -5,10 +5,11 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from backend.access import operator_token
+from backend.access import token_of
 from backend.config.recipes import RECIPES
 from backend.errors import Unavailable
 from backend.instance import service_url
+from backend.permissions import Role
 from backend.settings import Settings
 
 DEMO = ("demo_healthy", "demo_collapse")
@@ -26,7 +27,7 @@ def launch_demo(settings: Settings) -> str:
 
 def _post(settings: Settings, path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
     headers = {
-        "Authorization": f"Bearer {operator_token(settings)}",
+        "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
         "Content-Type": "application/json",
         "Idempotency-Key": key,
     }

@@ -6,6 +6,7 @@ GrpoLabError
 ├── InvalidRequest      422  (carries one message per field)
 │   └── InvalidConfig   422
 ├── Unavailable         503
+├── TooMany             429
 ├── PluginFailed        a user's own reward or problem source raised, hung or returned nonsense
 └── Fenced              this trainer no longer owns its run
 """
@@ -28,6 +29,8 @@ class GrpoLabError(Exception):
 
     status = 500
     title = "Internal error"
+    retry_seconds = 0
+    """After how long it may be worth trying again; 0: nobody knows."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -91,6 +94,15 @@ class Unavailable(GrpoLabError):
 
     status = 503
     title = "Unavailable"
+    retry_seconds = 5
+
+
+class TooMany(GrpoLabError):
+    """As much of it as one client may have is under way already."""
+
+    status = 429
+    title = "Too many requests"
+    retry_seconds = 15
 
 
 class PluginFailed(GrpoLabError):

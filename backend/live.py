@@ -14,14 +14,17 @@ fetches what it shows anew.
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 
 from backend.broadcaster import Broadcaster
-from backend.errors import Unavailable
+from backend.depends import SettingsOf
+from backend.errors import TooMany, Unavailable
 from backend.problem import ERRORS
 
 router = APIRouter(prefix="/api/v1", tags=["live"], responses=ERRORS)
@@ -50,18 +53,34 @@ def _closing_first(
     return on_signal
 
 
+async def _counted(chunks: AsyncGenerator[bytes], streams: Counter[str], role: str) -> AsyncIterator[bytes]:
+    """The stream, counted among those of its role while it is open."""
+    streams[role] += 1
+    try:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+    finally:
+        streams[role] -= 1
+
+
 @router.get("/stream", response_class=StreamingResponse)
 async def stream(
     request: Request,
+    settings: SettingsOf,
     last_event_id: Annotated[str, Query(max_length=100)] = "",
     header: Annotated[str, Header(alias="Last-Event-ID", max_length=100)] = "",
 ) -> StreamingResponse:
     """Changes as they happen; resumes behind `Last-Event-ID` (or the parameter `last_event_id`)."""
     broadcaster: Broadcaster = request.app.state.broadcaster
+    streams: Counter[str] = request.app.state.streams
+    most, role = settings.streams_per_token, request.state.role
+    if most and streams[role] >= most:
+        raise TooMany(f"{most} pages of {role}s follow already: close some")
     if broadcaster.listeners >= MOST_LISTENERS:
         raise Unavailable(f"{MOST_LISTENERS} pages follow already: close some")
     return StreamingResponse(
-        broadcaster.listen(header or last_event_id),
+        _counted(broadcaster.listen(header or last_event_id), streams, role),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )

@@ -1,5 +1,6 @@
 """The HTTP service."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -7,7 +8,8 @@ import anyio.to_thread
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from backend import catalog, health, live, pages
+from backend import catalog, health, live, pages, session
+from backend.access import fingerprint
 from backend.broadcaster import Broadcaster
 from backend.database import open_engine, open_sessions
 from backend.depends import Lab
@@ -35,7 +37,8 @@ class Service(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """The routes and what is wrapped around them."""
         lab: Lab = self.state.lab
-        return Requests(Guard(super().build_middleware_stack(), lab.settings))
+        stack = super().build_middleware_stack()
+        return Requests(Guard(stack, lab.settings, self.router.routes))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -52,9 +55,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_life,
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
-    app.state.broadcaster = Broadcaster(app.state.lab.sessions)
+    app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
+    app.state.streams = Counter()
     answer_errors(app)
-    for part in (catalog, experiments, runs, metrics, rollouts, workers, live, health):
+    for part in (catalog, experiments, runs, metrics, rollouts, workers, live, session, health):
         app.include_router(part.router)
     pages.serve_pages(app)
     return app

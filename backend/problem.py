@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.logs import request_id
@@ -76,6 +77,17 @@ def _sayable(document: Any) -> Any:
     return [_sayable(value) for value in document] if isinstance(document, list) else document
 
 
+def answer_to(scope: Scope, error: Exception) -> Response:
+    """The answer to an error in front of the application, where its handlers do not reach."""
+    if isinstance(error, GrpoLabError):
+        return _known(Request(scope), error)
+    if isinstance(error, HTTPException):
+        return _http(Request(scope), error)
+    logger.error("cannot use the state directory", exc_info=error)
+    detail = "the service cannot use its state directory at the moment: its log says more"
+    return problem(503, "Unavailable", detail, headers={"Retry-After": "5"})
+
+
 def answer_errors(app: FastAPI) -> None:
     """Give every error of this application the one shape."""
     app.add_exception_handler(GrpoLabError, _known)
@@ -90,7 +102,7 @@ def answer_errors(app: FastAPI) -> None:
 def _known(_request: Request, error: Exception) -> Response:
     assert isinstance(error, GrpoLabError)  # noqa: S101 - registered for this class
     errors = error.errors if isinstance(error, InvalidRequest) else ()
-    headers = {"Retry-After": "5"} if error.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    headers = {"Retry-After": str(error.retry_seconds)} if error.retry_seconds else None
     return problem(error.status, error.title, error.detail, errors=errors, headers=headers)
 
 

@@ -57,6 +57,18 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """What the programs report: lines for people, or one JSON object per line."""
 
+    grpolab_viewer_token: str = ""
+    """Token of viewers, who read everything and change nothing; empty: made and kept likewise."""
+
+    trusted_proxies: str = ""
+    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are believed; empty: none."""
+
+    writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
+    """Changes that one token may make, on average; 20 seconds' worth may come at once. 0: no limit."""
+
+    streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
+    """Pages that one token may follow live at a time. 0: no limit."""
+
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split_at_commas(cls, value: object) -> object:

@@ -1,15 +1,24 @@
 """A client of the service, in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from backend.main import create_app
 from backend.settings import Settings
 
 TOKEN = "secret"
+VIEWER_TOKEN = "only-looking"
 HOST = "http://127.0.0.1:8400"
+
+
+def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) -> None:
+    """Another endpoint, under an address that the gate knows."""
+    cast("FastAPI", client.app).router.routes.insert(0, APIRoute(path, endpoint))
 
 
 @contextmanager

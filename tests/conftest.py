@@ -116,6 +116,9 @@ def settings(state_dir: Path) -> Settings:
         models_dir=state_dir / "models",
         datasets_dir=state_dir / "datasets",
         grpolab_token="secret",
+        grpolab_viewer_token="only-looking",
+        writes_per_second=0,
+        streams_per_token=0,
     )
 
 

@@ -3,9 +3,20 @@ import { patch, post, remove } from './api.js';
 import { say, sayError } from './state.js';
 import { plural } from './lib/format.js';
 
+/** How many calls are under way together: a long selection waits in the page rather than at the service. */
+const AT_ONCE = 6;
+
+async function settled(runs, act) {
+  const results = [];
+  const rest = runs.entries();
+  const work = async () => { for (const [at, run] of rest) [results[at]] = await Promise.allSettled([act(run)]); };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return results;
+}
+
 /** Does it to every run; those that were refused are named with the server's reason. */
 async function each(runs, act, done, undo) {
-  const results = await Promise.allSettled(runs.map(act));
+  const results = await settled(runs, act);
   const failed = results.filter(({ status }) => status === 'rejected');
   const count = runs.length - failed.length;
   if (failed.length) sayError(failed[0].reason);

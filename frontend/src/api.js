@@ -28,13 +28,26 @@ const UNREACHABLE = {
  */
 export async function request(method, path, { params, body, signal, headers = {} } = {}) {
   const isForm = body instanceof FormData;
-  const response = await reach(address(ROOT + path, params), {
+  const response = await reachInTime(address(ROOT + path, params), {
     method, signal,
     headers: { Accept: 'application/json', ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }), ...headers },
     body: body === undefined || isForm ? body : JSON.stringify(body),
   });
   if (!response.ok) throw await problemOf(response);
   return bodyOf(response);
+}
+
+const MOST_TRIES = 5;
+const LONGEST_PAUSE_SECONDS = 10;
+
+/** Comes back when the service says so (429): what came too early has not been carried out. */
+async function reachInTime(url, options) {
+  for (let tries = 1; ; tries += 1) {
+    const response = await reach(url, options);
+    const seconds = Number(response.headers.get('retry-after'));
+    if (response.status !== 429 || tries === MOST_TRIES || !(seconds <= LONGEST_PAUSE_SECONDS)) return response;
+    await new Promise((resolve) => { setTimeout(resolve, seconds * 1000); });
+  }
 }
 
 async function reach(url, options) {
@@ -51,7 +64,8 @@ async function bodyOf(response) {
   return response.headers.get('content-type')?.includes('json') ? response.json() : response.text();
 }
 
-async function problemOf(response) {
+/** @param {Response} response @returns {Promise<ApiError>} */
+export async function problemOf(response) {
   const fallback = { status: response.status, title: response.statusText || `Error ${response.status}` };
   if (!response.headers.get('content-type')?.includes('json')) return new ApiError(fallback);
   const problem = await response.json();

@@ -5,13 +5,17 @@
  * (hidden tab, lost connection) the type `resync` tells every listener to fetch again: what it missed is unknown.
  */
 import { signal, useEffect, useRef } from './dom.js';
+import { problemOf } from './api.js';
 
 const TYPES = ['run', 'points', 'event', 'worker'];
 /** The service says that too much was missed to be told. */
 const RESET = 'reset';
 const LONGEST_WAIT = 15_000;
 
-/** @type {import('../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number}>} */
+/**
+ * `reason`: why there is no stream, in the service's words, where it has refused one.
+ * @type {import('../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number, reason?: string}>}
+ */
 export const connection = signal({ state: 'connecting', since: Date.now() });
 
 /** @type {Set<{types: string[], callback: (type: string, data: any) => void}>} */
@@ -35,7 +39,19 @@ function opened() {
   hadGap = false;
 }
 
+/** A stream that was refused does not say why: asked again as an ordinary call, the service does. */
+async function learnWhy(url) {
+  const abort = new AbortController();
+  try {
+    const response = await fetch(url, { signal: abort.signal });
+    const reason = response.ok ? '' : (await problemOf(response)).detail;
+    if (reason && connection.peek().state === 'lost') connection.value = { ...connection.peek(), reason };
+  } catch { /* it does not answer: the notice says so */ }
+  abort.abort();
+}
+
 function failed() {
+  if (source?.readyState === EventSource.CLOSED) learnWhy(source.url);
   close();
   hadGap = true;
   become('lost');

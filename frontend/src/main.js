@@ -17,6 +17,7 @@
  * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap: fetch again.
  * - Curves: `<${Panel} metric request view looks onPoint />` of components/panel.js. Only charts/draw.js knows Plotly.
  *   A click on a point: `onPoint=${openRollouts}` of components/panel.js goes to the rollouts of that run and step.
+ * - Roles: what changes something stands in `<${ForOperator}>` of components/role.js, or asks `mayChange` of state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
  * - Parts: components/{states,overlay,marks,icons,table,panel}.js; numbers and times: lib/format.js;
  *   colours of runs: `runLooks(ids)` in state.js. Title of the page: `useTitle('Runs')` of title.js.
@@ -25,7 +26,7 @@ import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { followLinks, navigate, place } from './router.js';
 import { startLive } from './live.js';
 import { startKeys, useKeys } from './keys.js';
-import { loadCatalog, sayError, startWorkers } from './state.js';
+import { loadCatalog, loadRole, sayError, startWorkers } from './state.js';
 import { Header } from './components/header.js';
 import { ConnectionNotice, Empty, Failure, Skeleton } from './components/states.js';
 import { KeyHelp, Toasts } from './components/overlay.js';
@@ -87,6 +88,7 @@ function start() {
   startKeys();
   startLive();
   startWorkers();
+  loadRole().catch(sayError);
   loadCatalog().catch(sayError);
   render(html`<${App} />`, document.getElementById('app'));
 }

@@ -69,6 +69,17 @@ export function startWorkers() {
   setInterval(() => { if (!document.hidden) loadWorkers(); }, 15_000);
 }
 
+/** As whom this page is logged in; until the service has said so, as at the last visit. */
+export const role = signal(stored('role', 'operator'));
+
+/** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
+export const mayChange = computed(() => role.value === 'operator');
+
+export async function loadRole() {
+  role.value = (await get('/session')).role;
+  store('role', role.value);
+}
+
 /** Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded. */
 export const catalog = signal(new Map());
 

@@ -6,13 +6,20 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.settings import Settings
-from tests.api_client import serving
+from tests.api_client import VIEWER_TOKEN, serving
 
 
 @pytest.fixture
 def client(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
     """Logged in as the operator."""
     with serving(settings, sqlite_url) as client:
+        yield client
+
+
+@pytest.fixture
+def viewer(sqlite_url: str, settings: Settings) -> Iterator[TestClient]:
+    """Logged in as one who may only look."""
+    with serving(settings, sqlite_url, token=VIEWER_TOKEN) as client:
         yield client
 
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from backend.problem import MEDIA_TYPE
-from tests.api_client import serving
+from tests.api_client import put_in_place_of, serving
 
 JSON = {"Content-Type": "application/json"}
 
@@ -49,8 +49,8 @@ def test_a_field_error_names_field_value_and_what_was_expected(client):
 
 
 def test_a_bug_is_an_error_without_a_traceback(client):
-    client.app.add_api_route("/api/v1/broken", lambda: 1 / 0)
-    answer = client.get("/api/v1/broken")
+    put_in_place_of(client, "/api/v1/presets", lambda: 1 / 0)
+    answer = client.get("/api/v1/presets")
     assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
     assert "division" not in answer.text
     assert "content-security-policy" in answer.headers
@@ -60,8 +60,8 @@ def test_a_database_that_is_away_is_503_with_a_time_to_try_again(client):
     def away():
         raise OperationalError("SELECT 1", {}, Exception("secret address"))
 
-    client.app.add_api_route("/api/v1/away", away)
-    answer = client.get("/api/v1/away")
+    put_in_place_of(client, "/api/v1/presets", away)
+    answer = client.get("/api/v1/presets")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert "secret" not in answer.text
 

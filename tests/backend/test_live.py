@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import cast
 
 import pytest
 from sqlalchemy import update
@@ -9,9 +10,11 @@ from sqlalchemy import update
 from backend.broadcaster import MOST_WAITING, Broadcaster, Parcel
 from backend.changes import GAP_SECONDS, Place, events_after, read_place
 from backend.database import open_engine, open_sessions
+from backend.main import Service
 from backend.models import Event, Run, Worker
 from backend.runs import lifecycle
 from backend.runs.events import add_event
+from tests.api_client import VIEWER_TOKEN, serving
 from tests.factories import make_run
 
 
@@ -223,3 +226,11 @@ def test_every_change_of_a_run_is_seen_by_its_time(sessions):
         session.execute(update(Run).where(Run.id == run.id).values(notes="x"))
         session.refresh(run)
         assert run.changed_at > 1e9
+
+
+def test_one_token_follows_only_so_many_pages(sqlite_url, settings):
+    with serving(settings.model_copy(update={"streams_per_token": 2}), sqlite_url) as client:
+        cast("Service", client.app).state.streams.update(viewer=2, operator=1)
+        refused = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "15")
+        assert refused.json()["detail"] == "2 pages of viewers follow already: close some"

@@ -15,7 +15,7 @@ from backend.logs import about, set_up_logging
 from backend.models import Event
 from backend.requests import Requests
 from backend.runs.events import add_event
-from tests.api_client import serving
+from tests.api_client import put_in_place_of, serving
 from tests.factories import make_run
 
 ESC = "\x1b[31m"
@@ -144,8 +144,8 @@ def test_the_access_log_has_method_path_status_and_time_but_no_query(client, rep
 
 def test_a_bug_is_reported_once_with_its_request(client, reported):
     said = reported("json")
-    client.app.add_api_route("/api/v1/broken", lambda: 1 / 0)
-    answer = client.get("/api/v1/broken")
+    put_in_place_of(client, "/api/v1/presets", lambda: 1 / 0)
+    answer = client.get("/api/v1/presets")
     first, second = map(json.loads, said())
     assert "ZeroDivisionError" in first["exception"]
     assert first["request_id"] == second["request_id"] == answer.json()["request_id"]

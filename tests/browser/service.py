@@ -23,6 +23,7 @@ from backend.settings import Settings
 from worker.records import CompletionRecord, GroupRecord
 
 TOKEN = "a-token-for-tests"
+VIEWER_TOKEN = "a-viewers-token-for-tests"
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script>\u202egnp.exe\u200b\x07 \\boxed{233}'
 
 
@@ -122,7 +123,8 @@ def running(directory: Path) -> Iterator[Service]:
     port = free_port()
     settings = Settings(
         state_dir=directory, models_dir=directory / "models", datasets_dir=directory / "datasets",
-        grpolab_token=TOKEN, database_url=url, broker_url="memory://", port=port,
+        grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN, database_url=url,
+        broker_url="memory://", port=port,
     )  # fmt: skip
     app = create_app(settings)
     config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)

@@ -7,8 +7,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from backend.main import create_app
+from backend.permissions import PUBLIC as PUBLIC_LINES
+from backend.permissions import READS, WRITES
 from backend.settings import Settings
 from tests.api_client import serving
+from tests.route_list import operations
 
 PROBLEM = "application/problem+json"
 PUBLIC = {"/healthz"}
@@ -56,6 +59,12 @@ def test_a_route_says_what_it_does_and_how_it_fails(operation):
     assert documentation.get("summary")
     failures = [answer for status, answer in documentation["responses"].items() if not status.startswith("2")]
     assert any(PROBLEM in answer.get("content", {}) for answer in failures)
+
+
+def test_permissions_has_a_line_for_every_route_and_no_others():
+    lines = {*PUBLIC_LINES, *READS, *WRITES}
+    assert len(lines) == len(PUBLIC_LINES) + len(READS) + len(WRITES)
+    assert operations(create_app(Settings())) == lines - {"GET /login", "POST /login"}
 
 
 def test_without_a_token_nothing_is_answered(stranger):

@@ -89,6 +89,8 @@ class Program:
             "PYTHONPATH": str(ROOT),
             "STATE_DIR": str(state_dir),
             "GRPOLAB_TOKEN": TOKEN,
+            "WRITES_PER_SECOND": "0",
+            "STREAMS_PER_TOKEN": "0",
             **{key: str(value) for key, value in settings.items()},
         }
         with self.output.open("ab") as output:

@@ -2,6 +2,7 @@
 import { html, useState } from '../dom.js';
 import { post } from '../api.js';
 import { Dialog } from './overlay.js';
+import { ForOperator } from './role.js';
 
 const FIELDS = [
   { name: 'prompts', label: 'Prompts', help: 'held-out problems, the same ones for the same number', initial: 64 },
@@ -23,9 +24,9 @@ const wholeNumber = (written) => (/^\d+$/.test(written.trim()) ? Number(written)
 export function Evaluate({ run, checkpoint }) {
   const [open, setOpen] = useState(false);
   const [begun, setBegun] = useState(null);
-  return html`<span class="evaluate"><button type="button" class="button button-small" onClick=${() => setOpen(true)} title="How good is this policy? A run of its own answers, this one stays as it is">Evaluate</button>
+  return html`<${ForOperator}><span class="evaluate"><button type="button" class="button button-small" onClick=${() => setOpen(true)} title="How good is this policy? A run of its own answers, this one stays as it is">Evaluate</button>
     ${begun && html` <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>`}
-    ${open && html`<${EvaluateDialog} run=${run} step=${checkpoint.step} onClose=${() => setOpen(false)} onBegun=${(child) => { setBegun(child); setOpen(false); }} />`}</span>`;
+    ${open && html`<${EvaluateDialog} run=${run} step=${checkpoint.step} onClose=${() => setOpen(false)} onBegun=${(child) => { setBegun(child); setOpen(false); }} />`}</span><//>`;
 }
 
 function EvaluateDialog({ run, step, onClose, onBegun }) {

@@ -1,12 +1,14 @@
 /** What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link. */
 import { html, useState } from '../dom.js';
 import { copyText } from '../actions.js';
+import { mayChange } from '../state.js';
 import { bodyOf, commandOf } from '../lib/launch_form.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
 import { formatBytes, formatDuration, formatShort, plural } from '../lib/format.js';
 import { Icon } from './icons.js';
 import { Segments, Select } from './marks.js';
+import { ForOperator } from './role.js';
 
 /** @typedef {import('./form_validation.js').Verdict} Verdict */
 
@@ -20,7 +22,8 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
   const checking = verdicts.some((verdict) => verdict.checking);
   const blocked = launching || wrong > 0 || count === 0;
   return html`<section class="card launch-box" aria-label="Launch">
-    <button class="button button-primary launch-go" disabled=${blocked} onClick=${onLaunch} aria-describedby="launch-state">${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}</button>
+    <${ForOperator}><button class="button button-primary launch-go" disabled=${blocked} onClick=${onLaunch} aria-describedby="launch-state">${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}</button><//>
+    ${!mayChange.value && html`<p role="note">You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link below can.</p>`}
     <p class="quiet" id="launch-state" role="status">${stateText(form, seeds, wrong, checking)}</p>
     <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
     ${failure && html`<div class="launch-failure" role="alert"><strong>${failure.title}</strong>${failure.detail && html` ${failure.detail}`}

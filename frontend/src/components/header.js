@@ -5,6 +5,7 @@ import { connection } from '../live.js';
 import { themeChoice, workers } from '../state.js';
 import { summary } from '../lib/workers.js';
 import { Icon } from './icons.js';
+import { ViewerMark } from './role.js';
 
 const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue']];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
@@ -19,6 +20,7 @@ export function Header({ onHelp }) {
     <a class="brand" href="/runs"><img src="/static/favicon.svg" alt="" width="20" height="20" /><span>GRPO Lab</span></a>
     <nav aria-label="Pages">${PAGES.map(([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>${name}</a>`)}</nav>
     <span class="spacer"></span>
+    <${ViewerMark} />
     <${WorkerStatus} />
     <button class="button-icon" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${onHelp}><kbd>?</kbd></button>
     <${ThemeToggle} />

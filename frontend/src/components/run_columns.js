@@ -5,6 +5,7 @@ import { formatCount } from '../lib/format.js';
 import { renameRun } from '../actions.js';
 import { Icon } from './icons.js';
 import { Progress, Status, Swatch, Tag } from './marks.js';
+import { ForOperator } from './role.js';
 
 /**
  * @param {{fields: string[], looks: Map<string, any>, isShown: (id: string) => boolean, toggleShown: (id: string) => void,
@@ -64,7 +65,7 @@ function Name({ run, put, isRenaming, setRenaming }) {
   return html`<span class="run-name">
     <a href=${`/run/${run.id}`} title=${run.experiment_name ? `${run.name}, experiment ${run.experiment_name}` : run.name}>${run.name}</a>
     ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
-    <button class="button-icon run-rename" title="Rename (r)" aria-label=${`Rename ${run.name}`} onClick=${(event) => { stay(event); setRenaming(run.id); }}><${Icon} name="pencil" size=${12} /></button>
+    <${ForOperator}><button class="button-icon run-rename" title="Rename (r)" aria-label=${`Rename ${run.name}`} onClick=${(event) => { stay(event); setRenaming(run.id); }}><${Icon} name="pencil" size=${12} /></button><//>
   </span>`;
 }
 

@@ -10,6 +10,7 @@ import { isEvaluation } from '../lib/run_fields.js';
 import { Icon } from './icons.js';
 import { Progress, Status, Swatch, Tag } from './marks.js';
 import { Confirm } from './overlay.js';
+import { ForOperator } from './role.js';
 import { Ago } from './states.js';
 
 const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' };
@@ -33,7 +34,7 @@ function Name({ run, onChange }) {
   const field = useRef(null);
   useEffect(() => { if (editing) field.current.select(); }, [editing]);
   if (!editing) {
-    return html`<h1 class="run-name">${run.name}</h1><button type="button" class="button-icon" aria-label="Rename" title="Rename" onClick=${() => setEditing(true)}><${Icon} name="pencil" size=${14} /></button>`;
+    return html`<h1 class="run-name">${run.name}</h1><${ForOperator}><button type="button" class="button-icon" aria-label="Rename" title="Rename" onClick=${() => setEditing(true)}><${Icon} name="pencil" size=${14} /></button><//>`;
   }
   const save = (event) => {
     event.preventDefault();
@@ -69,8 +70,8 @@ function Moves({ run, onChange }) {
     ? 'It ends after the running step, with a checkpoint. It can be resumed from there later.'
     : 'It will not be trained further unless it is resumed.';
   return html`<div class="toolbar">
-    ${movesOf(run).map(({ move, label }) => html`<button type="button" class=${move === 'stop' ? 'button button-danger' : 'button'} key=${move} disabled=${busy}
-      onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}><${Icon} name=${ICONS[move]} size=${12} /> ${label}</button>`)}
+    <${ForOperator}>${movesOf(run).map(({ move, label }) => html`<button type="button" class=${move === 'stop' ? 'button button-danger' : 'button'} key=${move} disabled=${busy}
+      onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}><${Icon} name=${ICONS[move]} size=${12} /> ${label}</button>`)}<//>
     <a class="button" href=${address('/launch', { from: run.id })} title="Launch again, with changes"><${Icon} name="copy" size=${12} /> Clone</a>
     ${asking && html`<${Confirm} title=${`Stop ${run.name}?`} text=${confirmText} confirm="Stop" onConfirm=${() => act('stop')} onClose=${() => setAsking(false)} />`}
   </div>`;

@@ -9,6 +9,7 @@ import { archiveRuns, deleteRuns, download, restoreRuns, stopRuns, tagRuns } fro
 import { Confirm, Dialog, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { Segments } from './marks.js';
+import { ForOperator } from './role.js';
 
 const LABELS = { '': 'all' };
 const IN_FRONT = ['', 'running', 'finished', 'failed'];
@@ -116,10 +117,10 @@ export function SelectionBar({ chosen, runs, trash, compare, clear }) {
   return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
     <b>${chosen.length} selected</b>
     <button class="button button-small button-primary" onClick=${() => compare(chosen.map(({ id }) => id))}>Compare</button>
-    <button class="button button-small" disabled=${!stoppable.length} onClick=${() => ask('stop')}>Stop${stoppable.length && stoppable.length < chosen.length ? ` ${stoppable.length}` : ''}</button>
+    <${ForOperator}><button class="button button-small" disabled=${!stoppable.length} onClick=${() => ask('stop')}>Stop${stoppable.length && stoppable.length < chosen.length ? ` ${stoppable.length}` : ''}</button>
     <button class="button button-small" onClick=${() => ask('tag')}>Tag</button>
     <button class="button button-small" onClick=${() => done(() => archiveRuns(chosen, !isArchived, runs.reload))}>${isArchived ? 'Unarchive' : 'Archive'}</button>
-    <button class="button button-small" onClick=${() => done(() => deleteRuns(chosen, runs.reload))}>Delete</button>
+    <button class="button button-small" onClick=${() => done(() => deleteRuns(chosen, runs.reload))}>Delete</button><//>
     <span class="spacer"></span><button class="button-quiet" onClick=${clear}>Clear</button>
     ${asking === 'stop' && html`<${Confirm} title=${`Stop ${plural(stoppable.length, 'run')}?`} confirm="Stop" onClose=${() => ask('')} onConfirm=${() => stopRuns(stoppable, runs.put)}
       text="A running one ends after its present step; a queued one is taken from the queue. What was recorded stays." />`}
@@ -131,7 +132,7 @@ export function SelectionBar({ chosen, runs, trash, compare, clear }) {
 function TrashBar({ chosen, runs, clear }) {
   const restore = () => { restoreRuns(chosen, runs.reload); clear(); };
   return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
-    <b>${chosen.length} selected</b><button class="button button-small button-primary" onClick=${restore}>Restore</button>
+    <b>${chosen.length} selected</b><${ForOperator}><button class="button button-small button-primary" onClick=${restore}>Restore</button><//>
     <span class="spacer"></span><button class="button-quiet" onClick=${clear}>Clear</button></div>`;
 }
 

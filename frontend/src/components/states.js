@@ -64,7 +64,7 @@ export function Ago({ time }) {
 
 /** Line under the header while the live stream is down. Quiet for the first seconds. */
 export function ConnectionNotice() {
-  const { state, since } = connection.value;
+  const { state, since, reason } = connection.value;
   const [late, setLate] = useState(false);
   useEffect(() => {
     setLate(false);
@@ -73,5 +73,5 @@ export function ConnectionNotice() {
     return () => clearTimeout(timer);
   }, [state, since]);
   if (!late) return null;
-  return html`<div class="stale" role="status"><${Icon} name="warn" /> <span>The live connection broke <${Ago} time=${since} />. What you see may be old; trying again. Training goes on.</span></div>`;
+  return html`<div class="stale" role="status"><${Icon} name="warn" /> <span>${reason ? `Nothing is shown live: ${reason}.` : html`The live connection broke <${Ago} time=${since} />.`} What you see may be old; trying again. Training goes on.</span></div>`;
 }

@@ -2,7 +2,7 @@
 import { html, useState } from '../dom.js';
 import { patch, post } from '../api.js';
 import { useGet } from '../resource.js';
-import { sayError, workers } from '../state.js';
+import { mayChange, sayError, workers } from '../state.js';
 import { stopRuns } from '../actions.js';
 import { useTitle } from '../title.js';
 import { etaText, memoryShare, processorShare } from '../lib/queue.js';
@@ -12,6 +12,7 @@ import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.j
 import { Confirm } from '../components/overlay.js';
 import { Icon } from '../components/icons.js';
 import { Progress, Status } from '../components/marks.js';
+import { ForOperator } from '../components/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/states.js';
 
 const EVENTS = ['run', 'worker'];
@@ -32,7 +33,7 @@ export function View() {
   const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
-    ${isIdle ? html`<${Empty} title="Nothing trains, nothing waits" action=${html`<a class="button button-primary" href="/launch">Launch runs</a>`}><${IdleText} /><//>` : html`
+    ${isIdle ? html`<${Empty} title="Nothing trains, nothing waits" action=${mayChange.value && html`<a class="button button-primary" href="/launch">Launch runs</a>`}><${IdleText} /><//>` : html`
       <section class="section"><div class="section-head"><h2>Training</h2><span class="faint">${running.data && plural(running.data.items.length, 'run')}</span></div>
         <div class="card table-scroll"><${Loaded} resource=${running} skeleton=${html`<${Skeleton} rows=${2} height=${40} />`} isEmpty=${(data) => !data.items.length}
           empty=${html`<p class="queue-none">No run is training.</p>`}>${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}<//></div></section>
@@ -69,14 +70,14 @@ function Training({ runs, act, stop }) {
       <td><${Status} run=${run} /></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
       <td class="number">${isEvaluation(run) ? html`<span class="faint">evaluation</span>` : html`<span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span>`}</td>
       <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
-      <td class="queue-actions">${run.status === 'paused' ? button('play', 'Resume', () => act(run, resume)) : button('pause', 'Pause after this step', () => act(run, pause))}${button('stop', 'Stop', () => stop(run))}</td></tr>`; })}</tbody></table>`;
+      <td class="queue-actions"><${ForOperator}>${run.status === 'paused' ? button('play', 'Resume', () => act(run, resume)) : button('pause', 'Pause after this step', () => act(run, pause))}${button('stop', 'Stop', () => stop(run))}<//></td></tr>`; })}</tbody></table>`;
 }
 
 function Waiting({ items, act, stop }) {
   return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th><span class="visually-hidden">Action</span></th></tr></thead>
     <tbody>${items.map((run) => html`<tr key=${run.id}><td class="number faint">${run.position}</td>${nameCell(run)}
       <td>${run.why}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
-      <td class="queue-actions">${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}</td></tr>`)}</tbody></table>`;
+      <td class="queue-actions"><${ForOperator}>${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}<//></td></tr>`)}</tbody></table>`;
 }
 
 function Workers() {

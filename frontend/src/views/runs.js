@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../router.js';
 import { useOthers, useRuns } from '../run_list.js';
-import { runLooks } from '../state.js';
+import { mayChange, runLooks } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
@@ -71,7 +71,7 @@ export function View() {
     Enter: { label: 'open the run', run: (event) => (event.target.closest('button, a') ? event.target.closest('button, a').click() : active && navigate(`/run/${active}`)) },
     x: { label: 'select the run', run: () => active && toggleSelected(active) },
     e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
-    r: { label: 'rename the run', run: () => setRenaming(active) },
+    ...(mayChange.value && { r: { label: 'rename the run', run: () => setRenaming(active) } }),
     c: { label: 'compare selected or shown runs', run: () => compare(selected.size ? [...selected] : shown) },
     ...curveKeys(view, change),
   });
@@ -118,6 +118,6 @@ function Body({ runs, view, change, children }) {
     if (view.trash && !isFiltered({ ...view, trash: false })) return html`<${Empty} title="The trash is empty" action=${html`<button class="button" onClick=${clear}>Back to the runs</button>`}>Runs that are deleted wait here and can be restored.<//>`;
     return html`<${Empty} title="No run matches" action=${html`<button class="button" onClick=${clear}>Clear the filters</button>`}>Nothing is hidden but what the filters above leave out.<//>`;
   }
-  return html`<${Empty} title="No runs yet" action=${html`<a class="button button-primary" href="/launch">Launch the first runs</a>`}>
+  return html`<${Empty} title="No runs yet" action=${mayChange.value && html`<a class="button button-primary" href="/launch">Launch the first runs</a>`}>
     Choose one or more variants and some seeds; they queue at once, and their curves grow here while they train.<//>`;
 }

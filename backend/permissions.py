@@ -1,0 +1,119 @@
+"""Who may call what: the one place that says so. A route without a line here is closed to everybody.
+
+A line is `METHOD /path` as the router writes it; HEAD goes with GET. `tests/habits/test_routes.py` compares
+these lines with the application's routes, both ways.
+"""
+
+import re
+from enum import StrEnum
+
+from starlette.routing import compile_path
+
+
+class Role(StrEnum):
+    """Who somebody is; each has a token of its own."""
+
+    VIEWER = "viewer"
+    """Reads everything, changes nothing."""
+
+    OPERATOR = "operator"
+    """Reads and changes everything."""
+
+
+PUBLIC = (
+    "GET /healthz",
+    "GET /login",
+    "POST /login",
+    "GET /static/{path:path}",
+    "GET /vendor/plotly.min.js",
+)
+"""Open to everybody: they tell nothing about this installation."""
+
+READS = (
+    "GET /",
+    "GET /runs",
+    "GET /launch",
+    "GET /compare",
+    "GET /run/{run_id}",
+    "GET /rollouts",
+    "GET /queue",
+    "GET /docs",
+    "GET /openapi.json",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /api/v1/session",
+    "GET /api/v1/config-schema",
+    "GET /api/v1/presets",
+    "GET /api/v1/recipes",
+    "GET /api/v1/metric-catalog",
+    "GET /api/v1/problems",
+    "GET /api/v1/rewards",
+    "GET /api/v1/policies",
+    "POST /api/v1/validate",  # computes, changes nothing
+    "POST /api/v1/problems/preview",  # likewise
+    "GET /api/v1/experiments",
+    "GET /api/v1/experiments/{experiment_id}",
+    "GET /api/v1/experiments/{experiment_id}/summary",
+    "GET /api/v1/runs",
+    "GET /api/v1/runs/{run_id}",
+    "GET /api/v1/runs/{run_id}/checkpoints",
+    "GET /api/v1/runs/{run_id}/files/{name:path}",
+    "GET /api/v1/runs/{run_id}/events",
+    "GET /api/v1/runs/{run_id}/logs",
+    "GET /api/v1/runs/{run_id}/metrics.csv",
+    "GET /api/v1/series",
+    "GET /api/v1/rollouts",
+    "GET /api/v1/rollouts/steps",
+    "GET /api/v1/rollouts/{completion_id}/tokens",
+    "GET /api/v1/workers",
+    "GET /api/v1/queue",
+    "GET /api/v1/stream",
+)
+"""For viewers and operators."""
+
+WRITES = (
+    "POST /api/v1/experiments",
+    "PATCH /api/v1/runs/{run_id}",
+    "DELETE /api/v1/runs/{run_id}",
+    "POST /api/v1/runs/{run_id}/restore",
+    "POST /api/v1/runs/{run_id}/stop",
+    "POST /api/v1/runs/{run_id}/pause",
+    "POST /api/v1/runs/{run_id}/resume",
+    "POST /api/v1/runs/{run_id}/retry",
+    "POST /api/v1/runs/{run_id}/clone",
+    "POST /api/v1/runs/{run_id}/evaluations",
+)
+"""For operators only, and limited in number per second."""
+
+
+class Access(StrEnum):
+    """What a request needs."""
+
+    PUBLIC = "public"
+    READ = "read"
+    WRITE = "write"
+
+
+def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
+    """The lines by method, in an order in which a fixed path comes before one with parameters."""
+    found: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
+    lines = [
+        (line, access)
+        for access, group in ((Access.PUBLIC, PUBLIC), (Access.READ, READS), (Access.WRITE, WRITES))
+        for line in group
+    ]
+    for line, access in sorted(lines, key=lambda item: "{" in item[0]):
+        method, path = line.split(" ")
+        found.setdefault(method, []).append((compile_path(path)[0], access))
+    return found
+
+
+_LINES = _compiled()
+
+
+def access_of(method: str, path: str) -> Access | None:
+    """What this request needs; None where no line covers it."""
+    for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
+        if pattern.match(path):
+            return access
+    return None

@@ -1,0 +1,37 @@
+"""Every operation of the application, whatever it is made of: routers, plain routes, mounts."""
+
+from collections.abc import Iterator
+
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Mount
+
+FILLED = {
+    "run_id": "nobody",
+    "experiment_id": "nobody",
+    "completion_id": "1",
+    "name:path": "x/y",
+    "path:path": "x",
+}
+"""What stands for a path's parameters."""
+
+
+def operations(app: FastAPI) -> set[str]:
+    """`METHOD /path` of each, as backend/permissions.py writes it; HEAD goes with GET."""
+    return {f"{method} {path}" for route in app.router.routes for method, path in _of(route)}
+
+
+def _of(route: BaseRoute) -> Iterator[tuple[str, str]]:
+    if isinstance(route, Mount):
+        yield "GET", f"{route.path}/{{path:path}}"
+        return
+    contexts = getattr(route, "effective_route_contexts", None)
+    for found in contexts() if contexts else [route]:
+        yield from ((method, found.path) for method in found.methods - {"HEAD"})
+
+
+def filled_in(path: str) -> str:
+    """A path with something in place of its parameters."""
+    for name, value in FILLED.items():
+        path = path.replace(f"{{{name}}}", value)
+    assert "{" not in path, f"tests/route_list.py does not know the parameter of {path}"
+    return path
