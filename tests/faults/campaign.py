@@ -1,0 +1,115 @@
+"""Rounds of chaos: runs of a real tiny GRPO training are hurt until they end, then judged."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from backend.database import reading
+from tests.faults.audit import audit
+from tests.faults.chaos import Chaos
+from tests.faults.plant import Kind, Plant
+from tests.faults.verdict import Record, Verdict, judge, record_of
+
+SAMPLING = {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 26, "temperature": 1.3}
+BASE: dict[str, Any] = {
+    "steps": 18,
+    "problems": [{"name": "sums", "operands": 2, "low": 1, "high": 60}],
+    "rewards": [
+        {"name": "correctness"},
+        {"name": "boxed_format", "weight": 0.2},
+        {"name": "length", "weight": 0.1},
+    ],
+    "sampling": SAMPLING,
+    "optimizer": {"lr": 1e-3},
+    "evaluation": {"every": 6, "prompts": 4},
+    "checkpointing": {"every": 3, "keep": 3},
+}
+"""Small, but a training: rewards differ within groups, and every step moves the weights."""
+
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {"preset": "grpo"},
+    {"preset": "grpo", "sampling": SAMPLING | {"staleness": 2}},
+    {
+        "preset": "dapo",
+        "filters": {"groups": {"type": "zero_variance"}, "refill": {"type": "active", "max_batches": 3}},
+    },
+    {"preset": "ppo", "updates": {"epochs": 1, "minibatches": 2}},
+)
+"""A reference policy; a sampler two steps old; groups kept for the next step; a critic."""
+
+_references: dict[str, Record] = {}
+
+
+def configs(number: int, *, steps: int = 18) -> list[dict[str, Any]]:
+    """So many runs, each variant in turn, always the same ones."""
+    return [
+        BASE | VARIANTS[n % len(VARIANTS)] | {"seed": n % len(VARIANTS), "steps": steps}
+        for n in range(number)
+    ]
+
+
+def references(plant: Plant, wanted: Sequence[dict[str, Any]]) -> list[Record]:
+    """What each run records when nothing interrupts it; trained once in this process."""
+    missing = {json.dumps(config): config for config in wanted if json.dumps(config) not in _references}
+    run_ids = plant.queue(list(missing.values()))
+    plant.wait_until_ended(run_ids)
+    with reading(plant.sessions) as session:
+        for key, run_id in zip(missing, run_ids, strict=True):
+            _references[key] = record_of(session, run_id)
+            moved = [value for (name, *_), value in _references[key].items() if name == "optim/grad_norm"]
+            assert sum(1 for _, norm in moved if norm) > len(moved) / 2, "a training that moves nothing"
+    return [_references[json.dumps(config)] for config in wanted]
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened to one set of runs."""
+
+    kind: Kind
+    seed: int
+    faults: Counter[str]
+    verdict: Verdict
+    seconds: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was lost, doubled or changed."""
+        return self.verdict.is_clean and not self.faults["stale_rows"]
+
+    def line(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {
+            **self.kind._asdict(),
+            "seed": self.seed,
+            "faults": dict(sorted(self.faults.items())),
+            **{key: value for key, value in asdict(self.verdict).items() if key != "sentences"},
+            "violations": len(self.verdict.sentences),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def play(plant: Plant, *, seed: int, runs: int, faults: int, steps: int = 18) -> Round:
+    """Queue runs, hurt them at random, wait until they have ended, and judge."""
+    wanted = configs(runs, steps=steps)
+    expected = references(plant, wanted)
+    started = time.monotonic()
+    chaos = Chaos(plant, seed)
+    run_ids = plant.queue(wanted)
+    chaos.storm(run_ids, faults=faults)
+    return Round(
+        kind=plant.kind,
+        seed=seed,
+        faults=chaos.counts,
+        verdict=verdict_of(plant, chaos, dict(zip(run_ids, expected, strict=True))),
+        seconds=time.monotonic() - started,
+    )
+
+
+def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:
+    """The audit and the comparison, once everything has ended."""
+    found = audit(plant.sessions, plant.settings.state, damaged=chaos.damaged)
+    with reading(plant.sessions) as session:
+        return judge(session, chaos.witness, expected, found)

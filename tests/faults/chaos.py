@@ -1,0 +1,182 @@
+"""Random faults on a plant while it trains; each is one method named after what it does."""
+
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from backend.database import reading
+from backend.models import Checkpoint
+from tests.faults.plant import Plant, TookTooLong, Trainer, frozen, is_alive, send, wait_for
+from tests.faults.verdict import Witness
+
+WEIGHTS = {
+    "trainer_killed": 50,
+    "worker_killed": 15,
+    "broker_killed": 14,
+    "broker_flushed": 4,
+    "postgres_crashed": 10,
+    "frozen_past_lease": 3,
+    "checkpoint_damaged": 6,
+}
+"""How often each fault is drawn where it applies."""
+
+KILLS = ("trainer_killed", "worker_killed")
+"""Faults that are a kill -9 of a trainer or a worker."""
+
+WAYS = ("flip", "cut", "file", "directory", "swap")
+"""How a checkpoint is damaged."""
+
+
+class Chaos:
+    """Hurts a plant at random; the same seed draws the same faults, not the same instants."""
+
+    def __init__(self, plant: Plant, seed: int) -> None:
+        self.plant = plant
+        self.counts: Counter[str] = Counter()
+        self.witness = Witness()
+        self.damaged: set[str] = set()
+        self.takeovers: list[float] = []
+        """Seconds from the death of a worker to the next attempt of its run."""
+        self._random = random.Random(seed)
+
+    def storm(self, run_ids: Sequence[str], *, faults: int, pause_seconds: float = 0.4) -> None:
+        """So many faults while the runs train, the more the sooner; then calm until they have ended."""
+        while self.counts.total() < faults and self.plant.unended(run_ids):
+            time.sleep(self._random.uniform(0, 2 * pause_seconds))
+            self.strike(run_ids)
+        self.plant.wait_until_ended(run_ids)
+        self.look(run_ids)
+
+    def strike(self, run_ids: Sequence[str], name: str = "") -> str:
+        """One fault, drawn if it is not named; what happened, or nothing where it did not apply."""
+        name = name or self._draw()
+        self.look(run_ids)
+        before = self.counts.total()
+        getattr(self, f"_{name}")()
+        return name if self.counts.total() > before else ""
+
+    def look(self, run_ids: Sequence[str]) -> None:
+        """Remember what is committed."""
+        with reading(self.plant.sessions) as session:
+            self.witness.look(session, run_ids)
+
+    def _draw(self) -> str:
+        kind = self.plant.kind
+        applies = {
+            name: weight
+            for name, weight in WEIGHTS.items()
+            if not (name.startswith("postgres") and kind.database == "sqlite")
+            and not (name.startswith("broker") and kind.broker == "filesystem")
+        }
+        return self._random.choices(list(applies), list(applies.values()))[0]
+
+    def _victim(self) -> Trainer | None:
+        """A trainer, mostly one that has got on: a run that never does would never end."""
+        trainers = self.plant.trainers()
+        started = [trainer for trainer in trainers if trainer.step > max(trainer.began_at, 0)]
+        chosen = started if started and self._random.random() < 0.8 else trainers
+        return self._random.choice(chosen) if chosen else None
+
+    # ------------------------------------------------------------ faults
+
+    def _trainer_killed(self) -> None:
+        victim = self._victim()
+        if victim is not None and send(victim.pid, signal.SIGKILL):
+            self.counts["trainer_killed"] += 1
+
+    def _worker_killed(self) -> None:
+        victim = self._victim()
+        if victim is None:
+            return
+        process = next((one for one in self.plant.alive() if one.pid == victim.worker_pid), None)
+        if process is None:
+            return
+        orphans = [one.pid for one in self.plant.trainers() if one.worker_pid == process.pid]
+        process.kill()
+        process.wait()
+        self.counts["worker_killed"] += 1
+        wait_for(lambda: not any(map(is_alive, orphans)), "the trainers of a dead worker end")
+        self.plant.start_worker()
+
+    def _broker_killed(self) -> None:
+        self.plant.kill_broker(away_seconds=self._random.choice((0.0, 0.0, 0.5)))
+        self.counts["broker_killed"] += 1
+
+    def _broker_flushed(self) -> None:
+        self.plant.flush_broker()
+        self.counts["broker_flushed"] += 1
+
+    def _postgres_crashed(self) -> None:
+        self.plant.crash_postgres(away_seconds=self._random.choice((0.0, 0.0, 1.0)))
+        self.counts["postgres_crashed"] += 1
+
+    def _frozen_past_lease(self) -> None:
+        """A trainer and its worker sleep until another attempt has the run, and wake."""
+        victim = self._victim()
+        if victim is None or len(self.plant.alive()) < 2:
+            return
+        with frozen(victim.pid, victim.worker_pid):
+            try:
+                wait_for(lambda: self._is_over(victim), "another worker takes over", seconds=20)
+            except TookTooLong:
+                return  # the other worker was busy all the time
+            self.counts["frozen_past_lease"] += 1
+            before = self._rows_of(victim)
+        wait_for(lambda: not is_alive(victim.pid), "a trainer that woke too late ends")
+        self.counts["stale_rows"] += self._rows_of(victim) - before
+
+    def _is_over(self, victim: Trainer) -> bool:
+        run = self.plant.read(victim.run_id)
+        return run.attempt > victim.attempt or run.status not in ("queued", "running")
+
+    def _rows_of(self, victim: Trainer) -> int:
+        self.look([victim.run_id])
+        return sum(1 for _, attempt in self.witness.steps.get(victim.run_id, ()) if attempt == victim.attempt)
+
+    def _checkpoint_damaged(self) -> None:
+        """The newest checkpoint is damaged and its trainer killed; an older whole one is left."""
+        victim = self._victim()
+        if victim is None or not send(victim.pid, signal.SIGSTOP):
+            return
+        rows = self.rows(victim.run_id)
+        whole = [row for row in rows if f"{row.run_id}/{row.path}" not in self.damaged]
+        if len(whole) >= 2:
+            newest = self.plant.settings.artifacts_of(victim.run_id) / whole[0].path
+            other = self.plant.settings.artifacts_of(victim.run_id) / whole[1].path
+            self.damaged.add(f"{victim.run_id}/{whole[0].path}")
+            damage(newest, self._random.choice(WAYS), other, self._random)
+            self.counts["checkpoint_damaged"] += 1
+        if send(victim.pid, signal.SIGKILL):
+            self.counts["trainer_killed"] += 1
+
+    def rows(self, run_id: str) -> list[Any]:
+        """The run's checkpoints, newest first."""
+        query = select(Checkpoint).where(Checkpoint.run_id == run_id)
+        with reading(self.plant.sessions) as session:
+            return list(session.scalars(query.order_by(Checkpoint.step.desc(), Checkpoint.attempt.desc())))
+
+
+def damage(checkpoint: Path, way: str, other: Path, chance: random.Random) -> None:
+    """Flip a bit, cut a file, remove a file or all of it, or put another checkpoint in its place."""
+    file = chance.choice(sorted(path for path in checkpoint.rglob("*") if path.is_file()))
+    match way:
+        case "flip":
+            content = bytearray(file.read_bytes())
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            file.write_bytes(content)
+        case "cut":
+            file.write_bytes(file.read_bytes()[: chance.randrange(file.stat().st_size)])
+        case "file":
+            file.unlink()
+        case "directory":
+            shutil.rmtree(checkpoint)
+        case "swap":
+            shutil.rmtree(checkpoint)
+            shutil.copytree(other, checkpoint)

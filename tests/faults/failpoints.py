@@ -1,0 +1,135 @@
+"""Names every statement, commit and file operation of a process, and kills it with -9 at one of them.
+
+The product knows nothing of this: SQLAlchemy's events and wrapped functions of `os` tell where it is.
+
+    before Recorder._begin > lifecycle.fence: UPDATE run
+    after  Checkpoints.save: commit
+    before checkpoint._publish: rename .CHECKPOINT.draft
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session
+
+VARIABLE = "FAILPOINT"
+"""Environment variable of a worker: the arguments of `arm` as JSON."""
+
+OURS = ("backend.", "worker.")
+PLUMBING = {"backend.database", "worker.patience", "tests.faults.failpoints"}
+STATEMENT = re.compile(
+    r"\s*(BEGIN|PRAGMA|ROLLBACK|SELECT|INSERT INTO|UPDATE|DELETE FROM)(?:.*?\bFROM)?\s*\"?(\w*)", re.DOTALL
+)
+
+Visit = Callable[[str], None]
+
+
+def arm(*arguments: str) -> None:
+    """`record FILE` writes the points down; `die POINT COUNT MARKER` ends the process once, at one."""
+    match arguments:
+        case ("record", file):
+            listen(_recorder(Path(file)))
+        case ("die", point, count, marker) if not Path(marker).exists():
+            listen(_killer(point, int(count), Path(marker)))
+
+
+def arm_worker() -> None:
+    """The same in a worker, by its environment; its trainers do not inherit it."""
+    arm(*json.loads(os.environ.get(VARIABLE, "[]")))
+
+
+def _recorder(file: Path) -> Visit:
+    def visit(point: str) -> None:
+        with file.open("a") as lines:
+            lines.write(point + "\n")
+
+    return visit
+
+
+def _killer(wanted: str, count: int, marker: Path) -> Visit:
+    visits: Counter[str] = Counter()
+
+    def visit(point: str) -> None:
+        visits[point] += 1
+        if point == wanted and visits[point] == count:
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return visit
+
+
+def listen(visit: Visit) -> None:
+    """Call `visit` with the name of each point that this process passes from now on."""
+    _listen_to_sql(visit)
+    for name in ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync"):
+        setattr(os, name, _watched(getattr(os, name), name, visit))
+
+
+def _listen_to_sql(visit: Visit) -> None:
+    def before(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        visit(f"before {_place()}: {_brief(statement)}")
+
+    def after(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        visit(f"after {_place()}: {_brief(statement)}")
+
+    event.listen(Engine, "before_cursor_execute", before)
+    event.listen(Engine, "after_cursor_execute", after)
+    event.listen(Engine, "commit", lambda _: visit(f"before {_place()}: commit"))
+    event.listen(Session, "after_commit", lambda _: visit(f"after {_place()}: commit"))
+
+
+def _watched(function: Callable[..., Any], name: str, visit: Visit) -> Callable[..., Any]:
+    def watched(target: Any, *more: Any, **options: Any) -> Any:
+        path = _path(target, options.get("dir_fd"))
+        if "/runs/" not in path:
+            return function(target, *more, **options)
+        point = f"{_place()}: {name} {_plain(path)}"
+        visit(f"before {point}")
+        result = function(target, *more, **options)
+        visit(f"after {point}")
+        return result
+
+    return watched
+
+
+def _path(target: Any, directory: int | None) -> str:
+    if isinstance(target, int):
+        return str(Path(f"/proc/self/fd/{target}").readlink())
+    path = os.fsdecode(target)
+    if directory is None:
+        return path
+    return str(Path(f"/proc/self/fd/{directory}").readlink() / path)
+
+
+def _plain(path: str) -> str:
+    """A path within a run's directory, without what differs between runs."""
+    inside = path.split("/runs/", 1)[1].partition("/")[2] or "."
+    return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
+
+
+def _brief(statement: str) -> str:
+    found = STATEMENT.match(statement)
+    return " ".join(filter(None, found.groups())) if found else statement.split(maxsplit=1)[0]
+
+
+def _place() -> str:
+    """The function of ours that does it and, where that is another, the worker's function it is for."""
+    inner = outer = ""
+    frame = sys._getframe(1)
+    while frame is not None and not outer:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith(OURS) and module not in PLUMBING:
+            name = frame.f_code.co_qualname.replace("<locals>.", "").replace(".<lambda>", "")
+            name = name if "." in name or name[0].isupper() else f"{module.rpartition('.')[2]}.{name}"
+            inner = inner or name
+            outer = name if module.startswith("worker.") and not module.startswith("worker.policy") else ""
+        frame = frame.f_back  # type: ignore[assignment]
+    return inner if outer in ("", inner) else f"{outer} > {inner}"

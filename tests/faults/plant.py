@@ -1,0 +1,304 @@
+"""An installation under fault: its own database, broker and workers as processes, and how to hurt them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import psutil
+import redis
+from sqlalchemy import select
+
+from backend.broker import choose_broker, is_ready, prepare_broker
+from backend.database import Sessions, open_engine, open_sessions, reading
+from backend.migrate import upgrade
+from backend.models import Attempt, Run, Worker
+from backend.reconciler import Reconciler
+from backend.settings import Settings
+from tests import servers
+from tests.factories import make_run
+from tests.faults import failpoints, worker_app
+
+ROOT = Path(__file__).parent.parent.parent
+STUB = Path(__file__).parent / "stub.py"
+
+LEASE_SECONDS = 2.0
+POLL_SECONDS = 0.5
+
+Found = TypeVar("Found")
+
+
+class TookTooLong(Exception):
+    """Something that must happen did not."""
+
+
+def wait_for(condition: Callable[[], Found], what: str, *, seconds: float = 180.0) -> Found:
+    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def warm_parent() -> Iterator[Path]:
+    """A parent of forked trainers (see warm.py); its socket."""
+    directory = Path(tempfile.mkdtemp(prefix="gl-"))
+    socket = directory / "warm.sock"
+    with (directory / "log").open("wb") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.warm", str(socket)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+        )
+    with parent:
+        wait_for(socket.exists, "the parent of the trainers is ready")
+        yield socket
+    shutil.rmtree(directory)
+
+
+class Kind(NamedTuple):
+    """What an installation is made of."""
+
+    database: str = "sqlite"
+    """"sqlite" or "postgres"."""
+    broker: str = "valkey"
+    """"valkey" or "filesystem"."""
+    trainers: str = "forked"
+    """"own": each trainer imports for itself; "forked": from a parent that has (see warm.py)."""
+
+
+class Trainer(NamedTuple):
+    """A trainer at work."""
+
+    run_id: str
+    attempt: int
+    pid: int
+    """Of the process that trains."""
+    worker_pid: int
+    began_at: int
+    """Step it continued from."""
+    step: int
+
+
+@dataclass
+class Plant:
+    """Everything but the service; its reconciler runs here. Use as a context."""
+
+    kind: Kind
+    warm: Path | None = None
+    """Socket of the parent of forked trainers."""
+    workers: int = 2
+    slots: int = 2
+    poll_seconds: float = POLL_SECONDS
+    failpoint: Sequence[str] = ()
+    """Arguments of `failpoints.arm` for the workers."""
+    trainer_failpoint: Sequence[str] = ()
+    """The same for forked trainers."""
+    crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.directory = Path(tempfile.mkdtemp(prefix="gl-"))
+        self.directory.chmod(0o711)  # Postgres may run as nobody
+        self.postgres: servers.Server | None = None
+        if self.kind.database == "postgres":
+            self.postgres = servers.start_postgres(self.directory / "pg", durable=True)
+        self.settings = Settings(
+            state_dir=self.directory / "state",
+            database_url=self.postgres.url if self.postgres else "",
+            broker_url="filesystem://" if self.kind.broker == "filesystem" else "",
+            lease_seconds=LEASE_SECONDS,
+            poll_seconds=self.poll_seconds,
+            worker_slots=self.slots,
+        )
+        self.settings.state.mkdir(mode=0o700)
+        upgrade(self.settings.effective_database_url)
+        self.engine = open_engine(self.settings.effective_database_url)
+        self.sessions: Sessions = open_sessions(self.engine)
+        self.broker: subprocess.Popen[bytes] | None = None
+        self.start_broker()
+        self.reconciler = Reconciler(self.settings, self.sessions)
+        self.reconciler.start()
+        for _ in range(self.workers):
+            self.start_worker()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.reconciler.stop()
+        for process in [*self.crew, self.broker]:
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+        self.engine.dispose()
+        if self.postgres is not None:
+            servers.stop(self.postgres.pid)
+        shutil.rmtree(self.directory)
+
+    # ------------------------------------------------------------ processes
+
+    def start_broker(self) -> None:
+        """Our own Valkey, or nothing for a broker of files."""
+        broker = choose_broker(self.settings)
+        prepare_broker(broker, self.settings)
+        if broker.socket is not None:
+            socket = broker.socket
+            self.broker = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
+            wait_for(lambda: is_ready(socket), "the broker is ready")
+
+    def start_worker(self, failpoint: Sequence[str] | None = None) -> "subprocess.Popen[bytes]":
+        """A worker process as `backend.cli worker` starts it."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+            "STATE_DIR": str(self.settings.state),
+            "DATABASE_URL": self.settings.database_url,
+            "BROKER_URL": self.settings.broker_url,
+            "LEASE_SECONDS": str(self.settings.lease_seconds),
+            "POLL_SECONDS": str(self.settings.poll_seconds),
+            "WORKER_SLOTS": str(self.slots),
+            failpoints.VARIABLE: json.dumps(list(self.failpoint if failpoint is None else failpoint)),
+            worker_app.VARIABLE: json.dumps(self._trainer_command()),
+        }
+        app = "tests.faults.worker_app" if self.warm or self.failpoint else "worker.app"
+        argv = [sys.executable, "-m", "celery", "--app", app, "--quiet", "worker", "--pool", "threads"]
+        argv += ["--concurrency", str(self.slots), "--queues", "gpu"]
+        argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        with (self.directory / f"worker{len(self.crew)}.log").open("wb") as log:
+            process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
+        self.crew.append(process)
+        return process
+
+    def _trainer_command(self) -> list[str] | None:
+        if self.warm is None:
+            return None
+        return [sys.executable, "-I", "-S", str(STUB), str(self.warm), *self.trainer_failpoint]
+
+    def alive(self) -> "list[subprocess.Popen[bytes]]":
+        """The workers that run."""
+        return [process for process in self.crew if process.poll() is None]
+
+    def wait_for_workers(self) -> None:
+        """Until every running worker has registered its slots."""
+        for process in self.alive():
+            wait_for(lambda pid=process.pid: self._is_registered(pid), "a worker registers")  # type: ignore[misc]
+
+    def _is_registered(self, pid: int) -> bool:
+        with reading(self.sessions) as session:
+            return session.scalar(select(Worker.id).where(Worker.pid == pid).limit(1)) is not None
+
+    # ------------------------------------------------------------ runs
+
+    def queue(self, configs: Sequence[dict[str, Any]]) -> list[str]:
+        """New runs that wait; their ids."""
+        with self.sessions.begin() as session:
+            return [make_run(session, config=config, seed=config.get("seed", 0)).id for config in configs]
+
+    def read(self, run_id: str) -> Run:
+        """A run as it is now."""
+        with reading(self.sessions) as session:
+            return session.get_one(Run, run_id)
+
+    def unended(self, run_ids: Sequence[str]) -> list[str]:
+        """Those of the runs that wait or train."""
+        query = select(Run.id).where(Run.id.in_(run_ids), Run.status.in_(("queued", "running")))
+        with reading(self.sessions) as session:
+            return list(session.scalars(query))
+
+    def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 600.0) -> None:
+        """Until none of the runs waits or trains."""
+        wait_for(lambda: not self.unended(run_ids), f"{len(run_ids)} runs end", seconds=seconds)
+
+    def trainers(self) -> list[Trainer]:
+        """Who trains now, as far as their processes are known and alive."""
+        query = (
+            select(
+                Run.id,
+                Run.attempt,
+                Attempt.pid,
+                Worker.pid.label("worker_pid"),
+                Attempt.from_step,
+                Run.last_step,
+            )
+            .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == Run.attempt))
+            .join(Worker, Worker.id == Run.worker_id)
+            .where(Run.status == "running", Attempt.pid.is_not(None))
+        )
+        with reading(self.sessions) as session:
+            rows = session.execute(query).mappings().all()
+        found = [Trainer(**row)._replace(pid=self._process_of(row["pid"])) for row in rows]
+        return [trainer for trainer in found if trainer.pid and is_alive(trainer.pid)]
+
+    def _process_of(self, pid: int) -> int:
+        """The process that trains where its supervisor knows `pid`; 0 when it has not begun."""
+        if self.warm is None:
+            return pid
+        note = self.warm.with_suffix(".pids") / str(pid)
+        return int(note.read_text() or 0) if note.exists() else 0
+
+    # ------------------------------------------------------------ faults
+
+    def crash_postgres(self, *, away_seconds: float = 0.0) -> None:
+        """`pg_ctl restart -m immediate`."""
+        assert self.postgres is not None
+        servers.crash_postgres(self.postgres)
+        time.sleep(away_seconds)
+        self.postgres = servers.serve_postgres(self.directory / "pg", durable=True)
+
+    def kill_broker(self, *, away_seconds: float = 0.0) -> None:
+        """kill -9 of the broker, and a new one."""
+        assert self.broker is not None
+        self.broker.kill()
+        self.broker.wait()
+        time.sleep(away_seconds)
+        self.start_broker()
+
+    def flush_broker(self) -> None:
+        """FLUSHALL."""
+        with redis.Redis(unix_socket_path=str(choose_broker(self.settings).socket)) as client:
+            client.flushall()
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """Processes that stand still meanwhile, as on a machine that sleeps."""
+    for pid in pids:
+        send(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there was somebody to hear it."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

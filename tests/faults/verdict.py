@@ -1,0 +1,121 @@
+"""Whether a run that was hurt is the run it would have been: nothing lost, every value bit-equal."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.metrics.attempts import counts, limits_of
+from backend.models import Attempt, Metric, MetricKey, Rollout, RolloutGroup, Run
+
+CLOCKS = ("time/", "throughput/", "memory/")
+"""Metrics that depend on the machine's speed and size."""
+
+PULSE = "tokens/total"
+"""A metric that every step has."""
+
+Record = dict[tuple[Any, ...], Any]
+
+
+def record_of(session: Session, run_id: str) -> Record:
+    """All that a run recorded and that counts: metrics but for the clocks, completions with their rewards."""
+    limits = limits_of(session, [run_id]).get(run_id, ())
+    points = (
+        select(MetricKey.name, Metric.step, Metric.kind, Metric.value)
+        .join(MetricKey, MetricKey.id == Metric.key_id)
+        .where(Metric.run_id == run_id, counts(Metric, limits))
+    )
+    texts = (
+        select(RolloutGroup, Rollout)
+        .join(Rollout, Rollout.group_id == RolloutGroup.id)
+        .where(RolloutGroup.run_id == run_id, counts(RolloutGroup, limits))
+    )
+    record: Record = {
+        (name, step): (kind, value)
+        for name, step, kind, value in session.execute(points)
+        if not name.startswith(CLOCKS)
+    }
+    for group, one in session.execute(texts):
+        place = ("completion", group.step, group.kind, group.prompt_index, one.position)
+        record[place] = (one.text, one.reward, one.advantage, one.tokens, one.finish_reason)
+    return record
+
+
+@dataclass
+class Witness:
+    """What was committed before each fault, read from SQL, to be found again at the end."""
+
+    steps: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    """Of each run: (step, attempt) that were seen committed."""
+
+    def look(self, session: Session, run_ids: Iterable[str]) -> None:
+        """Remember what is committed now."""
+        query = (
+            select(Metric.run_id, Metric.step, Metric.attempt)
+            .join(MetricKey, MetricKey.id == Metric.key_id)
+            .where(MetricKey.name == PULSE, Metric.run_id.in_(list(run_ids)))
+        )
+        for run_id, step, attempt in session.execute(query):
+            self.steps.setdefault(run_id, set()).add((step, attempt))
+
+    def lost(self, session: Session, run_id: str) -> int:
+        """How many of the steps that were seen committed have no row, or no valid row, now."""
+        seen = self.steps.get(run_id, set())
+        now = Witness()
+        now.look(session, [run_id])
+        limits = limits_of(session, [run_id]).get(run_id, ())
+        valid = set(
+            session.scalars(select(Metric.step).where(Metric.run_id == run_id, counts(Metric, limits)))
+        )
+        vanished = len(seen - now.steps.get(run_id, set()))
+        return vanished + len({step for step, _ in seen} - valid)
+
+
+@dataclass
+class Verdict:
+    """Of one or more runs that were hurt."""
+
+    runs: int = 0
+    attempts: int = 0
+    steps: int = 0
+    """Steps of finished runs."""
+    rows: int = 0
+    """Metric values and completions that were compared."""
+    lost: int = 0
+    """Steps that were seen committed and are no more."""
+    unequal: int = 0
+    """Rows that are not bit-equal to the uninterrupted run's, missing and superfluous ones included."""
+    unfinished: int = 0
+    double: int = 0
+    """Runs that two attempts trained at the same time: see I2 of the audit."""
+    sentences: list[str] = field(default_factory=list)
+    """What the audit found, and the first differences."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the fault left no trace."""
+        return not (self.lost or self.unequal or self.unfinished or self.double or self.sentences)
+
+
+def judge(session: Session, witness: Witness, references: dict[str, Record], found: list[str]) -> Verdict:
+    """Compare each run with the record of the uninterrupted one; `found` is what the audit said."""
+    verdict = Verdict(sentences=list(found), double=len({s for s in found if s.startswith("I2")}))
+    for run_id, reference in references.items():
+        run = session.get_one(Run, run_id)
+        record = record_of(session, run_id)
+        differing = [key for key in record.keys() | reference.keys() if record.get(key) != reference.get(key)]
+        verdict.runs += 1
+        verdict.attempts += len(session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all())
+        verdict.steps += run.last_step
+        verdict.rows += len(reference)
+        verdict.lost += witness.lost(session, run_id)
+        verdict.unequal += len(differing)
+        if run.status != "finished":
+            verdict.unfinished += 1
+            verdict.sentences.append(f"run {run_id} is {run.status}: {run.reason}")
+        for key in sorted(differing, key=str)[:3]:
+            was, now = reference.get(key), record.get(key)
+            verdict.sentences.append(f"run {run_id}: {key} is {now!r}, uninterrupted {was!r}")
+    return verdict

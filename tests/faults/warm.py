@@ -1,0 +1,107 @@
+"""Trainers without their imports: a parent that has imported everything forks them.
+
+A trainer of its own imports for five seconds of CPU time, most of what a kill costs. Here the supervisor
+starts `stub.py` instead; it hands its three streams to the parent, whose fork runs `worker.train.main`, and
+ends as its trainer ends. Training, SQL and files are those of a trainer of its own; only the start is not.
+
+    python -m tests.faults.warm SOCKET
+    <SOCKET>.pids/<pid of the stub>     the process id of its trainer
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.faults.failpoints import arm
+
+
+def main(path: Path) -> None:
+    """Serve until standard input, the harness's pipe, ends."""
+    import worker.checkpoints
+    import worker.train
+    import worker.trainer
+
+    worker.trainer.use_threads(1)
+    path.with_suffix(".pids").mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(64)
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    waiting: dict[int, socket.socket] = {}
+    while True:
+        readable, _, _ = select.select([0, listener.fileno(), ended], [], [])
+        if 0 in readable:
+            return
+        if ended in readable:
+            os.read(ended, 4096)
+            _report(waiting)
+        if listener.fileno() in readable:
+            stub, _ = listener.accept()
+            waiting[_fork(path, stub, listener)] = stub
+
+
+def _fork(path: Path, stub: socket.socket, listener: socket.socket) -> int:
+    message, streams, _, _ = socket.recv_fds(stub, 65536, 3)
+    order = json.loads(message)
+    child = os.fork()
+    if child == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        listener.close()
+        _train(order, streams)
+    for stream in streams:
+        os.close(stream)
+    (path.with_suffix(".pids") / str(order["pid"])).write_text(str(child))
+    stub.sendall(b"%d\n" % child)
+    return child
+
+
+def _report(waiting: dict[int, socket.socket]) -> None:
+    """Tell each stub whose trainer has ended how it ended."""
+    while waiting:  # every fork that has ended: one signal may stand for several
+        child, status = os.waitpid(-1, os.WNOHANG)
+        if not child:
+            return
+        stub = waiting.pop(child)
+        try:
+            stub.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        except OSError:
+            continue  # the stub was ended before it
+        finally:
+            stub.close()
+
+
+def _train(order: dict[str, Any], streams: list[int]) -> NoReturn:
+    """In the fork: be a trainer."""
+    from worker.train import main as train
+
+    os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(order["env"])
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    arm(*order["arguments"])
+    code = 1
+    try:
+        train()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

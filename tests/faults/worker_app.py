@@ -1,0 +1,18 @@
+"""The worker's Celery app for the harness: its trainers may be forked from a warm parent, it may die.
+
+Started as `celery --app tests.faults.worker_app worker`; without the two variables it is `worker.app`.
+"""
+
+import json
+import os
+
+from backend.settings import Settings
+from tests.faults.failpoints import arm_worker
+from worker.process import TRAINER
+from worker.tasks import make_worker
+
+VARIABLE = "FAULTS_TRAINER"
+"""Environment variable: the command that starts a trainer, as JSON."""
+
+arm_worker()
+app = make_worker(Settings(), argv=tuple(json.loads(os.environ.get(VARIABLE, "null")) or TRAINER))
