@@ -20,7 +20,7 @@ from backend.access import cookie_name, role_of_cookie, role_of_token
 from backend.errors import GrpoLabError
 from backend.limits import Buckets, address_refusal, body_refusal, check_json, read_body, too_many
 from backend.login import Login, login_page
-from backend.permissions import Access, Role, access_of
+from backend.permissions import FILES, Access, Role, access_of
 from backend.problem import answer_to, problem
 from backend.settings import Settings
 
@@ -70,7 +70,7 @@ class Guard:
             refusal = self._refusal(scope, headers)
             if refusal is None and scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
                 refusal = await self._login.answer(scope, receive)
-            if refusal is None and scope["method"] not in SAFE_METHODS:
+            if refusal is None and scope["method"] not in SAFE_METHODS and not _is_file(scope):
                 body = await read_body(receive, headers)
                 if body:
                     check_json(body)
@@ -106,7 +106,9 @@ class Guard:
             return self._login.swap_link(scope, ticket[0], role=role)
         if role is None:
             return _unknown(scope, headers, is_safe=is_safe)
-        return self._forbidden(scope, role, access) or (None if is_safe else body_refusal(headers))
+        return self._forbidden(scope, role, access) or (
+            None if is_safe or _is_file(scope) else body_refusal(headers)
+        )
 
     def _forbidden(self, scope: Scope, role: Role, access: Access | None) -> Response | None:
         """What this role may not do, or not now."""
@@ -169,6 +171,10 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
     if origin is not None:
         return origin.partition("://")[2].lower() == headers.get("host", "").lower()
     return is_bearer
+
+
+def _is_file(scope: Scope) -> bool:
+    return (scope["method"], scope["path"]) in FILES
 
 
 def _unknown(scope: Scope, headers: Headers, *, is_safe: bool) -> Response:

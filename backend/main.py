@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -12,6 +12,8 @@ from backend import catalog, health, live, pages, session
 from backend.access import fingerprint
 from backend.broadcaster import Broadcaster
 from backend.database import open_engine, open_sessions
+from backend.datasets import api as datasets
+from backend.datasets.files import Uploads
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
@@ -58,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
     app.state.streams = Counter()
     answer_errors(app)
-    for part in (catalog, experiments, runs, metrics, rollouts, workers, live, session, health):
+    for part in (catalog, datasets, experiments, runs, metrics, rollouts, workers, live, session, health):
         app.include_router(part.router)
     pages.serve_pages(app)
     return app
@@ -69,6 +71,8 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     lab: Lab = app.state.lab
     anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
     end_streams_at_signals(app.state.broadcaster)
+    with suppress(OSError):  # an upload says it when the directory cannot be written to
+        await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)
     reconciler = Reconciler(lab.settings, lab.sessions)
     reconciler.start()
     try:

@@ -49,6 +49,7 @@ READS = (
     "GET /api/v1/problems",
     "GET /api/v1/rewards",
     "GET /api/v1/policies",
+    "GET /api/v1/datasets",
     "POST /api/v1/validate",  # computes, changes nothing
     "POST /api/v1/problems/preview",  # likewise
     "GET /api/v1/experiments",
@@ -82,8 +83,14 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/retry",
     "POST /api/v1/runs/{run_id}/clone",
     "POST /api/v1/runs/{run_id}/evaluations",
+    "POST /api/v1/datasets",
+    "DELETE /api/v1/datasets/{sha256}",
 )
 """For operators only, and limited in number per second."""
+
+
+FILES = (("POST", "/api/v1/datasets"),)
+"""Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
 
 
 class Access(StrEnum):

@@ -37,7 +37,10 @@ class Settings(BaseSettings):
     """Directory whose subdirectories are offered as local policies."""
 
     datasets_dir: Path = Path("datasets")
-    """Directory whose JSONL files are offered as problems."""
+    """Directory whose JSONL files are offered as problems, the same for all machines; also holds uploads."""
+
+    upload_bytes: Annotated[int, Field(ge=1_000, le=2**40)] = 512_000_000
+    """Size of the largest data set that may be uploaded, in bytes, packed and unpacked."""
 
     hf_online: bool = False
     """Whether policies and data sets may be fetched from the Hugging Face hub."""

@@ -1,5 +1,6 @@
 """Where prompts come from: each problem source and its parameters."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from math import comb
@@ -17,6 +18,9 @@ DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 Domain = Annotated[str, Field(pattern=DOMAIN)]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
+"""What makes the path of an upload long and says nothing: a hash is known by its beginning."""
+
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
 FEWEST_SUMS = 200
 
@@ -103,8 +107,8 @@ class FileProblem(Frozen):
     domain: Domain = "data"
     """Domain of rows that name none themselves; reward terms may be limited to one."""
 
-    path: Annotated[str, Field(min_length=1, max_length=255)]
-    """The file, relative to DATASETS_DIR."""
+    path: Annotated[str, Field(min_length=1, max_length=255, json_schema_extra={"format": "dataset"})]
+    """The file, relative to DATASETS_DIR; what was uploaded stands under `uploads/`."""
 
     prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "prompt"
     """Field that holds the question."""
@@ -127,7 +131,7 @@ class FileProblem(Frozen):
     @property
     def label(self) -> str:
         """How prompts of this source name it."""
-        return f"{self.name}:{self.path}"
+        return f"{self.name}:{UPLOADED.sub('upload ', self.path)}"
 
 
 class HubProblem(Frozen):

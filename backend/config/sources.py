@@ -6,20 +6,14 @@ These checks look at this machine, so they stand apart from the schema, which is
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from backend.config.jsonl import (
-    BadDataset,
-    Columns,
-    JsonlIndex,
-    LineError,
-    held_out_keys,
-    index_dataset,
-    resolve_dataset,
-)
+from backend.config.jsonl import BadDataset, JsonlIndex, held_out_keys, index_dataset, resolve_dataset
 from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
 from backend.config.rewards import PluginReward, RewardTerm
+from backend.config.rows import Columns, LineError
 from backend.errors import FieldError
 
 if TYPE_CHECKING:
@@ -56,13 +50,15 @@ def checked_file(source: FileProblem, datasets_dir: Path) -> JsonlIndex:
     path = resolve_dataset(datasets_dir, source.path)
     status = path.stat()
     columns = Columns(source.prompt_field, source.answer_field)
-    index = _cached_index(path, columns, (status.st_size, status.st_mtime_ns, status.st_ino))
+    stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
+    with _one_at_a_time:
+        index = _cached_index(path, columns, stamp)
+        trains = _has_training_rows(path, columns, stamp, source.eval_fraction)
     if source.sha256 and index.sha256 != source.sha256:
         raise ValueError(
             f"{source.path} has changed since launch: SHA-256 {source.sha256} is expected, got {index.sha256}"
         )
-    held_out = held_out_keys(index.keys, index.splits, source.eval_fraction)
-    if not set(index.keys) - held_out:
+    if not trains:
         raise BadDataset(
             path.name, [LineError(0, "has no row left for training: all questions are held out")]
         )
@@ -112,3 +108,14 @@ def _plugin_errors(group: str, name: str, path: str) -> Iterator[FieldError]:
 def _cached_index(path: Path, columns: Columns, _stamp: tuple[int, int, int]) -> JsonlIndex:
     """Validation runs at every key press in the form: an unchanged file is read once."""
     return index_dataset(path, columns)
+
+
+@lru_cache(maxsize=64)
+def _has_training_rows(path: Path, columns: Columns, stamp: tuple[int, int, int], fraction: float) -> bool:
+    index = _cached_index(path, columns, stamp)
+    held_out = held_out_keys(index.keys, index.splits, fraction)
+    return any(key not in held_out for key in index.keys)
+
+
+_one_at_a_time = Lock()
+"""A large file takes seconds to read, and the form asks again meanwhile: whoever asks second waits."""

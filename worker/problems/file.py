@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from backend.config.jsonl import Columns, JsonlIndex, read_row
+from backend.config.jsonl import JsonlIndex, read_row
 from backend.config.problems import FileProblem
+from backend.config.rows import Columns
 from backend.config.sources import checked_file
 from worker.problems.rows import RowProblem, RowSource
 

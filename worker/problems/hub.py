@@ -5,17 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from backend.config.jsonl import (
-    EVAL,
-    MAX_LINES,
-    TRAIN,
-    UNMARKED,
-    Columns,
-    check_row,
-    parse_line,
-    question_key,
-)
 from backend.config.problems import HubProblem
+from backend.config.rows import EVAL, MAX_LINES, TRAIN, UNMARKED, Columns, check_row, parse_line, question_key
 from backend.config.sources import offline_reason
 from worker.problems.rows import RowProblem, RowSource
 

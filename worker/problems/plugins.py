@@ -11,9 +11,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from backend.config.jsonl import is_domain
 from backend.config.plugins import PROBLEMS_GROUP, find_plugin
 from backend.config.problems import PluginProblem
+from backend.config.rows import is_domain
 from backend.errors import PluginFailed
 from worker.problems.base import Split
 from worker.rollout.prompt import Prompt

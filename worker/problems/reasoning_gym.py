@@ -3,8 +3,8 @@
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from backend.config.jsonl import question_key
 from backend.config.problems import ReasoningGymProblem
+from backend.config.rows import question_key
 from worker.problems.base import Split
 from worker.problems.gym import CHUNK
 from worker.problems.rows import with_instruction

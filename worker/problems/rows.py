@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.config.jsonl import Columns, held_out_keys
+from backend.config.jsonl import held_out_keys
+from backend.config.rows import Columns
 from worker.problems.base import Split
 from worker.rollout.prompt import Prompt
 

@@ -1,0 +1,231 @@
+"""Lines of a JSONL data set and what a row must be: the same rules for uploads and for files.
+
+A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys and non-finite numbers.
+Blank lines are skipped. Nothing here keeps more than one line in memory.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from backend.config.problems import DOMAIN
+
+MAX_LINE_BYTES = 256_000
+MAX_LINES = 5_000_000
+MAX_ERRORS = 20
+MAX_DOMAINS = 32
+"""Each domain is a curve of its own."""
+EVAL_SPLITS = ("eval", "test", "validation")
+SPLITS = ("train", *EVAL_SPLITS)
+UNMARKED, TRAIN, EVAL = range(3)
+
+
+class LineError(NamedTuple):
+    """What is wrong with one line; line 0 is the file as a whole."""
+
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
+
+
+class Columns(NamedTuple):
+    """Which fields hold what."""
+
+    prompt: str = "prompt"
+    answer: str = "answer"
+
+
+class Line(NamedTuple):
+    """A line of a file, without its line break; of one over the limit, its beginning."""
+
+    number: int
+    """From 1."""
+    offset: int
+    """Byte of the file at which it begins."""
+    text: bytes
+
+
+class LineSplitter:
+    """Makes lines of pieces of a file, whatever the pieces are cut at."""
+
+    def __init__(self) -> None:
+        self._begun = bytearray()
+        self._number = self._offset = self._read = 0
+
+    def feed(self, piece: bytes) -> Iterator[Line]:
+        """The lines that end in this piece."""
+        start = 0
+        while (end := piece.find(b"\n", start)) >= 0:
+            self._keep(piece[start:end])
+            start = end + 1
+            yield self._line(self._read + start)
+        self._keep(piece[start:])
+        self._read += len(piece)
+
+    def finish(self) -> Iterator[Line]:
+        """The last line, where no line break ends it."""
+        if self._offset < self._read:
+            yield self._line(self._read)
+
+    def _keep(self, part: bytes) -> None:
+        room = MAX_LINE_BYTES + 2 - len(self._begun)
+        self._begun += part[:room]
+
+    def _line(self, next_offset: int) -> Line:
+        self._number += 1
+        line = Line(self._number, self._offset, bytes(self._begun).rstrip(b"\r"))
+        self._begun.clear()
+        self._offset = next_offset
+        return line
+
+
+class RowCheck:
+    """Looks at the lines of a file in order and keeps the first errors; what it holds does not grow."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.errors: list[LineError] = []
+        self.rows = 0
+        self._columns = columns
+        self._domains: set[str] = set()
+        self._first_key: int | None = None
+        self._has_two = self._is_too_long = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no point in reading on."""
+        return self._is_too_long or len(self.errors) >= MAX_ERRORS
+
+    def take(self, line: Line) -> dict[str, Any] | None:
+        """The row on this line; None when it is blank or wrong."""
+        if line.number > MAX_LINES and not self._is_too_long:
+            self.errors, self._is_too_long = [LineError(0, f"has more than {MAX_LINES:,} lines")], True
+        if self.is_over or not line.text.strip():
+            return None
+        try:
+            row = parse_line(line.text)
+            check_row(row, self._columns)
+            self._count_domain(row)
+        except ValueError as error:
+            self.errors.append(LineError(line.number, str(error)))
+            return None
+        self.rows += 1
+        if not self._has_two:
+            key = question_key(row[self._columns.prompt])
+            self._has_two = self._first_key not in (None, key)
+            self._first_key = key
+        return row
+
+    def finish(self) -> list[LineError]:
+        """Everything that is wrong, the file as a whole included."""
+        if not self.errors and not self._has_two:
+            self.errors.append(LineError(0, _too_few(self.rows)))
+        return self.errors
+
+    def _count_domain(self, row: Mapping[str, Any]) -> None:
+        if "domain" in row:
+            self._domains.add(str(row["domain"]))
+        if len(self._domains) > MAX_DOMAINS:
+            self._domains.discard(str(row["domain"]))
+            raise ValueError(
+                f"field 'domain': at most {MAX_DOMAINS} domains are expected in a file, "
+                f"{shown_value(row['domain'])} is one more"
+            )
+
+
+def parse_line(line: bytes) -> dict[str, Any]:
+    """The object on one line; ValueError says what is wrong with it."""
+    if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
+        raise ValueError(f"is longer than {MAX_LINE_BYTES:,} bytes")
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 at byte {error.start + 1} ({error.reason})") from None
+    try:
+        row = json.loads(text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON at column {error.colno} ({error.msg}): {shown_value(text)}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object is expected, got {shown_value(text)}")  # noqa: TRY004 - the line is the value
+    if b"\\ud" in line.lower():
+        _check_storable(row)
+    return row
+
+
+def check_row(row: Mapping[str, Any], columns: Columns) -> None:
+    """ValueError names the field, the value and what was expected."""
+    for name in columns:
+        if name not in row:
+            known = ", ".join(map(repr, list(row)[:10])) or "none"
+            raise ValueError(f"field {name!r} is missing; the fields are {known}")
+    prompt, answer, split = row[columns.prompt], row[columns.answer], row.get("split")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError(
+            f"field {columns.prompt!r}: text that is not empty is expected, got {shown_value(prompt)}"
+        )
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
+        raise ValueError(f"field {columns.answer!r}: text or a number is expected, got {shown_value(answer)}")
+    if split is not None and split not in SPLITS:
+        raise ValueError(f"field 'split': one of {', '.join(SPLITS)} is expected, got {shown_value(split)}")
+    if "id" in row and not isinstance(row["id"], str | int):
+        raise ValueError(f"field 'id': text is expected, got {shown_value(row['id'])}")
+    if "domain" in row and not is_domain(row["domain"]):
+        expected = "1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit"
+        raise ValueError(f"field 'domain': {expected}, got {shown_value(row['domain'])}")
+
+
+def is_domain(value: object) -> bool:
+    """Whether a value can name a domain."""
+    return isinstance(value, str | int) and re.fullmatch(DOMAIN.rstrip("$"), str(value)) is not None
+
+
+def split_mark(row: Mapping[str, Any]) -> int:
+    """UNMARKED, TRAIN or EVAL as the row's own `split` says."""
+    split = row.get("split")
+    return UNMARKED if split is None else TRAIN if split == "train" else EVAL
+
+
+def question_key(question: str) -> int:
+    """64-bit hash that decides whether a question is held out."""
+    return int.from_bytes(blake2b(question.encode(), digest_size=8).digest())
+
+
+def _too_few(rows: int) -> str:
+    if not rows:
+        return "has no row: at least two objects with a prompt and an answer are expected"
+    return "has only one question: at least two are expected, because one is held out for evaluation"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {shown_value(twice)} stands twice")
+    return row
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number - number != 0:
+        raise ValueError(f"number {text} is not finite")
+    return number
+
+
+def _check_storable(value: Any) -> None:
+    """Lone surrogates, which JSON can spell as escapes, can be stored nowhere."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds a lone surrogate escape, which is no character") from None
+
+
+def shown_value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return json.dumps(text) if isinstance(value, str) else text
