@@ -31,7 +31,8 @@ class Service:
         self.client = Client(self._port)
         self._env = os.environ | {
             "STATE_DIR": str(directory / "state"), "DATASETS_DIR": str(self.datasets),
-            "PORT": str(self._port), "GRPOLAB_TOKEN": TOKEN, "BROKER_URL": f"filesystem://{directory / 'broker'}",
+            "PORT": str(self._port), "GRPOLAB_TOKEN": TOKEN,
+            "BROKER_URL": f"filesystem://{directory / 'broker'}",
         }  # fmt: skip
         self.start()
 
