@@ -14,7 +14,7 @@ SEED ?= 0
 DATABASES ?= sqlite postgres
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity evidence clean
+.PHONY: help up demo link doctor test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -66,7 +66,10 @@ lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
 	@sed -i "s/^reasoning-gym==.*/$$(grep ^reasoning-gym== requirements.lock)/" requirements-nodeps.lock
 	@sed -i -E '/^(reasoning-gym|pycosat)==/d' requirements.lock requirements-dev.lock
 
-learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
+learning-bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
+	@.venv/bin/python -m benchmarks.stream $(ARGS)
+
+evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
 	@.venv/bin/python -m benchmarks.learning $(ARGS)
 
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl

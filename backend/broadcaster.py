@@ -64,7 +64,7 @@ class Broadcaster:
     `fingerprint` changes when the tokens change: all streams end then, and who may still come comes back.
     """
 
-    def __init__(self, sessions: Sessions, fingerprint: Callable[[], str] = str) -> None:
+    def __init__(self, sessions: Sessions, fingerprint: Callable[[], object] = bool) -> None:
         self._sessions = sessions
         self._fingerprint = fingerprint
         self._listeners: set[Queue] = set()

@@ -35,6 +35,7 @@ def serve(settings: Settings) -> int:
     import uvicorn
 
     from backend.lifeline import follow_launcher
+    from backend.listening import listen
     from backend.logs import set_up_logging
     from backend.migrate import migrate
     from backend.preflight import check_database, check_exposure, check_port, check_state_dir
@@ -46,11 +47,9 @@ def serve(settings: Settings) -> int:
     check_port(settings)
     check_database(settings)
     migrate(settings)
-    uvicorn.run(
+    config = uvicorn.Config(
         "backend.main:create_app",
         factory=True,
-        host=settings.host,
-        port=settings.port,
         access_log=False,  # backend.requests has its own, without query strings
         log_config=None,
         timeout_graceful_shutdown=3,  # open event streams would hold it for ever
@@ -58,7 +57,9 @@ def serve(settings: Settings) -> int:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies,
     )
-    return 0
+    server = uvicorn.Server(config)
+    server.run(sockets=listen(settings))
+    return 0 if server.started else 1
 
 
 def worker(settings: Settings) -> int:

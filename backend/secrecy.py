@@ -41,9 +41,14 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     """From now on `redact` also knows this installation's tokens and the passwords of its addresses."""
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
-    values += [settings.grpolab_token, _password(settings.database_url), _password(settings.broker_url)]
-    values += [_content(path) for path in settings.state.glob("*token")]
+    values += [_password(settings.database_url), _password(settings.broker_url)]
+    values += tokens_of(settings)
     learn(*values)
+
+
+def tokens_of(settings: Settings) -> list[str]:
+    """This installation's tokens, wherever they are kept."""
+    return [settings.grpolab_token, *(_content(path) for path in sorted(settings.state.glob("*token")))]
 
 
 def learn(*values: str) -> None:

@@ -1,0 +1,61 @@
+"""The short form of `make bench-stream`: pages that are cut off at random, and pages that never read."""
+
+import asyncio
+import socket
+import threading
+
+import uvicorn
+from starlette.responses import StreamingResponse
+
+from backend import listening
+from backend.preflight import free_port
+from backend.settings import Settings
+from benchmarks.stream.load import Load, measure
+from tests.system.lab import wait_for
+
+
+def test_pages_that_are_cut_off_miss_nothing_and_hear_nothing_twice(state_dir):
+    load = Load(pages=40, sleepers=3, seconds=6.0, cut_after=(0.5, 3.0))
+    figures = measure(load, state_dir)
+    assert figures.written >= 100
+    assert (figures.gaps, figures.repeats, figures.resets, figures.missing_at_end) == (0, 0, 0, 0)
+    assert figures.received == load.pages * figures.written
+    assert figures.cuts > load.pages
+    assert figures.rss_growth < 20_000_000
+    assert figures.end_seconds < 5
+
+
+def test_a_client_that_takes_nothing_is_cut_off(monkeypatch):
+    monkeypatch.setattr(listening, "STALLED_SECONDS", 1)
+    ended = threading.Event()
+
+    async def endless():
+        try:
+            while True:
+                yield b"x" * 65536
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    settings = Settings(port=free_port())
+    app = StreamingResponse(endless())
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, args=(listening.listen(settings),))
+    thread.start()
+    try:
+        wait_for(lambda: server.started)
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            client.connect((settings.host, settings.port))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert ended.wait(60)
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(30)
+
+
+def test_answers_are_sent_without_waiting_for_more(settings):
+    """Nagle's algorithm would hold a keep-alive answer back for 40 ms."""
+    (one,) = listening.listen(settings.model_copy(update={"port": free_port()}))
+    assert one.proto == socket.IPPROTO_TCP
+    one.close()
