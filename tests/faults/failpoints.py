@@ -12,8 +12,8 @@ import os
 import re
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,12 @@ Visit = Callable[[str], None]
 
 
 def arm(*arguments: str) -> None:
-    """`record FILE` writes the points down; `die POINT COUNT MARKER` ends the process once, at one."""
+    """`record FILE` writes the points down; `take DIRECTORY` ends the process at the next one of a `Plan`."""
     match arguments:
         case ("record", file):
             listen(_recorder(Path(file)))
-        case ("die", point, count, marker) if not Path(marker).exists():
-            listen(_killer(point, int(count), Path(marker)))
+        case ("take", directory):
+            listen(_Death(Plan(Path(directory))))
 
 
 def arm_worker() -> None:
@@ -46,22 +46,65 @@ def arm_worker() -> None:
     arm(*json.loads(os.environ.get(VARIABLE, "[]")))
 
 
+class Plan:
+    """Points at which processes are to die, one each: files that move from `todo` over `taken` to `hit`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def write(self, points: Iterable[str]) -> None:
+        """Plan a death at each point."""
+        for name in ("todo", "taken", "hit"):
+            (self.directory / name).mkdir(parents=True)
+        for number, point in enumerate(points):
+            (self.directory / f"todo/{number:04d}").write_text(point)
+
+    def take(self) -> tuple[str, str]:
+        """The next point and its number, for this process alone; empty when none is left."""
+        for file in sorted((self.directory / "todo").iterdir()):
+            try:
+                taken = file.rename(self.directory / "taken" / file.name)
+            except FileNotFoundError:
+                continue  # somebody was quicker
+            return taken.read_text(), file.name
+        return "", ""
+
+    def hit(self, number: str) -> None:
+        """This process has come to its point."""
+        (self.directory / "taken" / number).rename(self.directory / "hit" / number)
+
+    def give_back(self) -> None:
+        """What was taken by processes that ended without coming to it is to do again."""
+        for file in (self.directory / "taken").iterdir():
+            file.rename(self.directory / "todo" / file.name)
+
+    def points(self, state: str) -> list[str]:
+        """The points that are `todo`, `taken` or `hit`."""
+        return [file.read_text() for file in sorted((self.directory / state).iterdir())]
+
+
+class _Death:
+    """Kills this process at the point it takes when it first does something."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._taken: tuple[str, str] | None = None
+
+    def __call__(self, point: str) -> None:
+        with self._lock:
+            if self._taken is None:
+                self._taken = self._plan.take()
+            wanted, number = self._taken
+            if point == wanted:
+                self._plan.hit(number)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
 def _recorder(file: Path) -> Visit:
     def visit(point: str) -> None:
         with file.open("a") as lines:
             lines.write(point + "\n")
-
-    return visit
-
-
-def _killer(wanted: str, count: int, marker: Path) -> Visit:
-    visits: Counter[str] = Counter()
-
-    def visit(point: str) -> None:
-        visits[point] += 1
-        if point == wanted and visits[point] == count:
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
 
     return visit
 

@@ -229,12 +229,12 @@ class Plant:
         """Who trains now, as far as their processes are known and alive."""
         query = (
             select(
-                Run.id,
+                Run.id.label("run_id"),
                 Run.attempt,
                 Attempt.pid,
                 Worker.pid.label("worker_pid"),
-                Attempt.from_step,
-                Run.last_step,
+                Attempt.from_step.label("began_at"),
+                Run.last_step.label("step"),
             )
             .join(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == Run.attempt))
             .join(Worker, Worker.id == Run.worker_id)

@@ -1,0 +1,93 @@
+"""Death at every point that a trainer and a worker pass: discovered in one run, then died at, one by one."""
+
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
+from tests.faults.chaos import Chaos
+from tests.faults.failpoints import Plan
+from tests.faults.plant import Kind, Plant, is_alive, send, wait_for
+
+CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1}}
+"""A run that saves, forgets and removes checkpoints within seconds."""
+
+BATCHES = 12
+"""So often runs are queued for points that no process came to before."""
+
+Points = dict[str, list[str]]
+"""By role, "trainer" and "worker": the points in order of their first visit."""
+
+
+def discover(kind: Kind, warm: Path) -> Points:
+    """What a trainer and a worker pass in a whole life: two runs, one of them killed once, and a farewell."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = {role: Path(directory) / role for role in ("trainer", "worker")}
+        Path(directory).chmod(0o711)
+        with Plant(
+            kind,
+            warm,
+            workers=1,
+            slots=1,
+            trainer_failpoint=("record", str(files["trainer"])),
+            failpoint=("record", str(files["worker"])),
+        ) as plant:
+            references(plant, [CONFIG])
+            (run_id,) = plant.queue([CONFIG])
+            victims = wait_for(
+                lambda: [one for one in plant.trainers() if one.run_id == run_id and one.step > 2], "a step"
+            )
+            send(victims[0].pid, signal.SIGKILL)
+            plant.wait_until_ended([run_id])
+            plant.crew[0].send_signal(signal.SIGTERM)
+            plant.crew[0].wait()
+        return {role: list(Counter(file.read_text().splitlines())) for role, file in files.items()}
+
+
+def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:
+    """One death at each point; the judged round, and the points that no process came to."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        plan = Plan(Path(directory))
+        plan.write(points)
+        order = ("take", directory)
+        with Plant(
+            kind,
+            warm,
+            slots=1 if role == "worker" else 2,
+            trainer_failpoint=order if role == "trainer" else (),
+            failpoint=order if role == "worker" else (),
+        ) as plant:
+            chaos, run_ids = Chaos(plant, seed=0), []
+            (expected,) = references(plant, [CONFIG])
+            for _ in range(BATCHES):
+                batch = plant.queue([CONFIG] * 3)
+                run_ids += batch
+                while plant.unended(batch):
+                    chaos.look(run_ids)
+                    if role == "worker":
+                        _move_workers_on(plant, plan, chaos)
+                    time.sleep(0.2)
+                if not plan.points("todo") and not plan.points("taken"):
+                    break
+                plan.give_back()
+            chaos.counts["failpoint"] = len(plan.points("hit"))
+            verdict = verdict_of(plant, chaos, dict.fromkeys(run_ids, expected))
+            played = Round(kind, 0, chaos.counts, verdict, time.monotonic() - started)
+            return played, plan.points("todo") + plan.points("taken")
+
+
+def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
+    """A new worker for each dead one; a farewell and a dead trainer for the points that need them."""
+    taken = " ".join(plan.points("taken"))
+    if "_move_on" in taken or "_settle" in taken:
+        chaos.strike([], "trainer_killed")
+    if "Station.close" in taken or "remove_slot" in taken:
+        for process in plant.alive():
+            process.send_signal(signal.SIGTERM)
+            wait_for(lambda pid=process.pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
+    while len(plant.alive()) < plant.workers:
+        plant.start_worker()

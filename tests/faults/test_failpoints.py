@@ -1,0 +1,26 @@
+"""Death by kill -9 at named statements, commits and file operations (row 2 of the fault plan).
+
+The short form dies at a sample of the points, `python -m tests.faults --deaths` at every one.
+"""
+
+import pytest
+
+from tests.faults.deaths import die_at, discover
+from tests.faults.plant import Kind
+
+pytestmark = pytest.mark.timeout(900)
+
+SAMPLE = 6
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_a_process_may_die_at_any_statement(warm, database):
+    kind = Kind(database, "filesystem")
+    found = discover(kind, warm)
+    assert min(len(points) for points in found.values()) >= 25
+    for role, points in found.items():
+        played, missed = die_at(kind, warm, role, points[:: len(points) // SAMPLE][:SAMPLE])
+        assert played.verdict.sentences == []
+        assert played.is_clean, played.line()
+        assert missed == []
+        assert played.faults["failpoint"] == SAMPLE
