@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Float, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Float, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.sql.functions import GenericFunction
+
+from backend import postgres
+from backend.postgres import ANSWER_SECONDS
 
 Sessions = sessionmaker[Session]
 
@@ -44,25 +47,32 @@ def new_id() -> str:
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
-def open_engine(url: str, *, pool_size: int = 16) -> Engine:
-    """An engine with the settings each database needs to be safe and quick."""
+def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER_SECONDS) -> Engine:
+    """An engine with the settings each database needs to be safe and quick.
+
+    A database that has not answered after `answer_seconds` is away, or on SQLite locked by another writer:
+    an OperationalError says so.
+    """
     if url.startswith("sqlite"):
-        return _open_sqlite(url, pool_size=pool_size)
-    return create_engine(
+        return _open_sqlite(url, pool_size=pool_size, busy_seconds=answer_seconds)
+    engine = create_engine(
         url.replace("postgresql://", "postgresql+psycopg://", 1),
         pool_size=pool_size,
         max_overflow=64,
         pool_pre_ping=True,
         pool_recycle=1800,
-        connect_args={
-            "connect_timeout": 5,
-            "options": "-c lock_timeout=5s -c idle_in_transaction_session_timeout=60s -c timezone=UTC",
-        },
+        connect_args={**postgres.LINK, "options": postgres.OPTIONS},
     )
 
+    @event.listens_for(engine, "do_connect")
+    def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
+        return postgres.connect(*arguments, answer_seconds=answer_seconds, **parameters)
 
-def _open_sqlite(url: str, *, pool_size: int) -> Engine:
-    engine = create_engine(url, pool_size=pool_size, max_overflow=64, connect_args={"timeout": 15})
+    return engine
+
+
+def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
+    engine = create_engine(url, pool_size=pool_size, max_overflow=64, connect_args={"timeout": busy_seconds})
 
     @event.listens_for(engine, "connect")
     def configure(dbapi: Any, _record: Any) -> None:
@@ -72,7 +82,7 @@ def _open_sqlite(url: str, *, pool_size: int) -> Engine:
         _use_wal(cursor)
         for pragma in (
             "synchronous=NORMAL",
-            "busy_timeout=15000",
+            f"busy_timeout={busy_seconds * 1000:.0f}",
             "foreign_keys=ON",
             "temp_store=MEMORY",
             "mmap_size=268435456",
@@ -96,8 +106,8 @@ def _use_wal(cursor: Any) -> None:
     while True:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
         else:
@@ -107,6 +117,12 @@ def _use_wal(cursor: Any) -> None:
 def open_sessions(engine: Engine) -> Sessions:
     """A factory of sessions; objects stay readable after commit."""
     return sessionmaker(engine, expire_on_commit=False)
+
+
+def url_of(sessions: Sessions) -> URL:
+    """The address of the database."""
+    engine: Engine = sessions.kw["bind"]
+    return engine.url
 
 
 def is_postgres(session: Session) -> bool:

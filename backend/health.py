@@ -2,24 +2,21 @@
 
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Request
-from kombu import Connection
-from kombu.exceptions import OperationalError
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from sqlalchemy import func, select, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from backend.answers import Json
-from backend.broker import choose_broker
 from backend.database import db_now, reading
 from backend.depends import Lab, ReadSession, lab_of
 from backend.models import Run
 from backend.problem import ERRORS, problem
 from backend.requests import REQUESTS
 from backend.runs.lifecycle import STATUSES
-from backend.settings import Settings
+from backend.status import LOOKERS, Status
 from backend.workers.store import live_slots
 
 router = APIRouter(tags=["health"], responses=ERRORS)
@@ -28,47 +25,27 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get("/healthz", response_model=dict[str, str])
-def healthz() -> Json:
+async def healthz() -> Json:
     """The process answers."""
     return Json({"status": "ok"})
 
 
 @router.get("/readyz", response_model=dict[str, str])
-def readyz(request: Request) -> Response:
+async def readyz(request: Request) -> Response:
     """200 only when database, broker and at least one worker are ready; else 503 with what is missing."""
-    missing = _missing(lab_of(request))
+    missing = await to_thread.run_sync(_missing, lab_of(request), request.app.state.status, limiter=LOOKERS)
     if missing:
         return problem(503, "Not ready", "; ".join(missing), headers={"Retry-After": "5"})
     return Json({"status": "ready"})
 
 
-def _missing(lab: Lab) -> list[str]:
-    found = []
-    try:
+def _missing(lab: Lab, status: Status) -> list[str]:
+    found = status.look()
+    missing = [found[part]["detail"] for part in ("database", "broker") if found[part]["state"] != "ok"]
+    if found["database"]["state"] == "ok":
         with reading(lab.sessions) as session:
-            session.execute(text("SELECT 1"))
-            if not live_slots(session):
-                found.append("no worker is running")
-    except SQLAlchemyError:
-        found.append("the database does not answer")
-    if not broker_answers(lab.settings):
-        found.append("the broker does not answer (runs still start, a few seconds later)")
-    return found
-
-
-def broker_answers(settings: Settings) -> bool:
-    """Whether the bell would be heard."""
-    url = choose_broker(settings).url
-    if url.startswith(("filesystem:", "memory:")):
-        return True
-    options = {"socket_timeout": 1, "socket_connect_timeout": 1}
-    try:
-        connecting = Connection(url, connect_timeout=1, transport_options=options)  # type: ignore[no-untyped-call]
-        with connecting as connection:
-            connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
-    except (OperationalError, OSError):
-        return False
-    return True
+            missing += [] if live_slots(session) else ["no worker is running"]
+    return missing
 
 
 @router.get("/metrics", response_class=Response)

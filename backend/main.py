@@ -8,12 +8,13 @@ import anyio.to_thread
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from backend import catalog, health, live, pages, session
+from backend import catalog, health, live, pages, session, status
 from backend.access import fingerprint
 from backend.broadcaster import Broadcaster
 from backend.database import open_engine, open_sessions
 from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
+from backend.deadline import Deadline
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
@@ -40,7 +41,7 @@ class Service(FastAPI):
         """The routes and what is wrapped around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
-        return Requests(Guard(stack, lab.settings, self.router.routes))
+        return Requests(Guard(Deadline(stack), lab.settings, self.router.routes))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -59,8 +60,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.lab = Lab(settings, engine, open_sessions(engine))
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
     app.state.streams = Counter()
+    app.state.status = status.Status(settings)
     answer_errors(app)
-    for part in (catalog, datasets, experiments, runs, metrics, rollouts, workers, live, session, health):
+    for part in (catalog, datasets, experiments, runs, metrics, rollouts, workers, live, session, status, health):
         app.include_router(part.router)
     pages.serve_pages(app)
     return app
@@ -80,4 +82,5 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     finally:
         app.state.broadcaster.close()
         await anyio.to_thread.run_sync(reconciler.stop)
+        app.state.status.close()
         lab.engine.dispose()

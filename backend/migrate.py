@@ -20,6 +20,9 @@ from backend.errors import Conflict
 from backend.settings import Settings
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
+PATIENCE_SECONDS = 3600.0
+"""A migration may rewrite a large table, or wait for another process that does."""
+
 LOCK = 0x67_72_70_6F
 """Number of the Postgres advisory lock: "grpo"."""
 
@@ -44,7 +47,7 @@ def migrate(settings: Settings) -> str:
 
 def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
     """Upgrade to `revision`; the schema before (empty: there was none) and after."""
-    engine = open_engine(url, pool_size=1)
+    engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         _keep_copy(engine)
         with _locked(engine) as connection:
@@ -57,7 +60,7 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
 
 def downgrade(url: str, revision: str) -> None:
     """Go back to an older schema."""
-    engine = open_engine(url, pool_size=1)
+    engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         with _locked(engine) as connection:
             command.downgrade(_config(connection), revision)
@@ -88,6 +91,7 @@ def _locked(engine: Engine) -> Iterator[Connection]:
     # SQLite: our transactions begin as writers, so a second process waits here for the first.
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
             connection.execute(text("SET LOCAL lock_timeout = '300s'"))
             connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
             connection.execute(text("SET LOCAL lock_timeout = '5s'"))

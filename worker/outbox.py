@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Outbox(Generic[Item]):
         self._waiting: deque[tuple[Item, int]] = deque()
         self._bytes = 0
         self._put = 0
+        self._held = 0
         self._written = 0
         self._is_urgent = False
         self._is_closed = False
@@ -42,7 +44,7 @@ class Outbox(Generic[Item]):
         with self._changed:
             if self._is_full(size):
                 logger.warning("the database has not answered for long: training waits for it")
-                self._changed.wait_for(lambda: self._failure is not None or not self._is_full(size))
+                self._wait_until(lambda: not self._is_full(size))
             self._raise_failure()
             # Not waking the writer: it would take the interpreter from the training thread at once.
             self._waiting.append((item, size))
@@ -60,8 +62,18 @@ class Outbox(Generic[Item]):
             wanted = self._put
             self._is_urgent = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._written >= wanted or self._failure is not None)
+            self._wait_until(lambda: self._written >= wanted)
         self._raise_failure()
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
+        self._held += 1
+        self._changed.wait_for(lambda: self._failure is not None or condition())
+        self._held -= 1
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether somebody cannot go on before more is written."""
+        return self._held > 0
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-import sqlalchemy.exc
-from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, reading
+from backend.database import Sessions, reading, url_of
+from backend.trouble import Trouble, database_trouble
 
 logger = logging.getLogger(__name__)
-
-PASSING = (OperationalError, InterfaceError, sqlalchemy.exc.TimeoutError)
-"""What a database says that is away, restarting or too busy."""
 
 PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Between tries; the last one again and again."""
@@ -23,8 +20,18 @@ PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 Result = TypeVar("Result")
 
 
-def persist(sessions: Sessions, transact: Callable[[Session], Result]) -> Result:
-    """Run a transaction, again and again while the database is away.
+Waiting = Callable[[Trouble], None]
+"""Is told at every try that failed, and why."""
+
+
+def _in_silence(_trouble: Trouble) -> None:
+    """Nobody but the log hears of it."""
+
+
+def persist(
+    sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+) -> Result:
+    """Run a transaction, again and again while the database is away, locked, full or read-only.
 
     The database may go away while it commits, so `transact` may run again after it has succeeded.
     """
@@ -33,26 +40,32 @@ def persist(sessions: Sessions, transact: Callable[[Session], Result]) -> Result
         with sessions.begin() as session:
             return transact(session)
 
-    return _insist(once)
+    return _insist(once, sessions, waiting)
 
 
-def consult(sessions: Sessions, query: Callable[[Session], Result]) -> Result:
+def consult(
+    sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+) -> Result:
     """What a query finds, however long the database is away; no writer waits for it."""
 
     def once() -> Result:
         with reading(sessions) as session:
             return query(session)
 
-    return _insist(once)
+    return _insist(once, sessions, waiting)
 
 
-def _insist(once: Callable[[], Result]) -> Result:
+def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
     tries = 0
     while True:
         try:
             return once()
-        except PASSING as error:
-            logger.warning("the database is away, trying again: %s", first_line(error))
+        except SQLAlchemyError as error:
+            trouble = database_trouble(error, url_of(sessions))
+            if trouble is None or trouble.kind == "damaged":
+                raise
+            logger.warning("%s, trying again: %s", trouble.sentence, first_line(error))
+            waiting(trouble)
             time.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
             tries += 1
 

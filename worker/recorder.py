@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -29,6 +30,7 @@ from worker.patience import consult, left_for_later, persist
 from worker.records import GroupRecord, StepRecord
 from worker.selection import recording_mode, select_groups
 from worker.summary import Summary
+from worker.waiting import Backlog, Vigil
 
 BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
@@ -54,8 +56,16 @@ class Recorder:
     """The way of a run's data into SQL. Use as a context; leaving it writes what still waits."""
 
     def __init__(
-        self, sessions: Sessions, run_id: str, attempt: int, *, config: RunConfig, lease_seconds: float = 60.0
+        self,
+        sessions: Sessions,
+        run_id: str,
+        attempt: int,
+        *,
+        config: RunConfig,
+        lease_seconds: float = 60.0,
+        note: Path | None = None,
     ) -> None:
+        """`note` is the file that tells the service while steps wait for the database."""
         self.wish = ""
         """The user's last seen wish: "", "stop" or "pause"."""
         self._sessions = sessions
@@ -66,6 +76,9 @@ class Recorder:
         self._lease_seconds = lease_seconds
         self._summary = Summary()
         self._outbox: Outbox[StepRecord | EventRecord] = Outbox()
+        self._steps_put = 0  # the training thread counts these, the writer thread those
+        self._steps_written = 0
+        self._vigil = Vigil(note, run_id, self._backlog)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def __enter__(self) -> Self:
@@ -77,6 +90,7 @@ class Recorder:
     ) -> None:
         self._outbox.close()
         self._thread.join()
+        self._vigil.end()
         if kind is None:
             self._outbox.flush()
 
@@ -88,11 +102,12 @@ class Recorder:
         The summary goes back to what it was then.
         """
         self._summary = self.read(lambda session: self._summary_at(session, from_step))
-        persist(self._sessions, lambda session: self._begin(session, from_step))
+        self._persist(lambda session: self._begin(session, from_step))
 
     def record_step(self, record: StepRecord) -> None:
         """Hand over a step. Waits only when the database has been away for very long."""
         self._outbox.put(record, _size(record.groups))
+        self._steps_put += 1
 
     def event(
         self,
@@ -121,11 +136,25 @@ class Recorder:
             self._guard(session, {})
             write(session)
 
-        persist(self._sessions, guarded)
+        self._persist(guarded)
 
     def read(self, query: Callable[[Session], Found]) -> Found:
         """What a query finds, however long the database takes to come back."""
-        return consult(self._sessions, query)
+        found = consult(self._sessions, query, waiting=self._vigil.wait)
+        self._vigil.end()
+        return found
+
+    def _backlog(self) -> Backlog:
+        return Backlog(self._steps_put - self._steps_written, self._outbox.is_holding)
+
+    def _persist(self, transact: Callable[[Session], None]) -> None:
+        """Run a transaction, however long it takes; a long wait becomes a line of the run's history."""
+        persist(self._sessions, transact, waiting=self._vigil.wait)
+        if told := self._vigil.end():
+            line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
+            with left_for_later("note the wait"), self._sessions.begin() as session:
+                self._guard(session, {})
+                self._add_events(session, [line])
 
     # ------------------------------------------------------------ the writer thread
 
@@ -140,7 +169,8 @@ class Recorder:
         while (batch := self._outbox.take(next_commit)) is not None:
             next_commit = time.monotonic() + BATCH_SECONDS
             if batch:
-                persist(self._sessions, self._prepare(batch))
+                self._persist(self._prepare(batch))
+                self._steps_written += sum(isinstance(item, StepRecord) for item in batch)
                 self._outbox.mark_written(len(batch))
             else:
                 with left_for_later("look for a wish"):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, db_now
@@ -32,7 +33,7 @@ from backend.runs.store import append_log
 from backend.settings import Settings
 from worker.logs import FLUSH_SECONDS, LogCollector
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
-from worker.patience import PASSING, first_line, left_for_later, persist
+from worker.patience import first_line, left_for_later, persist
 from worker.process import TRAINER, TrainerProcess, trainer_environment
 from worker.progress import Patience, Progress
 
@@ -237,7 +238,7 @@ class Supervisor:
                     session, run_id, claim.attempt, owner=claim.worker_id, lease_seconds=lease
                 )
                 step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
-        except PASSING as error:
+        except SQLAlchemyError as error:
             logger.warning("cannot renew the lease: %s", first_line(error))
             progress.lose_sight()  # its steps cannot be stored either
             return False

@@ -30,6 +30,7 @@ from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoint_at
 from backend.secrecy import redact
 from backend.settings import Settings
+from backend.waiting import note_path
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
 from worker.patience import persist
 from worker.recorder import Recorder
@@ -138,7 +139,12 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
     )
     recorder = Recorder(
-        sessions, assignment.run_id, assignment.attempt, config=config, lease_seconds=settings.lease_seconds
+        sessions,
+        assignment.run_id,
+        assignment.attempt,
+        config=config,
+        lease_seconds=settings.lease_seconds,
+        note=note_path(settings, assignment.run_id),
     )
     with recorder:
         try:

@@ -32,10 +32,13 @@ const tell = (type, data) => {
   for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
 };
 
+/** Tells every listener to fetch again: what was shown may be old. */
+export const resync = () => tell('resync', null);
+
 function opened() {
   wait = 1000;
   become('live');
-  if (hadGap) tell('resync', null);
+  if (hadGap) resync();
   hadGap = false;
 }
 
@@ -65,7 +68,7 @@ function open() {
   source = new EventSource(`/api/v1/stream${lastId ? `?last_event_id=${encodeURIComponent(lastId)}` : ''}`);
   source.onopen = opened;
   source.onerror = failed;
-  source.addEventListener(RESET, () => tell('resync', null));
+  source.addEventListener(RESET, resync);
   for (const type of TYPES) {
     source.addEventListener(type, (message) => {
       lastId = message.lastEventId || lastId;

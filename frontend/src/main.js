@@ -26,9 +26,9 @@ import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { followLinks, navigate, place } from './router.js';
 import { startLive } from './live.js';
 import { startKeys, useKeys } from './keys.js';
-import { loadCatalog, loadRole, sayError, startWorkers } from './state.js';
+import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './state.js';
 import { Header } from './components/header.js';
-import { ConnectionNotice, Empty, Failure, Skeleton } from './components/states.js';
+import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/states.js';
 import { KeyHelp, Toasts } from './components/overlay.js';
 
 const ROUTES = [
@@ -77,6 +77,7 @@ function App() {
   return html`<a class="skip-link" href="#main">To the content</a>
     <${Header} onHelp=${() => setHelp(true)} />
     <${ConnectionNotice} />
+    <${ServiceNotice} />
     <main id="main"><${Page} /></main>
     ${help && html`<${KeyHelp} onClose=${() => setHelp(false)} />`}
     <${Toasts} />`;
@@ -89,6 +90,7 @@ function start() {
   startLive();
   startWorkers();
   loadRole().catch(sayError);
+  startStatus();
   loadCatalog().catch(sayError);
   render(html`<${App} />`, document.getElementById('app'));
 }

@@ -1,7 +1,7 @@
 /** What the whole page shares, and nothing more: theme, colours of runs, workers, catalog, messages. */
 import { computed, effect, signal } from './dom.js';
 import { get } from './api.js';
-import { listen } from './live.js';
+import { listen, resync } from './live.js';
 import { assignSlots, looksTogether } from './lib/colours.js';
 
 const stored = (key, fallback) => JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
@@ -78,6 +78,27 @@ export const mayChange = computed(() => role.value === 'operator');
 export async function loadRole() {
   role.value = (await get('/session')).role;
   store('role', role.value);
+}
+
+/** State of database, broker and disk, and runs that wait for them; null until it is known. */
+export const status = signal(null);
+const STATUS_EVERY = 4000;
+
+async function loadStatus() {
+  try {
+    const found = await get('/status');
+    const isBack = found.database.state === 'ok' && status.peek() && status.peek().database.state !== 'ok';
+    status.value = found;
+    if (isBack) resync();
+  } catch {
+    status.value = null; // the service itself does not answer: the live connection's notice says so
+  }
+}
+
+/** Follows the state of the service for as long as the page lives. */
+export function startStatus() {
+  loadStatus();
+  setInterval(() => { if (!document.hidden) loadStatus(); }, STATUS_EVERY);
 }
 
 /** Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded. */

@@ -81,4 +81,5 @@ def test_without_a_database_the_process_still_answers(settings, tmp_path):
     with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
         assert client.get("/healthz").status_code == 200
         assert client.get("/api/v1/runs").status_code == 503
-        assert "the database does not answer" in client.get("/readyz").json()["detail"]
+        assert "missing/x.db cannot be opened" in client.get("/readyz").json()["detail"]
+        assert client.get("/api/v1/status").json()["database"]["state"] == "away"

@@ -116,9 +116,9 @@ def completion_of(text, *, correct):
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Service]:
-    """A service on a free port with a fresh database."""
-    url = f"sqlite:///{directory / 'grpolab.db'}"
+def running(directory: Path, url: str = "") -> Iterator[Service]:
+    """A service on a free port, with a fresh database unless one is named."""
+    url = url or f"sqlite:///{directory / 'grpolab.db'}"
     upgrade(url)
     port = free_port()
     settings = Settings(

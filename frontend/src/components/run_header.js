@@ -2,11 +2,12 @@
 import { html, useEffect, useRef, useState } from '../dom.js';
 import { post } from '../api.js';
 import { renameRun } from '../actions.js';
-import { runLook, sayError } from '../state.js';
+import { runLook, sayError, status } from '../state.js';
 import { address } from '../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../lib/run_moves.js';
 import { formatCount, formatDuration } from '../lib/format.js';
 import { isEvaluation } from '../lib/run_fields.js';
+import { waitingText } from '../lib/status.js';
 import { Icon } from './icons.js';
 import { Progress, Status, Swatch, Tag } from './marks.js';
 import { Confirm } from './overlay.js';
@@ -25,7 +26,14 @@ export function RunHeader({ run, onChange }) {
       ${run.parent_run && html`<span>from <a href=${`/run/${run.parent_run}`}>its parent</a>${run.fork_step !== null && ` at step ${run.fork_step}`}</span>`}
       <span>created <${Ago} time=${run.created_at} /></span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}</p>
-    <${Reason} run=${run} />`;
+    <${Reason} run=${run} />
+    <${Waiting} run=${run.id} />`;
+}
+
+/** While the run's steps cannot be stored. */
+function Waiting({ run }) {
+  const text = waitingText(status.value, run);
+  return text && html`<p class="stale run-waiting" role="status"><${Icon} name="warn" /> <span>${text}</span></p>`;
 }
 
 /** The name; a click on the pencil makes it a field. */

@@ -1,6 +1,8 @@
 /** The designed states of a page or a part of it: empty, loading, failed, old. */
 import { html, useEffect, useState } from '../dom.js';
 import { connection } from '../live.js';
+import { status } from '../state.js';
+import { troubles } from '../lib/status.js';
 import { formatAgo } from '../lib/format.js';
 import { Icon } from './icons.js';
 
@@ -74,4 +76,9 @@ export function ConnectionNotice() {
   }, [state, since]);
   if (!late) return null;
   return html`<div class="stale" role="status"><${Icon} name="warn" /> <span>${reason ? `Nothing is shown live: ${reason}.` : html`The live connection broke <${Ago} time=${since} />.`} What you see may be old; trying again. Training goes on.</span></div>`;
+}
+
+/** Lines under the header while database, broker or disk are in trouble. */
+export function ServiceNotice() {
+  return troubles(status.value).map(({ part, text }) => html`<div class="stale" role="status" key=${part}><${Icon} name="warn" /> <span>${text}</span></div>`);
 }

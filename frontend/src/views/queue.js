@@ -2,12 +2,13 @@
 import { html, useState } from '../dom.js';
 import { patch, post } from '../api.js';
 import { useGet } from '../resource.js';
-import { mayChange, sayError, workers } from '../state.js';
+import { mayChange, sayError, status, workers } from '../state.js';
 import { stopRuns } from '../actions.js';
 import { useTitle } from '../title.js';
 import { etaText, memoryShare, processorShare } from '../lib/queue.js';
 import { isAlive, runOn } from '../lib/workers.js';
 import { isEvaluation } from '../lib/run_fields.js';
+import { waitingText } from '../lib/status.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
 import { Confirm } from '../components/overlay.js';
 import { Icon } from '../components/icons.js';
@@ -67,7 +68,7 @@ function Training({ runs, act, stop }) {
   const slotOf = (run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table"><thead><tr>${NAME_HEAD}<th>status</th><th>worker</th><th>device</th><th class="number">step</th><th class="number">left</th><th><span class="visually-hidden">Action</span></th></tr></thead>
     <tbody>${runs.map((run) => { const slot = slotOf(run); return html`<tr key=${run.id}>${nameCell(run)}
-      <td><${Status} run=${run} /></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
+      <td><${Status} run=${run} /> <span class="faint">${waitingText(status.value, run.id)}</span></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
       <td class="number">${isEvaluation(run) ? html`<span class="faint">evaluation</span>` : html`<span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span>`}</td>
       <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
       <td class="queue-actions"><${ForOperator}>${run.status === 'paused' ? button('play', 'Resume', () => act(run, resume)) : button('pause', 'Pause after this step', () => act(run, pause))}${button('stop', 'Stop', () => stop(run))}<//></td></tr>`; })}</tbody></table>`;

@@ -1,0 +1,75 @@
+"""What a page shows while the database is away, and that it recovers by itself."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from backend.settings import Settings
+from backend.waiting import Note, note_path, remove_note, write_note
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import TOKEN, running
+from tests.outages import postgres_to_stop
+
+SHOTS = os.environ.get("GRPOLAB_SHOTS", "")
+"""Directory for pictures of the pages in trouble; none are taken without it."""
+
+
+@pytest.fixture
+def postgres(shared):
+    with postgres_to_stop(shared / f"pg-{os.getpid()}-page") as server:
+        yield server
+
+
+@pytest.fixture
+def service(tmp_path, postgres):
+    with running(tmp_path, postgres.url) as service:
+        service.waiting = service.launch("waiting")
+        yield service
+
+
+@pytest.fixture
+def page(service, chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        context = browser.new_context(
+            base_url=service.base, extra_http_headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        yield page
+        browser.close()
+
+
+def test_a_page_says_that_the_database_is_away_and_recovers_alone(page, service, postgres, tmp_path):
+    name = service.get(f"/runs/{service.waiting}")["name"]
+    page.goto("/runs")
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    postgres.stop()
+    banner = page.get_by_text("The database does not answer, since")
+    expect(banner).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("link", name=name)).to_be_visible()
+    note = note_path(Settings(state_dir=tmp_path), service.waiting)
+    write_note(note, Note(service.waiting, time.time() - 34, 12, is_held=False, reason="it does not answer"))
+    expect(page.get_by_text("1 run with 12 steps not yet stored.")).to_be_visible(timeout=30_000)
+    page.goto(f"/run/{service.waiting}")
+    expect(page.get_by_role("alert")).to_contain_text("the database does not answer")
+    take_pictures(page)
+    postgres.start()
+    expect(page.get_by_role("heading", name=name)).to_be_visible(timeout=30_000)
+    expect(banner).to_be_hidden(timeout=30_000)
+    expect(page.get_by_text("12 steps not yet stored; training goes on")).to_be_visible()
+    take_pictures(page, "-note")
+    remove_note(note)
+    expect(page.get_by_text("12 steps not yet stored; training goes on")).to_be_hidden(timeout=30_000)
+
+
+def take_pictures(page, name=""):
+    """Light and dark, wide and narrow."""
+    for scheme in ("light", "dark") if SHOTS else ():
+        for width in (1280, 420):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 700})
+            page.screenshot(path=Path(SHOTS) / f"trouble{name}-{scheme}-{width}.png")

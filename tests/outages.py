@@ -1,0 +1,61 @@
+"""Servers that a test may take away and bring back."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from backend.migrate import upgrade
+from tests import servers
+from tests.conftest import require
+
+
+class Postgres:
+    """A cluster of the test's own."""
+
+    def __init__(self, directory: Path) -> None:
+        server = require(lambda: servers.start_postgres(directory))
+        self.directory, self.url, self.pid = directory, server.url, server.pid
+        self.is_running, self.is_paused = True, False
+
+    def stop(self) -> None:
+        """It shuts down."""
+        if self.is_running:
+            servers.stop(self.pid)
+        self.is_running = False
+
+    def start(self) -> None:
+        """It is back under the same address."""
+        self.pid = servers.serve_postgres(self.directory).pid
+        self.is_running = True
+
+    def pause(self) -> None:
+        """Every process of it stands still: connections stay open and nothing answers."""
+        servers.signal_all(self.pid, signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """It goes on."""
+        if self.is_paused:
+            servers.signal_all(self.pid, signal.SIGCONT)
+        self.is_paused = False
+
+    def cut(self) -> None:
+        """End every connection but our own."""
+        with psycopg.connect(self.url.replace("+psycopg", ""), autocommit=True) as connection:
+            others = b"FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+            connection.execute(b"SELECT pg_terminate_backend(pid) " + others)
+
+
+@contextmanager
+def postgres_to_stop(directory: Path) -> Iterator[Postgres]:
+    """A migrated cluster."""
+    server = Postgres(directory)
+    try:
+        upgrade(server.url)
+        yield server
+    finally:
+        server.resume()
+        server.stop()

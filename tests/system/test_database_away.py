@@ -1,0 +1,157 @@
+"""A real Postgres that is stopped, paused, cut off: the service says so and comes back by itself."""
+
+import os
+import threading
+import time
+
+import pytest
+from sqlalchemy import select, text
+
+from backend.config.run import RunConfig
+from backend.database import open_engine, open_sessions
+from backend.models import Event, Metric, Run
+from backend.problem import MEDIA_TYPE
+from backend.runs import lifecycle
+from backend.waiting import note_path
+from tests.api_client import serving
+from tests.outages import postgres_to_stop
+from tests.system.lab import wait_for
+from worker.recorder import Recorder
+from worker.records import StepRecord
+
+OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
+"""How long the database is away; the long form of these tests takes 35."""
+
+
+@pytest.fixture(scope="module")
+def postgres(shared):
+    with postgres_to_stop(shared / f"pg-{os.getpid()}-away") as server:
+        yield server
+
+
+@pytest.fixture
+def client(postgres, settings):
+    with serving(settings, postgres.url) as client:
+        yield client
+
+
+def is_back(client):
+    return client.get("/api/v1/runs").status_code == 200
+
+
+def paths_of(client):
+    """Every GET of the interface that reads SQL, with an id where one is asked for."""
+    found = []
+    for path, operations in client.app.openapi()["paths"].items():
+        if "get" not in operations or path in QUIET:
+            continue
+        required = [each for each in operations["get"].get("parameters", []) if each.get("required")]
+        query = "&".join(f"{each['name']}=x" for each in required if each["in"] == "query")
+        found.append(
+            path.replace("{run_id}", "x").replace("{experiment_id}", "x") + (f"?{query}" if query else "")
+        )
+    return found
+
+
+QUIET = {"/healthz", "/api/v1/status", "/api/v1/stream"}
+"""What answers without the database."""
+
+
+def test_every_route_is_503_while_postgres_is_stopped_and_all_come_back(postgres, client):
+    assert is_back(client)
+    postgres.stop()
+    statuses = {}
+    for path in paths_of(client):
+        answer = client.get(path)
+        statuses[path] = answer.status_code
+        if answer.status_code == 503:
+            assert answer.headers["content-type"] == MEDIA_TYPE
+            assert answer.headers["retry-after"]
+    assert not {path: status for path, status in statuses.items() if status >= 500 and status != 503}
+    assert sum(status == 503 for status in statuses.values()) >= 15
+    body = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
+    for method, path in (("POST", "/experiments"), ("POST", "/runs/x/stop"), ("DELETE", "/runs/x")):
+        answer = client.request(method, f"/api/v1{path}", json=body if path == "/experiments" else {})
+        assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE), (path, answer.text)
+    assert client.get("/healthz").status_code == 200
+    assert "the database does not answer" in client.get("/readyz").json()["detail"]
+    status = client.get("/api/v1/status").json()["database"]
+    assert (status["state"], status["detail"]) == ("away", "the database does not answer")
+    postgres.start()
+    wait_for(lambda: is_back(client), 10)
+    wait_for(lambda: client.get("/api/v1/status").json()["database"]["state"] == "ok", 10)
+
+
+def test_cut_connections_are_replaced_without_a_single_error(postgres, client):
+    for _ in range(5):
+        assert is_back(client)
+        postgres.cut()
+        assert is_back(client)
+
+
+def test_a_connection_cut_in_the_middle_of_a_request_is_503(postgres, client):
+    lab = client.app.state.lab
+
+    def slow():
+        with lab.sessions() as session:
+            session.execute(text("SELECT pg_sleep(30)"))
+
+    client.app.add_api_route("/api/v1/slow", slow)
+    threading.Timer(0.5, postgres.cut).start()
+    answer = client.get("/api/v1/slow")
+    assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE)
+    assert is_back(client)
+
+
+def test_a_paused_postgres_holds_nobody_up_for_longer_than_the_limit(postgres, settings, monkeypatch):
+    monkeypatch.setitem(open_engine.__kwdefaults__, "answer_seconds", 3.0)
+    with serving(settings, postgres.url) as client:
+        assert is_back(client)
+        postgres.pause()
+        started = time.monotonic()
+        answer = client.get("/api/v1/runs")
+        assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE)
+        assert "the database does not answer" in answer.json()["detail"]
+        assert client.get("/api/v1/status").json()["database"]["state"] == "away"
+        assert client.get("/healthz").status_code == 200
+        assert time.monotonic() - started < 25
+        postgres.resume()
+        wait_for(lambda: is_back(client), 15)
+
+
+def test_steps_wait_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):
+    engine = open_engine(postgres.url)
+    sessions = open_sessions(engine)
+    with sessions.begin() as session:
+        run = Run(name="r", variant="", seed=0, config={}, config_hash="", steps=9, status="queued")
+        session.add(run)
+        session.flush()
+        lifecycle.claim_run(session, "worker", "host", lease_seconds=60)
+        run_id = run.id
+    with serving(settings, postgres.url) as client:
+        recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
+        with recorder:
+            recorder.record_step(StepRecord(1, {"reward/mean": 0.0}))
+            recorder.flush()
+            postgres.stop()
+            for step in range(2, 102):
+                recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
+
+            def waiting():
+                return [
+                    note for note in client.get("/api/v1/status").json()["waiting"] if note["steps"] == 100
+                ]
+
+            (note,) = wait_for(waiting, 20)
+            assert (note["run"], note["is_held"]) == (run_id, False)
+            assert note["reason"] == "the database does not answer"
+            time.sleep(OUTAGE_SECONDS)
+            postgres.start()
+            recorder.flush()
+        assert client.get("/api/v1/status").json()["waiting"] == []
+    with sessions() as session:
+        assert len(session.scalars(select(Metric.step)).all()) == 101
+        (line,) = session.scalars(select(Event.message).where(Event.kind == "database"))
+        assert line.startswith("waited ")
+        assert line.endswith(": the database does not answer; nothing was lost")
+    engine.dispose()
