@@ -62,7 +62,19 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.streams = Counter()
     app.state.status = status.Status(settings)
     answer_errors(app)
-    for part in (catalog, datasets, experiments, runs, metrics, rollouts, workers, live, session, status, health):
+    for part in (
+        catalog,
+        datasets,
+        experiments,
+        runs,
+        metrics,
+        rollouts,
+        workers,
+        live,
+        session,
+        status,
+        health,
+    ):
         app.include_router(part.router)
     pages.serve_pages(app)
     return app

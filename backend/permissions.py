@@ -42,6 +42,7 @@ READS = (
     "GET /readyz",
     "GET /metrics",
     "GET /api/v1/session",
+    "GET /api/v1/status",
     "GET /api/v1/config-schema",
     "GET /api/v1/presets",
     "GET /api/v1/recipes",

@@ -25,7 +25,7 @@ _SECONDS = Histogram(
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 """A label has few values: every other method, and every path that belongs to no route, is `other`."""
 
-PROBES = {"/healthz", "/readyz", "/metrics"}
+PROBES = {"/healthz", "/readyz", "/metrics", "/api/v1/status"}
 """Asked every few seconds by machines: their successes are not worth a line."""
 
 GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +27,20 @@ def _mount(path: Path, megabytes: int) -> None:
         subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise servers.Missing("a disk to fill (mounting a tmpfs needs root)") from error
+
+
+@contextmanager
+def remounted_read_only(path: Path) -> Iterator[Callable[[], None]]:
+    """A mounted file system takes no changes, until the function that is given is called."""
+
+    def mount(mode: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{mode}", str(path)], check=True)
+
+    mount("ro")
+    try:
+        yield lambda: mount("rw")
+    finally:
+        mount("rw")
 
 
 def fill(path: Path, *, leave: int) -> Path:

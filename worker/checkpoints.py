@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.models import Checkpoint
 from backend.runs import checkpoints as store
+from worker.disk import on_disk
 from worker.policy.checkpoint import (
     MANIFEST,
     BadCheckpoint,
@@ -37,6 +38,10 @@ class Checkpoints:
 
         A damaged one is passed over with an event. Raises BadCheckpoint when all are damaged.
         """
+        with on_disk(self.root):
+            return self._restore(policy, parts)
+
+    def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root)
         rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
         for row in rows:
@@ -75,7 +80,8 @@ class Checkpoints:
         }
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
-        self._prune()
+        with on_disk(self.root):
+            self._prune()
 
     def _check_manifest(self, row: Checkpoint) -> None:
         manifest = self.root / row.path / MANIFEST

@@ -31,6 +31,7 @@ from backend.runs.checkpoints import checkpoint_at
 from backend.secrecy import redact
 from backend.settings import Settings
 from backend.waiting import note_path
+from worker.disk import DiskTrouble
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
 from worker.patience import persist
 from worker.recorder import Recorder
@@ -151,6 +152,9 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = _train(config, recorder, settings, assignment, stopping, origin)
         except Fenced:
             raise
+        except DiskTrouble as error:
+            recorder.event("checkpoint", "error", error.detail)
+            outcome = Outcome("paused", error.detail)
         except GrpoLabError as error:
             outcome = Outcome("failed", error.detail)
     logger.info("%s %s", outcome.status, outcome.reason)

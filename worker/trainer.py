@@ -47,6 +47,9 @@ from worker.step_metrics import Metrics, evaluation_metrics, group_metrics
 EMPTY_STEPS = 20
 """A run stops after this many steps in a row without a single group that carries signal."""
 
+SLOW_SAVE_SECONDS = 20.0
+"""A checkpoint that takes longer is worth a word."""
+
 
 def use_threads(threads: int) -> None:
     """How many CPU threads this process computes with."""
@@ -304,11 +307,14 @@ class Trainer:
 
     def _save(self) -> None:
         """A checkpoint of this step, unless there is one."""
-        started = time.perf_counter()
         self.recorder.flush()
+        started = time.perf_counter()
         step, accuracy = self.progress.step, self.progress.accuracy
         self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
+        if self.last_save_seconds > SLOW_SAVE_SECONDS:
+            slow = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
+            self._event("checkpoint", "warning", slow)
 
     def _is_due(self, every: int) -> bool:
         return every > 0 and (self.progress.step % every == 0 or self.progress.step == self.config.steps)

@@ -13,7 +13,7 @@ from backend.models import Event, Metric, Run
 from backend.problem import MEDIA_TYPE
 from backend.runs import lifecycle
 from backend.waiting import note_path
-from tests.api_client import serving
+from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
 from tests.system.lab import wait_for
 from worker.recorder import Recorder
@@ -96,9 +96,9 @@ def test_a_connection_cut_in_the_middle_of_a_request_is_503(postgres, client):
         with lab.sessions() as session:
             session.execute(text("SELECT pg_sleep(30)"))
 
-    client.app.add_api_route("/api/v1/slow", slow)
+    put_in_place_of(client, "/api/v1/presets", slow)
     threading.Timer(0.5, postgres.cut).start()
-    answer = client.get("/api/v1/slow")
+    answer = client.get("/api/v1/presets")
     assert (answer.status_code, answer.headers["content-type"]) == (503, MEDIA_TYPE)
     assert is_back(client)
 

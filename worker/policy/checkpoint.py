@@ -12,7 +12,9 @@ import json
 import os
 import platform
 import shutil
+from collections import deque
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from backend.errors import Conflict
+from worker.disk import need_room, on_disk
 from worker.policy.model import Policy
 from worker.state import Parts
 
 FORMAT = 2
 MANIFEST = "manifest.json"
+
+TEXT_BYTES = 1_000_000
+"""Room for all files of a checkpoint that hold no tensors."""
+
+SYNCS = 8
+"""Files that are forced to the disk at the same time."""
 
 
 class BadCheckpoint(Conflict):
@@ -39,24 +48,46 @@ class BadCheckpoint(Conflict):
 
 
 def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int) -> Path:
-    """Write what a run is after `step` under the name `directory`; one of that name is replaced."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    """Write what a run is after `step` under the name `directory`; one of that name is replaced.
+
+    Raises DiskTrouble, and leaves nothing behind, when the disk is full, read-only or faulty.
+    """
+    tensors = {name: part.tensors() for name, part in parts.items()}
+    needed = _size_of(policy, tensors)
+    need_room(directory.parent, needed)
     draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    (draft / "trainer").mkdir(parents=True)
+    try:
+        with on_disk(directory.parent, needed=needed):
+            shutil.rmtree(draft, ignore_errors=True)
+            (draft / "trainer").mkdir(parents=True)
+            _write(draft, policy, parts, tensors, step=step)
+            with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk takes them together
+                deque(pool.map(_sync, [*draft.rglob("*"), draft]))
+            _publish(draft, directory)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return directory
+
+
+def _write(
+    draft: Path, policy: Policy, parts: Parts, tensors: Mapping[str, Mapping[str, Tensor]], *, step: int
+) -> None:
     policy.model.save_pretrained(draft)
     policy.tokenizer.save_pretrained(draft)
-    for name, part in parts.items():
-        if tensors := part.tensors():
-            _save_tensors(draft / f"trainer/{name}.safetensors", tensors)
+    for name, own in tensors.items():
+        if own:
+            _save_tensors(draft / f"trainer/{name}.safetensors", own)
     values = {name: part.values() for name, part in parts.items()}
     state = {"step": step, "parts": values, "format": FORMAT, "versions": versions()}
     _write_json(draft / "trainer/state.json", state)
     _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
-    for path in [*draft.rglob("*"), draft]:
-        _sync(path)
-    _publish(draft, directory)
-    return directory
+
+
+def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
+    """Bytes that a checkpoint takes, about: its tensors and a little text."""
+    own = [tensor for part in tensors.values() for tensor in part.values()]
+    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*policy.model.state_dict().values(), *own])
 
 
 def verify_checkpoint(directory: Path) -> None:
