@@ -1,7 +1,9 @@
 """Routes of data sets: what there is, upload, deletion."""
 
+import asyncio
 import errno
 import re
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Annotated, Any
 
@@ -31,6 +33,8 @@ TYPES = (
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_LISTED = 1000
 GATHERED_BYTES = 1 << 20
+SILENCE_SECONDS = 30.0
+"""How long a client may send nothing in the middle of an upload."""
 
 Field = Annotated[str, Query(min_length=1, max_length=128)]
 
@@ -181,8 +185,8 @@ async def _receive(request: Request, draft: Draft, most_bytes: int) -> None:
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > most_bytes:
         raise TooLarge(f"at most {most_bytes:,} bytes are accepted")
-    seen, gathered = 0, bytearray()
-    async for piece in request.stream():
+    seen, gathered, pieces = 0, bytearray(), request.stream()
+    while piece := await _next(pieces):
         seen += len(piece)
         if seen > most_bytes:
             raise TooLarge(f"at most {most_bytes:,} bytes are accepted")
@@ -192,6 +196,15 @@ async def _receive(request: Request, draft: Draft, most_bytes: int) -> None:
             gathered.clear()
     await run_in_threadpool(draft.file.write, bytes(gathered))
     await run_in_threadpool(draft.file.flush)
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
+    """The next piece of the body; empty at its end."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await anext(pieces, b"")
+    except TimeoutError:
+        raise CutOff(f"nothing arrived for {SILENCE_SECONDS:.0f} seconds; nothing was kept") from None
 
 
 def _storage_reason(error: OSError, directory: object) -> str:

@@ -59,9 +59,12 @@ export async function renameRun(id, name, onChange) {
   }
 }
 
+/** A name for a file that is nothing but a name, whatever a run is called. @param {string} text */
+const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]+/, '') || 'file';
+
 /** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
 export function download(text, filename, type = 'text/csv') {
-  const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(new Blob([text], { type })), download: filename });
+  const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(new Blob([text], { type })), download: fileName(filename) });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

@@ -50,6 +50,30 @@ async function reachInTime(url, options) {
   }
 }
 
+/**
+ * Sends a file as it is, with progress: the share of it that has been sent, 0 to 1.
+ * @param {string} path @param {File} file
+ * @param {{params?: object, signal: AbortSignal, onProgress: (share: number) => void}} options @returns {Promise<any>}
+ */
+export function upload(path, file, { params, signal, onProgress }) {
+  return new Promise((resolve, reject) => {
+    const call = new XMLHttpRequest(); // fetch does not say how much has been sent
+    call.open('POST', address(ROOT + path, params));
+    call.setRequestHeader('Accept', 'application/json');
+    call.setRequestHeader('Content-Type', 'application/octet-stream');
+    call.upload.onprogress = ({ loaded, total }) => onProgress(total ? loaded / total : 1);
+    call.upload.onload = () => onProgress(1);
+    call.onload = () => {
+      const answer = new Response(call.response, { status: call.status, statusText: call.statusText, headers: { 'Content-Type': call.getResponseHeader('content-type') ?? '' } });
+      (answer.ok ? bodyOf(answer) : problemOf(answer).then((error) => { throw error; })).then(resolve, reject);
+    };
+    call.onerror = () => reject(new ApiError(UNREACHABLE));
+    call.onabort = () => reject(new DOMException('stopped', 'AbortError'));
+    signal.addEventListener('abort', () => call.abort());
+    call.send(file);
+  });
+}
+
 async function reach(url, options) {
   try {
     return await fetch(url, options);

@@ -1,12 +1,26 @@
 /** The one door to the vendored libraries: `html` templates, hooks and signals. */
-import { h, render, Fragment, Component, createRef } from '../vendor/preact.js';
+import { h, options, render, Fragment, Component, createRef } from '../vendor/preact.js';
 import htm from '../vendor/htm.js';
+import { visible } from './lib/visible.js';
 
 export { h, render, Fragment, Component, createRef };
 export {
   useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useId, useErrorBoundary,
 } from '../vendor/preact-hooks.js';
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
+
+/** Attributes that people read; `value` and `href` stay as they are. */
+const READ = ['title', 'aria-label', 'alt', 'placeholder', 'label'];
+
+/** Every text node and every label of every page passes here: names, tags, messages and logs come from outside. */
+const before = options.vnode;
+options.vnode = (vnode) => {
+  if (vnode.type === null) vnode.props = typeof vnode.props === 'string' ? visible(vnode.props) : vnode.props;
+  else if (typeof vnode.type === 'string') {
+    for (const name of READ) if (typeof vnode.props[name] === 'string') vnode.props[name] = visible(vnode.props[name]);
+  }
+  before?.(vnode);
+};
 
 /** Tagged template that makes elements. Strings in it become text nodes, never markup. */
 export const html = htm.bind(h);

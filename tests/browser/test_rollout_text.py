@@ -3,6 +3,7 @@
 import pytest
 
 TOKENS = "lib/tokens.js"
+VISIBLE = "lib/visible.js"
 ROLLOUTS = "lib/rollouts.js"
 LOG = "lib/log.js"
 
@@ -16,7 +17,7 @@ def completion(**changes):
 
 
 def shown(in_browser, text):
-    pieces = in_browser(TOKENS, "(t, text) => t.visiblePieces(text)", text)
+    pieces = in_browser(VISIBLE, "(v, text) => v.visiblePieces(text)", text)
     return [(piece["text"], piece["isCode"]) for piece in pieces]
 
 
@@ -47,7 +48,7 @@ def test_what_would_be_invisible_or_reorder_text_shows_its_code_point(in_browser
 
 
 def test_half_a_surrogate_pair_shows_its_code_point(in_browser):
-    pieces = in_browser(TOKENS, "(t) => t.visiblePieces('a' + String.fromCharCode(0xd83d) + 'b')")
+    pieces = in_browser(VISIBLE, "(v) => v.visiblePieces('a' + String.fromCharCode(0xd83d) + 'b')")
     assert [piece["text"] for piece in pieces] == ["a", "U+D83D", "b"]
 
 

@@ -5,6 +5,7 @@
 import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/format.js';
 import { isSparse } from '../lib/metrics.js';
+import { visible } from '../lib/visible.js';
 
 /**
  * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
@@ -27,7 +28,7 @@ const NON_FINITE = {
 
 /** Text that Plotly shows as it is. @param {unknown} text */
 export const plain = (text) =>
-  String(text).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('%{', '%\u200b{');
+  visible(String(text)).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('%{', '%\u200b{');
 
 /** What identifies a line: its run or its group. @param {Series} series */
 export const keyOf = (series) => series.run ?? series.group ?? series.name;

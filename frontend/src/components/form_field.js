@@ -2,13 +2,14 @@
 import { html, useId, useState } from '../dom.js';
 import { defaultOf, fieldsOf, isRecord, memberNames, memberOf, newMember, rangeText, readTyped, shapeOf, tagOf, writeTyped } from '../lib/schema_form.js';
 import { spell } from '../lib/overlay.js';
+import { DatasetField } from './form_dataset.js';
 import { Icon } from './icons.js';
 
 /**
  * What all fields of one layer share.
  * @typedef {{root: object, isOwn: (path: string) => boolean, errorsAt: (path: string) => string[],
  *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
- *   secondary?: string[]}} Layer `secondary`: paths of fields that are shown on request only
+ *   secondary?: string[], item?: any}} Layer `secondary`: paths of fields that are shown on request only; `item`: the item of a list whose fields these are
  * @typedef {import('../lib/schema_form.js').Field} Field
  */
 
@@ -16,7 +17,7 @@ const MOST_OPTIONS = 24;
 
 /** @param {{field: Field, value: any, layer: Layer, label?: string}} props */
 export function FormField({ field, value, layer, label = field.key }) {
-  const Part = { union: UnionField, section: SectionField, list: ListField, tuple: TupleField, boolean: CheckField, choice: ChoiceField }[field.kind] ?? TextField;
+  const Part = { union: UnionField, section: SectionField, list: ListField, tuple: TupleField, boolean: CheckField, choice: ChoiceField, dataset: DatasetField }[field.kind] ?? TextField;
   return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
 }
 
@@ -25,10 +26,10 @@ export function Sentence({ text }) {
   return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 }
 
-/** Label, field, sentence, range and errors of a single value. */
-function Row({ field, layer, label, id, children }) {
+/** Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own. */
+export function Row({ field, layer, label, id, wide = false, children }) {
   const errors = layer.errorsAt(field.path);
-  return html`<div class=${layer.isOwn(field.path) ? 'form-field is-own' : 'form-field'} data-path=${field.path}>
+  return html`<div class=${`form-field${layer.isOwn(field.path) ? ' is-own' : ''}${wide ? ' is-wide' : ''}`} data-path=${field.path}>
     <div class="form-label"><label for=${id} title=${field.path}>${label}</label><${Reset} field=${field} layer=${layer} /></div>
     ${children}
     <p class="form-help" id=${`${id}-help`}><${Sentence} text=${field.node.description ?? ''} /> <span class="form-range">${rangeText(field.node)}</span></p>
@@ -159,7 +160,7 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
 function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
   const [open, setOpen] = useState(false);
   const name = isRecord(item) ? item[tagOf(node)] : undefined;
-  const inner = { ...layer, onReset: undefined, isOwn: () => false };
+  const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
   const telling = fields.filter((field) => open || field.required || (field.key === 'weight' && !alone) || layer.errorsAt(field.path).length || spell(item[field.key]) !== spell(defaultOf(layer.root, field.node)));
   return html`<div class="form-item">

@@ -53,9 +53,11 @@ export function useVerdicts(base, variants, seed) {
 
   useEffect(() => {
     const abort = new AbortController();
+    const asked = new Set(); // what a large data set answers may take longer than the time to the next question
     const askAll = () => bodies.forEach((body, i) => {
-      if (document.hidden || isFresh(known.get(keys[i]))) return;
-      ask(body, keys[i], abort.signal).then(() => !abort.signal.aborted && redraw((n) => n + 1));
+      if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;
+      asked.add(keys[i]);
+      ask(body, keys[i], abort.signal).then(() => { asked.delete(keys[i]); if (!abort.signal.aborted) redraw((n) => n + 1); });
     });
     const timer = setTimeout(askAll, PAUSE_MS);
     const again = setInterval(askAll, AGAIN_MS);

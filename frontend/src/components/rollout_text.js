@@ -1,7 +1,8 @@
 /** What a policy wrote, as text nodes only: hidden characters as code points, tokens coloured, one token's numbers below. */
 import { html, signal, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { get } from '../api.js';
-import { codePoint, COLOURINGS, levelOf, LEVELS, probabilityText, startOf, tokensWithin, valueAt, visiblePieces } from '../lib/tokens.js';
+import { COLOURINGS, levelOf, LEVELS, probabilityText, startOf, tokensWithin, valueAt } from '../lib/tokens.js';
+import { visible, visiblePieces } from '../lib/visible.js';
 import { formatBytes, formatValue } from '../lib/format.js';
 
 const MOST_SHOWN = 20_000;
@@ -102,7 +103,7 @@ export function Readout() {
 }
 
 /** A token in quotes in which white space can be seen. @param {string} token */
-const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => ({ '\n': '⏎', '\t': '⇥', ' ': '␣' })[c] ?? (visiblePieces(c)[0].isCode ? `‹${codePoint(c)}›` : c)).join(''));
+const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => ({ '\n': '⏎', '\t': '⇥', ' ': '␣' })[c] ?? visible(c)).join(''));
 
 /** What the colours mean. @param {{by: 'logprob'|'entropy'}} props */
 export function ColourLegend({ by }) {

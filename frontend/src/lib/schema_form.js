@@ -4,7 +4,7 @@
  */
 
 /** @typedef {Record<string, any>} Node a JSON Schema node */
-/** @typedef {'section'|'union'|'list'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'constant'} Kind */
+/** @typedef {'section'|'union'|'list'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|'constant'} Kind */
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
 /** Follows `$ref`; what stands beside it (description, default) wins. @param {Node} root @param {Node} node @returns {Node} */
@@ -22,6 +22,7 @@ export function kindOf(node) {
   if (node.type === 'array') return 'list';
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
+  if (node.format === 'dataset') return 'dataset';
   if (node.type === 'object') return 'record';
   if (node.type === 'boolean') return 'boolean';
   if (node.type === 'integer' || node.type === 'number') return 'number';

@@ -1,31 +1,8 @@
-/**
- * Text that a policy wrote, made safe to look at, and the colours of its tokens. The text is hostile: what would be
- * invisible or would reorder its surroundings is shown as its code point.
- */
+/** Text that a policy wrote, in parts, and the colours of its tokens. */
+import { visible } from './visible.js';
 
-/** Controls but tab and newline, soft hyphen, zero-width and direction marks, line separators, tags, lone surrogates. */
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|\p{Cs}/gu;
-
-/** @typedef {{text: string, isCode: boolean}} Piece */
-
-/** `U+202E` for a character. @param {string} character */
-export const codePoint = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
-
-/** Splits text into what can be shown as it is and code points of what cannot. @param {string} text @returns {Piece[]} */
-export function visiblePieces(text) {
-  const pieces = [];
-  let from = 0;
-  for (const match of text.matchAll(HIDDEN)) {
-    if (match.index > from) pieces.push({ text: text.slice(from, match.index), isCode: false });
-    pieces.push({ text: codePoint(match[0]), isCode: true });
-    from = match.index + match[0].length;
-  }
-  if (from < text.length) pieces.push({ text: text.slice(from), isCode: false });
-  return pieces;
-}
-
-/** The same as one string, for titles and lists: hidden characters as `‹U+200B›`, white space folded. @param {string} text */
-export const oneLine = (text) => visiblePieces(text).map((piece) => (piece.isCode ? `‹${piece.text}›` : piece.text)).join('').replace(/\s+/g, ' ').trim();
+/** Text on one line: white space folded. @param {string} text */
+export const oneLine = (text) => visible(text).replace(/\s+/g, ' ').trim();
 
 /** Start of a text of at most `most` UTF-16 units, never half a character. @param {string} text @param {number} most */
 export function startOf(text, most) {

@@ -1,0 +1,71 @@
+"""A user's own data set, from a file of their computer to a launched run, in a real browser."""
+
+import gzip
+import json
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import running
+from tests.browser.watched import watched
+
+ROWS = [{"prompt": f"{n}+1=?", "answer": n + 1} for n in range(40)]
+GOOD = "\n".join(map(json.dumps, ROWS)).encode()
+NAME = "my </script>\u202e<img src=x onerror=__hit(1)>.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        yield service
+
+
+@pytest.fixture
+def page(service, chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        with watched(browser, service.base) as page:
+            yield page
+        browser.close()
+
+
+def file(name, content):
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
+def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    field = page.locator("[data-path='problems.0.path']")
+    expect(field.get_by_text('there is no file "none.jsonl" in DATASETS_DIR')).to_be_visible()
+
+    bad = GOOD + b'\n{"prompt": "", "answer": 1}\nnonsense'
+    page.get_by_label("File to upload").set_input_files(file("bad.jsonl", bad))
+    refused = field.locator(".dataset-refused")
+    expect(refused).to_contain_text("bad.jsonl was not kept")
+    expect(refused.locator("li")).to_have_count(2)
+    expect(refused.locator("li").first).to_have_text(
+        "line 41 field 'prompt': text that is not empty is expected, got \"\""
+    )
+
+    page.get_by_label("File to upload").set_input_files(file(NAME, gzip.compress(GOOD)))
+    chosen = field.get_by_role("combobox").locator("option:checked")
+    shown = NAME.replace("\u202e", "‹U+202E›")
+    expect(chosen).to_have_text(f"{shown} · 40 rows, {len(GOOD) / 1024:.2f} KiB")
+    expect(refused).to_have_count(0)
+    rows = page.locator(".preview tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_have_text("0+1=?1")
+
+    page.get_by_role("button", name="Launch 1 run").click()
+    page.wait_for_url("**/compare?experiment=*")
+    [run] = service.get("/runs", experiment=page.url.rpartition("=")[2], include="config")["items"]
+    [uploaded] = service.get("/datasets")["items"]
+    [problem] = run["config"]["problems"]
+    assert (problem["path"], problem["sha256"]) == (uploaded["path"], uploaded["sha256"])
+
+    page.goto(f"/launch?from={run['id']}")
+    page.get_by_role("button", name="Delete this upload").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text(f"is needed by {run['name']}")).to_be_visible()
+    assert len(service.get("/datasets")["items"]) == 1

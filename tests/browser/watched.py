@@ -1,0 +1,66 @@
+"""A page of the service that is watched: whatever it does that it should not do is written down."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request
+
+from tests.browser.service import TOKEN
+
+REFUSED = ("status of 404", "status of 409", "status of 413", "status of 422")
+"""Chromium reports on its console each request that the service refuses, as it should."""
+
+WATCH = """
+document.addEventListener('securitypolicyviolation',
+    (event) => __report(`policy: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+for (const name of ['alert', 'confirm', 'prompt', 'open', 'print'])
+    window[name] = (...words) => __report(`${name}: ${words.join()}`);
+window.__hit = (...words) => __report(`executed: ${words.join()}`);
+"""
+"""Installed before any script of the page; payloads call `__hit` or `alert`."""
+
+
+class Watch:
+    """Takes down what a page does."""
+
+    def __init__(self, base: str) -> None:
+        self.complaints: list[str] = []
+        self._base = base
+
+    def console(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(code in message.text for code in REFUSED):
+            self.complaints.append(f"console: {message.text}")
+
+    def dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def request(self, request: Request) -> None:
+        if not request.url.startswith((f"{self._base}/", f"blob:{self._base}/", "data:")):
+            self.complaints.append(f"request: {request.url}")
+
+    def report(self, text: str) -> None:
+        self.complaints.append(text)
+
+
+@contextmanager
+def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
+    """A page; on leaving, nothing may have been said, asked for, opened, blocked or executed."""
+    watch = Watch(base)
+    defaults = {"viewport": {"width": 1280, "height": 1000}}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    context = browser.new_context(base_url=base, extra_http_headers=headers, **defaults | options)
+    context.expose_function("__report", watch.report)
+    context.add_init_script(WATCH)
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    page.on("console", watch.console)
+    page.on("pageerror", lambda error: watch.report(f"page: {error}"))
+    page.on("dialog", watch.dialog)
+    page.on("popup", lambda popup: watch.report(f"popup: {popup.url}"))
+    context.on("request", watch.request)
+    yield page
+    page.evaluate("0")  # what was reported meanwhile has arrived
+    context.close()
+    assert watch.complaints == []
