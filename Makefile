@@ -12,6 +12,7 @@ KILLS ?= 500
 MINUTES ?= 1000000
 SEED ?= 0
 DATABASES ?= sqlite postgres
+FORMS ?= storms
 
 .DEFAULT_GOAL := help
 .PHONY: help up demo link doctor test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
@@ -35,8 +36,8 @@ doctor: .venv/runtime.stamp ## say what this machine has and what is missing
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) $(ARGS)
 
-faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; SEED= MINUTES= DATABASES=
-	@.venv/bin/python -m tests.faults --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
+faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; FORMS= SEED= MINUTES= DATABASES=
+	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

@@ -1,5 +1,9 @@
 """The long form: `make faults`, or `python -m tests.faults --help`.
 
+    storms    random kills, crashes, freezes and damage on six runs at a time
+    deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
+    reboots   everything killed at once, then `make up` again
+
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
 """
 
@@ -9,19 +13,26 @@ import logging
 import random
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 from tests.faults import ledger
 from tests.faults.campaign import Round, play
+from tests.faults.chaos import WEIGHTS, plan
+from tests.faults.deaths import die_at, discover
 from tests.faults.plant import Kind, Plant, warm_parent
+from tests.faults.reboots import reboot
 
 RUNS = 6
 FAULTS = 30
 """Of a round."""
 
-ROUNDS = 5
-"""Of one plant, before the next one with the other broker or database."""
+ROUNDS = 4
+"""Of one plant, before the next one with another broker or database."""
+
+REBOOTS = 5
+"""Of one run."""
 
 BROKERS = ("valkey", "filesystem")
 
@@ -29,51 +40,74 @@ BROKERS = ("valkey", "filesystem")
 def main() -> int:
     """Play rounds until enough was killed or the time is over; 1 when anything was lost."""
     options = _options()
-    seed = options.seed or random.randrange(1, 10**9)
-    print(f"seed {seed}: `make faults SEED={seed}` draws the same faults again", flush=True)
-    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is no news here
-    with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
-        return _campaign(options, seed, warm)
-
-
-def _campaign(options: argparse.Namespace, seed: int, warm: Path | None) -> int:
     deadline = time.monotonic() + 60 * options.minutes
+    options.seed = options.seed or random.randrange(1, 10**9)
+    print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
+    logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is no news here
+    forms = {"storms": _storms, "deaths": _deaths, "reboots": _reboots}
+    with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
+        for name in options.forms:
+            for played in forms[name](options, warm):
+                ledger.append(options.ledger, played.line())
+                _show(options, played)
+                if not played.is_clean:
+                    return 1
+                if time.monotonic() > deadline:
+                    return 0
+    return 0
+
+
+def _storms(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kinds = [Kind(d, b, options.trainers) for b in options.brokers for d in options.databases]
     for number, kind in enumerate(itertools.cycle(kinds)):
-        if all(ledger.kills(ledger.read(), database) >= options.kills for database in options.databases):
-            break
-        if ledger.kills(ledger.read(), kind.database) >= options.kills:
+        missing = {d: options.kills - ledger.kills(ledger.read(options.ledger), d) for d in options.databases}
+        if max(missing.values()) <= 0:
+            return
+        if missing[kind.database] <= 0:
             continue
         with Plant(kind, warm) as plant:
             for place in range(ROUNDS):
-                if time.monotonic() > deadline:
-                    return 0
-                played = play(plant, seed=seed + ROUNDS * number + place, runs=RUNS, faults=FAULTS)
-                ledger.append(played.line())
-                _show(played)
-                if not played.is_clean:
-                    return 1
-    return 0
+                seed = options.seed + ROUNDS * number + place
+                yield play(plant, plan(kind, seed, FAULTS, options.faults), seed=seed, runs=RUNS)
+
+
+def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    if warm is None:
+        raise SystemExit("deaths at every point need forked trainers")
+    for database in options.databases:
+        kind = Kind(database, BROKERS[0])
+        for role, points in discover(kind, warm).items():
+            played, missed = die_at(kind, warm, role, points)
+            played.verdict.sentences.extend(f"no {role} came to {point!r}" for point in missed)
+            yield played
+
+
+def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    for number in range(0, options.reboots, REBOOTS):
+        yield reboot(options.seed + number, times=REBOOTS)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("--forms", nargs="+", choices=("storms", "deaths", "reboots"), default=["storms"])
     parser.add_argument("--seed", type=int, default=0, help="of the faults; 0 draws one")
     parser.add_argument("--databases", nargs="+", choices=ledger.DATABASES, default=list(ledger.DATABASES))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=["valkey", "valkey", "filesystem"])
-    parser.add_argument(
-        "--kills", type=int, default=500, help="stop when the ledger has so many per database"
-    )
-    parser.add_argument("--minutes", type=float, default=1e6, help="stop after so long")
+    parser.add_argument("--faults", nargs="+", choices=WEIGHTS, default=[], help="only these in storms")
+    parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
+    parser.add_argument("--reboots", type=int, default=50, help="how many")
+    parser.add_argument("--minutes", type=float, default=1e6, help="no new round after so long")
     parser.add_argument("--trainers", choices=("forked", "own"), default="forked", help="see warm.py")
+    parser.add_argument("--ledger", type=Path, default=ledger.LEDGER)
     return parser.parse_args()
 
 
-def _show(played: Round) -> None:
+def _show(options: argparse.Namespace, played: Round) -> None:
     faults = ", ".join(f"{count} {name}" for name, count in sorted(played.faults.items()) if count)
     state = "nothing lost" if played.is_clean else "NOT CLEAN"
+    lines = ledger.read(options.ledger)
+    kills = " + ".join(f"{ledger.kills(lines, database)} {database}" for database in ledger.DATABASES)
     kind = "/".join(played.kind)
-    kills = " + ".join(f"{ledger.kills(ledger.read(), database)} {database}" for database in ledger.DATABASES)
     print(f"{kind} {played.seconds:.0f} s: {state}; {faults}; kill -9 so far: {kills}", flush=True)
     for sentence in played.verdict.sentences:
         print(f"  {sentence}", flush=True)

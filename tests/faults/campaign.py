@@ -91,21 +91,19 @@ class Round:
         }
 
 
-def play(plant: Plant, *, seed: int, runs: int, faults: int, steps: int = 18) -> Round:
-    """Queue runs, hurt them at random, wait until they have ended, and judge."""
+def play(plant: Plant, faults: Sequence[str], *, seed: int, runs: int, steps: int = 18) -> Round:
+    """Queue runs, and more where they end too soon, until all faults have struck; then judge."""
     wanted = configs(runs, steps=steps)
     expected = references(plant, wanted)
     started = time.monotonic()
-    chaos = Chaos(plant, seed)
-    run_ids = plant.queue(wanted)
-    chaos.storm(run_ids, faults=faults)
-    return Round(
-        kind=plant.kind,
-        seed=seed,
-        faults=chaos.counts,
-        verdict=verdict_of(plant, chaos, dict(zip(run_ids, expected, strict=True))),
-        seconds=time.monotonic() - started,
-    )
+    chaos, left = Chaos(plant, seed), list(faults)
+    hurt: dict[str, Record] = {}
+    while left or not hurt:
+        run_ids = plant.queue(wanted)
+        hurt |= dict(zip(run_ids, expected, strict=True))
+        chaos.storm(run_ids, left)
+    seconds = time.monotonic() - started
+    return Round(plant.kind, seed, chaos.counts, verdict_of(plant, chaos, hurt), seconds)
 
 
 def verdict_of(plant: Plant, chaos: Chaos, expected: dict[str, Record]) -> Verdict:

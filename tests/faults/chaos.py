@@ -13,69 +13,72 @@ from sqlalchemy import select
 
 from backend.database import reading
 from backend.models import Checkpoint
-from tests.faults.plant import Plant, TookTooLong, Trainer, frozen, is_alive, send, wait_for
+from tests.faults.plant import Kind, Plant, TookTooLong, Trainer, frozen, is_alive, send, wait_for
 from tests.faults.verdict import Witness
 
 WEIGHTS = {
     "trainer_killed": 50,
-    "worker_killed": 15,
+    "worker_killed": 12,
     "broker_killed": 14,
-    "broker_flushed": 4,
+    "broker_flushed": 3,
+    "broker_frozen": 1,
     "postgres_crashed": 10,
+    "postgres_frozen": 1,
+    "backends_ended": 4,
     "frozen_past_lease": 3,
     "checkpoint_damaged": 6,
 }
 """How often each fault is drawn where it applies."""
 
-KILLS = ("trainer_killed", "worker_killed")
-"""Faults that are a kill -9 of a trainer or a worker."""
+FROZEN_SECONDS = 3.0
+"""A broker or a database stands still for so long: longer than a lease."""
 
 WAYS = ("flip", "cut", "file", "directory", "swap")
 """How a checkpoint is damaged."""
 
 
+def plan(kind: Kind, seed: int, number: int, names: Sequence[str] = ()) -> list[str]:
+    """So many faults in the order that the seed draws; only of `names`, where they are given."""
+    applies = {
+        name: weight
+        for name, weight in WEIGHTS.items()
+        if (not names or name in names)
+        and not (name.startswith(("postgres", "backends")) and kind.database == "sqlite")
+        and not (name.startswith("broker") and kind.broker == "filesystem")
+    }
+    return random.Random(seed).choices(list(applies), list(applies.values()), k=number)
+
+
 class Chaos:
-    """Hurts a plant at random; the same seed draws the same faults, not the same instants."""
+    """Hurts a plant; the same seed chooses alike, though at other instants."""
 
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
         self.counts: Counter[str] = Counter()
         self.witness = Witness()
         self.damaged: set[str] = set()
-        self.takeovers: list[float] = []
-        """Seconds from the death of a worker to the next attempt of its run."""
         self._random = random.Random(seed)
 
-    def storm(self, run_ids: Sequence[str], *, faults: int, pause_seconds: float = 0.4) -> None:
-        """So many faults while the runs train, the more the sooner; then calm until they have ended."""
-        while self.counts.total() < faults and self.plant.unended(run_ids):
+    def storm(self, run_ids: Sequence[str], faults: list[str], *, pause_seconds: float = 0.4) -> None:
+        """Take faults off the list while the runs train; then calm until they have ended."""
+        while faults and self.plant.unended(run_ids):
             time.sleep(self._random.uniform(0, 2 * pause_seconds))
-            self.strike(run_ids)
+            if self.strike(run_ids, faults[0]):
+                del faults[0]
         self.plant.wait_until_ended(run_ids)
         self.look(run_ids)
 
-    def strike(self, run_ids: Sequence[str], name: str = "") -> str:
-        """One fault, drawn if it is not named; what happened, or nothing where it did not apply."""
-        name = name or self._draw()
+    def strike(self, run_ids: Sequence[str], name: str) -> bool:
+        """One fault; whether there was something to hurt."""
         self.look(run_ids)
         before = self.counts.total()
         getattr(self, f"_{name}")()
-        return name if self.counts.total() > before else ""
+        return self.counts.total() > before
 
     def look(self, run_ids: Sequence[str]) -> None:
         """Remember what is committed."""
         with reading(self.plant.sessions) as session:
             self.witness.look(session, run_ids)
-
-    def _draw(self) -> str:
-        kind = self.plant.kind
-        applies = {
-            name: weight
-            for name, weight in WEIGHTS.items()
-            if not (name.startswith("postgres") and kind.database == "sqlite")
-            and not (name.startswith("broker") and kind.broker == "filesystem")
-        }
-        return self._random.choices(list(applies), list(applies.values()))[0]
 
     def _victim(self) -> Trainer | None:
         """A trainer, mostly one that has got on: a run that never does would never end."""
@@ -117,6 +120,22 @@ class Chaos:
         self.plant.crash_postgres(away_seconds=self._random.choice((0.0, 0.0, 1.0)))
         self.counts["postgres_crashed"] += 1
 
+    def _broker_frozen(self) -> None:
+        """Half open: it takes what is sent and never answers."""
+        assert self.plant.broker is not None
+        with frozen(self.plant.broker.pid):
+            time.sleep(FROZEN_SECONDS)
+        self.counts["broker_frozen"] += 1
+
+    def _postgres_frozen(self) -> None:
+        with frozen(*self.plant.postgres_processes()):
+            time.sleep(FROZEN_SECONDS)
+        self.counts["postgres_frozen"] += 1
+
+    def _backends_ended(self) -> None:
+        self.plant.end_backends()
+        self.counts["backends_ended"] += 1
+
     def _frozen_past_lease(self) -> None:
         """A trainer and its worker sleep until another attempt has the run, and wake."""
         victim = self._victim()
@@ -147,14 +166,14 @@ class Chaos:
             return
         rows = self.rows(victim.run_id)
         whole = [row for row in rows if f"{row.run_id}/{row.path}" not in self.damaged]
-        if len(whole) >= 2:
-            newest = self.plant.settings.artifacts_of(victim.run_id) / whole[0].path
-            other = self.plant.settings.artifacts_of(victim.run_id) / whole[1].path
-            self.damaged.add(f"{victim.run_id}/{whole[0].path}")
-            damage(newest, self._random.choice(WAYS), other, self._random)
-            self.counts["checkpoint_damaged"] += 1
-        if send(victim.pid, signal.SIGKILL):
-            self.counts["trainer_killed"] += 1
+        if len(whole) < 2:
+            send(victim.pid, signal.SIGCONT)
+            return
+        newest, other = (self.plant.settings.artifacts_of(row.run_id) / row.path for row in whole[:2])
+        self.damaged.add(f"{victim.run_id}/{newest.name}")
+        damage(newest, self._random.choice(WAYS), other, self._random)
+        send(victim.pid, signal.SIGKILL)
+        self.counts.update(("checkpoint_damaged", "trainer_killed"))
 
     def rows(self, run_id: str) -> list[Any]:
         """The run's checkpoints, newest first."""

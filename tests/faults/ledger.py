@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 LEDGER = Path(__file__).parent / "ledger.jsonl"
-TABLE = Path(__file__).parent / "results.md"
 
 DATABASES = ("sqlite", "postgres")
 KILLS = ("trainer_killed", "worker_killed", "failpoint", "reboot")
@@ -25,8 +24,9 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kill -9 of a worker with its trainers", ("worker_killed",)),
     ("kill -9 at a named statement, commit or file operation", ("failpoint",)),
     ("all processes killed at once, then `make up`", ("reboot",)),
-    ("broker killed or emptied", ("broker_killed", "broker_flushed")),
+    ("broker killed (-9), emptied or frozen", ("broker_killed", "broker_flushed", "broker_frozen")),
     ("Postgres crashed (`-m immediate`)", ("postgres_crashed",)),
+    ("Postgres frozen, or all its connections cut", ("postgres_frozen", "backends_ended")),
     ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
     ("checkpoint damaged or removed", ("checkpoint_damaged",)),
 )
@@ -42,17 +42,17 @@ RESULTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def read() -> list[dict[str, Any]]:
+def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
     """Every round so far."""
-    lines = LEDGER.read_text().splitlines() if LEDGER.exists() else []
+    lines = ledger.read_text().splitlines() if ledger.exists() else []
     return [json.loads(line) for line in lines]
 
 
-def append(line: Mapping[str, Any]) -> None:
-    """Add a finished round, with what it ran on."""
-    with LEDGER.open("a") as file:
+def append(ledger: Path, line: Mapping[str, Any]) -> None:
+    """Add a finished round, with what it ran on, and bring the table beside the ledger up to date."""
+    with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
-    TABLE.write_text(table(read()))
+    ledger.with_name("results.md").write_text(table(read(ledger)))
 
 
 def versions() -> dict[str, str]:

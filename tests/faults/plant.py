@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import psutil
 import redis
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from backend.broker import choose_broker, is_ready, prepare_broker
 from backend.database import Sessions, open_engine, open_sessions, reading
@@ -260,6 +260,18 @@ class Plant:
         servers.crash_postgres(self.postgres)
         time.sleep(away_seconds)
         self.postgres = servers.serve_postgres(self.directory / "pg", durable=True)
+
+    def postgres_processes(self) -> list[int]:
+        """The server and all that it has forked."""
+        assert self.postgres is not None
+        server = psutil.Process(self.postgres.pid)
+        return [server.pid, *(child.pid for child in server.children(recursive=True))]
+
+    def end_backends(self) -> None:
+        """Every connection of everybody is cut."""
+        with self.engine.connect() as connection:
+            others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            connection.execute(text(f"{others} AND backend_type = 'client backend'"))
 
     def kill_broker(self, *, away_seconds: float = 0.0) -> None:
         """kill -9 of the broker, and a new one."""

@@ -1,0 +1,13 @@
+"""After the death of everything at once the one command goes on by itself (row 18 of the fault plan)."""
+
+import pytest
+
+from tests.faults.reboots import reboot
+
+
+@pytest.mark.timeout(900)
+def test_after_a_reboot_a_run_ends_as_if_nothing_had_happened():
+    played = reboot(seed=1)
+    assert played.verdict.sentences == []
+    assert played.is_clean, played.line()
+    assert played.verdict.attempts == 2
