@@ -15,7 +15,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
+.PHONY: help up demo link doctor backup restore test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -32,6 +32,12 @@ link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=v
 
 doctor: .venv/runtime.stamp ## say what this machine has and what is missing
 	@.venv/bin/python -m backend.cli doctor
+
+backup: .venv/runtime.stamp ## save everything into a new directory, while runs train: TO=/path
+	@.venv/bin/python -m backend.cli backup "$(or $(TO),$(error say where: make backup TO=/path))"
+
+restore: .venv/runtime.stamp ## put a backup in place: FROM=/path, and OVERWRITE=1 to replace what is there
+	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error say which: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) $(ARGS)
@@ -67,10 +73,7 @@ lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
 	@sed -i "s/^reasoning-gym==.*/$$(grep ^reasoning-gym== requirements.lock)/" requirements-nodeps.lock
 	@sed -i -E '/^(reasoning-gym|pycosat)==/d' requirements.lock requirements-dev.lock
 
-learning-bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
-	@.venv/bin/python -m benchmarks.stream $(ARGS)
-
-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
+learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
 	@.venv/bin/python -m benchmarks.learning $(ARGS)
 
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
@@ -78,6 +81,9 @@ bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs 
 
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)
+
+bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
+	@.venv/bin/python -m benchmarks.stream $(ARGS)
 
 evidence: .venv/runtime.stamp ## train what is missing of the learning evidence, hours; CLAIM=a takes one claim
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)

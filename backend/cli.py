@@ -1,10 +1,11 @@
-"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor`."""
+"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor|backup|restore`."""
 
 import argparse
 import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -118,24 +119,61 @@ def doctor(settings: Settings) -> int:
     return 0 if all(finding.is_good for finding in findings) else 1
 
 
+def backup(settings: Settings, *, to: str) -> int:
+    """save database, checkpoints and uploads into a new directory, while runs train"""
+    from backend.backup.save import save_backup
+    from backend.terminal import Terminal
+
+    os.umask(0o077)
+    directory = Path(to).expanduser().absolute()
+    with Terminal().step("backup", f"to {directory}") as step:
+        saved = save_backup(settings, directory)
+        step.result = saved.in_words()
+    for name in saved.missing:
+        print(f"  not in it: checkpoint {name}, whose files are not on this machine")
+    return 0
+
+
+def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
+    """put a backup in the place of this installation, which must not run"""
+    from backend.backup.restore import restore_backup
+    from backend.terminal import Terminal
+
+    os.umask(0o077)
+    directory = Path(source).expanduser().absolute()
+    with Terminal().step("restore", f"from {directory}") as step:
+        manifest = restore_backup(settings, directory, overwrite=overwrite)
+        step.result = f"as it was at {manifest.created_at}; the next start continues what was running"
+    return 0
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
-    command.__name__: command for command in (up, demo, serve, worker, token, link, doctor)
+    command.__name__: command for command in (up, demo, serve, worker, token, link, doctor, backup, restore)
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; what the user can mend is one sentence, not a traceback."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="grpolab", description="Launch GRPO runs, compare them, read their rollouts."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, command in COMMANDS.items():
-        options = commands.add_parser(name, help=command.__doc__)
-        if command in (token, link):
-            options.add_argument("--viewer", action="store_true", help="of a viewer, who can change nothing")
-    given = vars(parser.parse_args(argv))
+    parsers = {name: commands.add_parser(name, help=command.__doc__) for name, command in COMMANDS.items()}
+    for name in ("token", "link"):
+        parsers[name].add_argument(
+            "--viewer", action="store_true", help="of a viewer, who can change nothing"
+        )
+    parsers["backup"].add_argument("to", help="directory that does not exist yet")
+    parsers["restore"].add_argument("source", help="directory that `backup` made")
+    parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; what the user can mend is one sentence, not a traceback."""
+    arguments = vars(_parser().parse_args(argv))
+    command = COMMANDS[arguments.pop("command")]
     try:
-        return COMMANDS[given.pop("command")](Settings(), **given)
+        return command(Settings(), **arguments)
     except ValidationError as error:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Float, create_engine, event
@@ -112,6 +113,18 @@ def _use_wal(cursor: Any) -> None:
             time.sleep(0.02)
         else:
             return
+
+
+def copy_sqlite(engine: Engine, target: Path) -> None:
+    """A copy of a SQLite database as it is at one moment, whatever is written to it meanwhile.
+
+    Raises sqlite3.Error.
+    """
+    raw = engine.raw_connection()  # the statement refuses to be part of a transaction
+    try:
+        raw.cursor().execute("VACUUM INTO ?", (str(target),))
+    finally:
+        raw.close()
 
 
 def open_sessions(engine: Engine) -> Sessions:

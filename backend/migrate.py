@@ -5,6 +5,7 @@ was, and of two that start together one upgrades while the other waits (SQLite's
 advisory lock).
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
-from backend.database import open_engine
+from backend.database import copy_sqlite, open_engine
 from backend.errors import Conflict
 from backend.settings import Settings
 
@@ -50,9 +51,9 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
         _keep_copy(engine)
-        with _locked(engine) as connection:
+        with locked(engine) as connection:
             before = _check_known(connection)
-            command.upgrade(_config(connection), revision)
+            upgrade_within(connection, revision)
             return before, schema_of(connection)
     finally:
         engine.dispose()
@@ -62,10 +63,20 @@ def downgrade(url: str, revision: str) -> None:
     """Go back to an older schema."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
-        with _locked(engine) as connection:
+        with locked(engine) as connection:
             command.downgrade(_config(connection), revision)
     finally:
         engine.dispose()
+
+
+def upgrade_within(connection: Connection, revision: str) -> None:
+    """Upgrade to `revision` as part of a transaction."""
+    command.upgrade(_config(connection), revision)
+
+
+def known_schemas() -> set[str]:
+    """Every schema that this code can bring up to date."""
+    return {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
 
 
 def newest_schema() -> str:
@@ -80,14 +91,14 @@ def schema_of(connection: Connection) -> str:
 
 def _check_known(connection: Connection) -> str:
     current = schema_of(connection)
-    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
-    if current and current not in known:
+    if current and current not in known_schemas():
         raise NewerDatabase(current, newest_schema())
     return current
 
 
 @contextmanager
-def _locked(engine: Engine) -> Iterator[Connection]:
+def locked(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which nobody else changes the schema."""
     # SQLite: our transactions begin as writers, so a second process waits here for the first.
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
@@ -107,8 +118,9 @@ def _keep_copy(engine: Engine) -> None:
     copy = Path(f"{engine.url.database}.{current}.backup")
     if not current or current == newest_schema() or copy.exists():
         return
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM INTO :copy"), {"copy": str(copy)})
+    draft = copy.with_name(f".{copy.name}.{os.getpid()}.draft")
+    copy_sqlite(engine, draft)
+    draft.replace(copy)
 
 
 def _config(connection: Connection) -> Config:

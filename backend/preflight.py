@@ -87,8 +87,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def restore_mark(settings: Settings) -> Path:
+    """The file that is there while a backup is being restored."""
+    return settings.state / "restoring"
+
+
 def check_database(settings: Settings) -> None:
     """The database must open; the message shows its address without a password."""
+    if (mark := restore_mark(settings)).exists():
+        raise CannotStart(
+            f"a restore was interrupted: run it again (make restore FROM={mark.read_text().strip()})"
+        )
     url = make_url(settings.effective_database_url)
     if url.get_backend_name() == "sqlite" and url.database:
         parent = Path(url.database).parent

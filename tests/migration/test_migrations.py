@@ -1,7 +1,9 @@
 """The schema grows by migrations alone, on both databases."""
 
 import os
+import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from alembic import command
@@ -42,6 +44,16 @@ def tables(url):
     found = set(inspect(engine).get_table_names())
     engine.dispose()
     return found - {"alembic_version", "sqlite_sequence"}
+
+
+def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    upgrade(url)
+    monkeypatch.setattr("backend.migrate.newest_schema", lambda: "a newer one")
+    upgrade(url)
+    (copy,) = tmp_path.glob("old.db.*.backup")
+    with closing(sqlite3.connect(copy)) as connection:
+        assert connection.execute("SELECT count(*) FROM run").fetchone() == (0,)
 
 
 def test_there_is_one_newest_revision():

@@ -1,0 +1,1 @@
+"""Backup and restore of one installation, each as one command."""

@@ -1,0 +1,209 @@
+"""Puts a backup in the place of an installation.
+
+A mark in the state directory says that a restore is under way: where it was killed nothing starts until it
+is run again, so half of an old installation and half of a new one never work together. Postgres gets its
+rows in one transaction, SQLite its file by one rename.
+"""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Connection, MetaData, delete, func, inspect, make_url, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.backup.contents import BadBackup, Manifest, read_manifest, sync, take, verify
+from backend.backup.save import DATABASE, UPLOADS
+from backend.backup.tables import load_tables
+from backend.database import open_engine, open_sessions, reading
+from backend.errors import Conflict, Unavailable
+from backend.instance import AlreadyRunning, hold_instance, service_url
+from backend.migrate import known_schemas, locked, newest_schema, upgrade_within
+from backend.models import Experiment, Run, Singleton, Worker
+from backend.preflight import check_state_dir, restore_mark
+from backend.runs.events import add_event
+from backend.runs.lifecycle import release_run
+from backend.settings import Settings
+from backend.workers.store import live_slots
+
+REASON = "restored from a backup"
+
+
+def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
+    """Make the installation what it was; runs that trained go on from their newest checkpoint.
+
+    Raises BadBackup, and Conflict where something is in the way.
+    """
+    manifest = read_manifest(directory)
+    _check_fits(settings, manifest)
+    verify(directory, manifest)
+    check_state_dir(settings)
+    try:
+        with hold_instance(settings, service_url(settings)):
+            _check_place(settings, overwrite=overwrite or restore_mark(settings).exists())
+            _replace(settings, directory, manifest)
+    except AlreadyRunning as running:
+        raise Conflict(f"{running}: stop it first") from None
+    except OSError as error:
+        raise Unavailable(
+            f"the backup could not be restored: {error.strerror or error}; mend that and run it again"
+        ) from None
+    return manifest
+
+
+def _check_fits(settings: Settings, manifest: Manifest) -> None:
+    kind = make_url(settings.effective_database_url).get_backend_name()
+    if kind != manifest.database:
+        raise BadBackup(f"this is a backup of {manifest.database}, but DATABASE_URL names {kind}")
+    if manifest.schema_revision not in known_schemas():
+        raise BadBackup(
+            f"this backup has schema {manifest.schema_revision}, which this version does not know "
+            f"(its newest is {newest_schema()}): restore it with the version that made it, or a newer one"
+        )
+
+
+def _check_place(settings: Settings, *, overwrite: bool) -> None:
+    found = _content(settings)
+    if found.has_workers:
+        raise Conflict("a worker of this database runs, or did half a minute ago: stop all workers first")
+    has_files = any((settings.state / "runs").glob("*"))
+    if (found.has_rows or has_files) and not overwrite:
+        raise Conflict(
+            f"{settings.state} or its database is not empty, and what is there would be lost: "
+            "say OVERWRITE=1 to replace it, or name another STATE_DIR or DATABASE_URL"
+        )
+
+
+class Content(NamedTuple):
+    """What a database holds already."""
+
+    has_rows: bool
+    has_workers: bool = False
+
+
+def _content(settings: Settings) -> Content:
+    file = _sqlite_file(settings)
+    if file is not None and not file.exists():
+        return Content(has_rows=False)
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with reading(open_sessions(engine)) as session:
+            if not inspect(session.connection()).has_table(Run.__tablename__):
+                return Content(has_rows=False)
+            counts = [session.scalar(select(func.count()).select_from(table)) for table in (Run, Experiment)]
+            return Content(any(counts), bool(live_slots(session)))
+    except SQLAlchemyError as error:
+        if file is None:
+            raise Unavailable(f"the database does not answer: {_reason(error)}") from None
+        return Content(has_rows=True)  # damaged, or of another version: a reason to restore
+    finally:
+        engine.dispose()
+
+
+def _sqlite_file(settings: Settings) -> Path | None:
+    url = make_url(settings.effective_database_url)
+    return Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
+    mark, runs, file = restore_mark(settings), settings.state / "runs", _sqlite_file(settings)
+    if file is not None:
+        _close(file)
+    mark.write_text(f"{directory}\n")
+    sync(settings.state)
+    draft = _take_files(settings, directory, manifest)
+    try:
+        if file is None:
+            _replace_rows(settings, directory, manifest)
+        else:
+            _replace_file(file, directory, manifest)
+    except SQLAlchemyError as error:
+        raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
+    replaced = settings.state / ".runs.replaced"
+    shutil.rmtree(replaced, ignore_errors=True)
+    if runs.exists():
+        runs.rename(replaced)
+    draft.rename(runs)
+    sync(settings.state)
+    mark.unlink()
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path:
+    """Checkpoints into a directory that takes its name later, uploads beside those that are there."""
+    draft = settings.state / ".runs.restored"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    for name in manifest.files:
+        top, _, rest = name.partition("/")
+        if top == "runs":
+            take(directory / name, draft / rest)
+        elif top == UPLOADS and not (target := settings.datasets_dir / name).exists():
+            take(directory / name, target)
+    for path in [*draft.rglob("*"), draft]:
+        sync(path)
+    return draft
+
+
+def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
+    draft = file.with_name(f".{file.name}.restored")
+    for leftover in file.parent.glob(f"{draft.name}*"):
+        leftover.unlink()
+    shutil.copyfile(directory / DATABASE, draft)
+    engine = open_engine(f"sqlite:///{draft}", pool_size=1)
+    with locked(engine) as connection:
+        _finish(connection, manifest)
+    engine.dispose()
+    sync(draft)
+    _close(file)
+    draft.replace(file)
+    sync(file.parent)
+
+
+def _close(file: Path) -> None:
+    """Leave no log of the old database beside the new one; Conflict where somebody has it open."""
+    if not file.exists():
+        return
+    with closing(sqlite3.connect(file, timeout=1)) as connection:
+        try:
+            connection.execute("PRAGMA journal_mode=DELETE")
+        except sqlite3.OperationalError as error:
+            raise Conflict(f"{file} is in use by another process ({error}): stop it first") from None
+        except sqlite3.DatabaseError:  # damaged: it is going to be replaced
+            pass
+    for suffix in ("-wal", "-shm", "-journal"):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)
+
+
+def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> None:
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with locked(engine) as connection:
+            connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            old = MetaData()
+            old.reflect(connection)
+            old.drop_all(connection)
+            upgrade_within(connection, manifest.schema_revision)
+            load_tables(connection, directory / "database", manifest.tables)
+            _finish(connection, manifest)
+    finally:
+        engine.dispose()
+
+
+def _finish(connection: Connection, manifest: Manifest) -> None:
+    """Up to date, without the workers of then; what trained waits for a worker."""
+    upgrade_within(connection, "head")
+    session = Session(connection)
+    session.execute(delete(Worker))
+    session.execute(delete(Singleton))
+    for run in session.scalars(select(Run).where(Run.status == "running")).all():
+        release_run(session, run.id, run.attempt, REASON)
+    add_event(session, "lifecycle", f"the installation was restored from its backup of {manifest.created_at}")
+    session.flush()

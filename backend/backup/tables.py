@@ -1,0 +1,79 @@
+"""Tables of Postgres to files and back, with COPY: no program of Postgres's version is needed."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import zstandard
+from psycopg import sql
+from sqlalchemy import Connection, Table, text
+
+from backend.backup.contents import Table as Saved
+from backend.models import Base, Checkpoint
+
+CHUNK_BYTES = 1 << 20
+
+
+def ordered_tables() -> list[Table]:
+    """Tables in an order in which none refers to a later one."""
+    return list(Base.metadata.sorted_tables)
+
+
+def save_tables(connection: Connection, directory: Path, *, without: Collection[str]) -> dict[str, Saved]:
+    """Every row of every table but the checkpoints `without`, as the connection's transaction sees them."""
+    directory.mkdir(parents=True)
+    saved = {}
+    for table in ordered_tables():
+        columns = [column.name for column in table.columns]
+        query = sql.SQL("SELECT {} FROM {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(table.name)
+        )
+        if table.name == Checkpoint.__tablename__ and without:
+            ids = sql.SQL(", ").join(map(sql.Literal, sorted(without)))
+            query = sql.SQL("{} WHERE id NOT IN ({})").format(query, ids)
+        cursor = _driver(connection).cursor()
+        file = directory / f"{table.name}.copy.zst"
+        with (
+            file.open("wb") as raw,
+            zstandard.ZstdCompressor().stream_writer(raw) as packed,
+            cursor.copy(sql.SQL("COPY ({}) TO STDOUT").format(query)) as copy,
+        ):
+            for block in copy:
+                packed.write(block)
+        saved[table.name] = Saved(columns=columns, rows=cursor.rowcount)
+    return saved
+
+
+def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Saved]) -> None:
+    """Fill the empty tables; raises ValueError when a table did not get all its rows."""
+    for table in ordered_tables():
+        if table.name not in saved:
+            continue
+        columns = sql.SQL(", ").join(map(sql.Identifier, saved[table.name].columns))
+        order = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
+        cursor = _driver(connection).cursor()
+        with (
+            (directory / f"{table.name}.copy.zst").open("rb") as raw,
+            zstandard.ZstdDecompressor().stream_reader(raw) as unpacked,
+            cursor.copy(order) as copy,
+        ):
+            while block := unpacked.read(CHUNK_BYTES):
+                copy.write(block)
+        if cursor.rowcount != saved[table.name].rows:
+            raise ValueError(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
+    _continue_numbers(connection)
+
+
+def _continue_numbers(connection: Connection) -> None:
+    """New rows get numbers behind those that were loaded."""
+    query = text("SELECT table_name, column_name, pg_get_serial_sequence(table_name, column_name) AS name "
+                 "FROM information_schema.columns WHERE table_schema = current_schema() "
+                 "AND pg_get_serial_sequence(quote_ident(table_name), column_name) IS NOT NULL")  # fmt: skip
+    for table, column, name in connection.execute(query).all():
+        newest = connection.scalar(text(f'SELECT max("{column}") FROM "{table}"'))  # noqa: S608 - our own names
+        if newest is not None:
+            connection.execute(text("SELECT setval(:name, :newest)"), {"name": name, "newest": newest})
+
+
+def _driver(connection: Connection) -> Any:
+    return cast("Any", connection.connection.driver_connection)
