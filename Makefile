@@ -15,7 +15,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -44,6 +44,9 @@ test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs wha
 
 faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
+
+fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger holds 100,000 requests (ARGS="--goal N")
+	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

@@ -24,7 +24,7 @@ from backend.experiments.estimates import estimates
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
 from backend.policies import policy_offers
 from backend.problem import ERRORS
-from backend.runs.schemas import Body
+from backend.runs.schemas import Body, Fields
 
 router = APIRouter(prefix="/api/v1", tags=["catalog"], responses=ERRORS)
 
@@ -52,7 +52,7 @@ SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps",
 class PreviewRequest(Body):
     """Problem sources to look at."""
 
-    problems: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=32)]
+    problems: Annotated[list[Fields], Field(min_length=1, max_length=32)]
     seed: Seed = 0
 
 

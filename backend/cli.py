@@ -33,13 +33,11 @@ def demo(settings: Settings) -> int:
 
 def serve(settings: Settings) -> int:
     """the HTTP service alone; brings the database up to date first"""
-    import uvicorn
-
     from backend.lifeline import follow_launcher
-    from backend.listening import listen
     from backend.logs import set_up_logging
     from backend.migrate import migrate
     from backend.preflight import check_database, check_exposure, check_port, check_state_dir
+    from backend.server import run_server
 
     follow_launcher()
     set_up_logging(settings)
@@ -48,19 +46,7 @@ def serve(settings: Settings) -> int:
     check_port(settings)
     check_database(settings)
     migrate(settings)
-    config = uvicorn.Config(
-        "backend.main:create_app",
-        factory=True,
-        access_log=False,  # backend.requests has its own, without query strings
-        log_config=None,
-        timeout_graceful_shutdown=3,  # open event streams would hold it for ever
-        server_header=False,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=settings.trusted_proxies,
-    )
-    server = uvicorn.Server(config)
-    server.run(sockets=listen(settings))
-    return 0 if server.started else 1
+    return run_server(settings)
 
 
 def worker(settings: Settings) -> int:

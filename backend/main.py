@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -18,6 +19,7 @@ from backend.deadline import Deadline
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
+from backend.interface import complete
 from backend.live import end_streams_at_signals
 from backend.metrics import api as metrics
 from backend.problem import answer_errors
@@ -36,6 +38,12 @@ THREADS = 64
 
 class Service(FastAPI):
     """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The interface as a document, made once."""
+        if not self.openapi_schema:
+            self.openapi_schema = complete(super().openapi())
+        return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
         """The routes and what is wrapped around them."""

@@ -119,6 +119,11 @@ def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
 _LINES = _compiled()
 
 
+def methods_of(path: str) -> list[str]:
+    """The methods that have a line for this path."""
+    return [method for method, lines in _LINES.items() if any(pattern.match(path) for pattern, _ in lines)]
+
+
 def access_of(method: str, path: str) -> Access | None:
     """What this request needs; None where no line covers it."""
     for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):

@@ -13,6 +13,9 @@ from backend.database import open_engine
 from backend.errors import GrpoLabError
 from backend.settings import Settings
 
+SHORTEST_TOKEN = 20
+"""Characters, where the network may try."""
+
 
 class CannotStart(GrpoLabError):
     """Something outside this program is in the way."""
@@ -38,7 +41,21 @@ def check_state_dir(settings: Settings) -> None:
 
 def check_exposure(settings: Settings) -> None:
     """Refuse to listen to the network without a token and host names chosen on purpose."""
-    if is_loopback(settings.host) or (settings.grpolab_token and settings.allowed_hosts):
+    if settings.grpolab_token and settings.grpolab_token == settings.grpolab_viewer_token:
+        raise CannotStart("GRPOLAB_VIEWER_TOKEN is GRPOLAB_TOKEN: every viewer would be an operator")
+    if is_loopback(settings.host):
+        return
+    short = [
+        name
+        for name in ("grpolab_token", "grpolab_viewer_token")
+        if 0 < len(getattr(settings, name)) < SHORTEST_TOKEN
+    ]
+    if short:
+        raise CannotStart(
+            f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, which can be guessed over a "
+            "network: choose another one, e.g. `openssl rand -hex 32`"
+        )
+    if settings.grpolab_token and settings.allowed_hosts:
         return
     raise CannotStart(
         f"HOST={settings.host} would open the service to the network: choose a token and the names under "

@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.logs import request_id
+from backend.permissions import methods_of
 from backend.secrecy import redact_document, secret_errors
 from backend.trouble import Trouble, database_trouble, disk_trouble
 
@@ -124,9 +125,11 @@ def _http(request: Request, error: Exception) -> Response:
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND and detail == title:
         detail = f"there is nothing at {request.scope['path']}"
+    headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(methods_of(request.scope["path"]))
         detail = f"{request.method} is not possible at {request.scope['path']}"
-    return problem(error.status_code, title, detail, headers=dict(error.headers or {}))
+    return problem(error.status_code, title, detail, headers=headers)
 
 
 def _invalid(_request: Request, error: Exception) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-from backend.errors import FieldError
+from backend.errors import FieldError, InvalidRequest
 from backend.settings import Settings
 
 REDACTED = "[secret]"
@@ -18,7 +18,7 @@ PATTERNS = (
     r"\bhf_[A-Za-z0-9]{30,}",
     r"\bsk-[A-Za-z0-9_-]{20,}",
     r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
-    r"\b\d{10}\.[\w-]{16}\.[0-9a-f]{64}\b",  # the ticket of a one-time link
+    r"\b\d{10}\.(?:[\w-]{16}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
 )
 SECRET = re.compile("|".join(PATTERNS))
 
@@ -79,13 +79,21 @@ def redact_document(document: Any) -> Any:
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
     """One error for every text that looks like a token or an address with a password; it is not repeated."""
     if isinstance(document, str) and _pattern.search(document):
-        yield FieldError(path, "looks like a secret: give it to the worker's environment, never to a config")
+        reason = "looks like a secret: give it to the environment of service or worker, never to a run"
+        yield FieldError(path, reason)
     elif isinstance(document, dict):
         for key, value in document.items():
+            yield from secret_errors(str(key), path)
             yield from secret_errors(value, f"{path}.{key}" if path else str(key))
     elif isinstance(document, list):
         for number, value in enumerate(document):
             yield from secret_errors(value, f"{path}.{number}")
+
+
+def refuse_secrets(text: str, path: str) -> None:
+    """Raise InvalidRequest for a text that looks like a secret."""
+    if errors := list(secret_errors(text, path)):
+        raise InvalidRequest(errors)
 
 
 def _password(url: str) -> str:

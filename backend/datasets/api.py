@@ -22,6 +22,7 @@ from backend.depends import SettingsOf, WriteSession
 from backend.errors import Conflict, FieldError, GrpoLabError, InvalidRequest, NotFound
 from backend.paging import iso
 from backend.problem import ERRORS
+from backend.secrecy import refuse_secrets
 from backend.text import clean_text
 
 router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
@@ -114,6 +115,7 @@ async def upload(
     answer_field: Field = "answer",
 ) -> Json:
     """Keep a JSONL file (plain, .gz or .zst) that is the body as it is. Every line is checked first."""
+    refuse_secrets(name, "name")
     kind = _checked_kind(name)
     _check_type(request)
     uploads, columns = Uploads(settings.datasets_dir), Columns(prompt_field, answer_field)

@@ -21,6 +21,7 @@ from backend.metrics.known import must_be_known
 from backend.paging import page_of, split_list
 from backend.problem import ERRORS
 from backend.queue import ring
+from backend.secrecy import refuse_secrets
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
 
@@ -30,6 +31,7 @@ Key = Annotated[str, Header(max_length=200, pattern=r"^[\x21-\x7e]*$")]
 @router.post("", status_code=201, response_model=LaunchedExperiment)
 def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, idempotency_key: Key = "") -> Json:
     """Queue variants x seeds, all or none. The same Idempotency-Key and body again give the same answer."""
+    refuse_secrets(idempotency_key, "Idempotency-Key")
     answer = launch(lab, body, key=idempotency_key)
     later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)

@@ -9,7 +9,6 @@ from backend.config.sources import pinned, source_errors
 from backend.errors import FieldError, InvalidConfig
 from backend.policies import context_errors, policy_errors
 from backend.prompt_lengths import prompt_errors
-from backend.secrecy import secret_errors
 from backend.settings import Settings
 
 
@@ -20,8 +19,6 @@ def runnable(
     seed: int | None = None,
 ) -> RunConfig:
     """The complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
-    if found := [*secret_errors(base), *secret_errors(variant or {})]:
-        raise InvalidConfig(found)
     config = resolve(base, variant, seed)
     errors = [
         *policy_errors(config.policy, settings),

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from backend.runs.schemas import Body, Name, Tag
+from backend.runs.schemas import Body, Fields, Name, Tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_RUNS = 500
@@ -14,9 +14,9 @@ class ExperimentRequest(Body):
     """Variants x seeds to launch."""
 
     name: Name
-    base: dict[str, Any] = Field(default={})
+    base: Fields = Field(default={})
     """Fields of RunConfig that all variants share."""
-    variants: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+    variants: Annotated[list[Fields], Field(min_length=1, max_length=100)]
     """Each a `name` and the fields of RunConfig in which it differs."""
     seeds: list[Seed] = Field(default=[0], min_length=1, max_length=100)
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
@@ -90,8 +90,8 @@ class ExperimentDetail(ExperimentItem):
 class ValidateRequest(Body):
     """A variant as a launch would write it."""
 
-    base: dict[str, Any] = Field(default={})
-    variant: dict[str, Any] = Field(default={})
+    base: Fields = Field(default={})
+    variant: Fields = Field(default={})
     seed: Seed = 0
 
 

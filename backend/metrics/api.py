@@ -105,8 +105,8 @@ class View:
 @router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
 def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     session: ReadSession,
-    runs: Annotated[str, Query(max_length=20_000, description="Ids, separated by commas.")],
-    metrics: Annotated[str, Query(max_length=20_000, description="Names, separated by commas.")],
+    runs: Annotated[str, Query(max_length=8_000, description="Ids, separated by commas.")],
+    metrics: Annotated[str, Query(max_length=8_000, description="Names, separated by commas.")],
     x: Literal["step", "wall", "tokens"] = "step",
     x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from backend.secrecy import secret_errors
 from backend.text import clean_text, unstorable
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
@@ -15,19 +17,32 @@ SpelledNumber = float | str
 
 
 class Body(BaseModel):
-    """A request body: unknown fields, NaN, infinities and text that no database holds are refused."""
+    """A request body: unknown fields, NaN, infinities, secrets and unstorable text are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, document: Any) -> Any:
-        if found := unstorable(document):
+        if found := unstorable(document) or next(secret_errors(document), None):
             path, reason = found
             raise PydanticCustomError(
                 "unstorable", "{path} {reason}", {"path": clean_text(path), "reason": reason}
             )
         return document
+
+
+CONFIG_BYTES = 65_536
+
+
+def _small(config: dict[str, Any]) -> dict[str, Any]:
+    if (size := len(orjson.dumps(config))) > CONFIG_BYTES:
+        raise ValueError(f"takes {size:,} bytes as JSON; at most {CONFIG_BYTES:,} are accepted")
+    return config
+
+
+Fields = Annotated[dict[str, Any], AfterValidator(_small)]
+"""Fields of RunConfig, or all of them."""
 
 
 class Best(BaseModel):
@@ -116,7 +131,7 @@ class RunChanges(Body):
 class CloneRequest(Body):
     """A new run like an old one."""
 
-    changes: dict[str, Any] = {}
+    changes: Fields = {}
     """Fields of RunConfig laid over the old run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     name: Name | None = None
@@ -127,7 +142,7 @@ class EvaluationRequest(Body):
 
     step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     """Step of the checkpoint; the newest one if it is left out."""
-    problems: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=32)] | None = None
+    problems: Annotated[list[Fields], Field(min_length=1, max_length=32)] | None = None
     """Problem sources as in a run's config; those of the run if they are left out."""
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
     """Held-out prompts."""

@@ -18,7 +18,7 @@ OURS = ("api", "worker")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 EXAMPLE = (ROOT / ".env.example").read_text()
 VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}")
-MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "GRPOLAB_TOKEN": "5ec4e7"}
+MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "GRPOLAB_TOKEN": "5ec4e7" * 10}
 
 
 def filled_in(value) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -19,6 +20,7 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.runs.store import append_log
+from backend.server import server_config
 from backend.settings import Settings
 from worker.records import CompletionRecord, GroupRecord
 
@@ -36,7 +38,9 @@ class Service:
     def __init__(self, base, sessions):
         self.base = base
         self.sessions = sessions
-        self.client = httpx.Client(base_url=f"{base}/api/v1", headers={"Authorization": f"Bearer {TOKEN}"})
+        self.client = httpx.Client(
+            base_url=f"{base}/api/v1", headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60
+        )
 
     def get(self, path, **params):
         """The body of a successful GET below /api/v1."""
@@ -116,7 +120,7 @@ def completion_of(text, *, correct):
 
 
 @contextmanager
-def running(directory: Path, url: str = "") -> Iterator[Service]:
+def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
     """A service on a free port, with a fresh database unless one is named."""
     url = url or f"sqlite:///{directory / 'grpolab.db'}"
     upgrade(url)
@@ -124,10 +128,10 @@ def running(directory: Path, url: str = "") -> Iterator[Service]:
     settings = Settings(
         state_dir=directory, models_dir=directory / "models", datasets_dir=directory / "datasets",
         grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN, database_url=url,
-        broker_url="memory://", port=port,
+        broker_url="memory://", port=port, **changes,
     )  # fmt: skip
     app = create_app(settings)
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
+    config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

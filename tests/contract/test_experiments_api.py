@@ -110,7 +110,7 @@ def test_others_write_while_a_launch_is_being_checked(client, database, settings
         ({"base": {"policy": {"name": "owner/model"}}}, "variants.0.policy.name", "HF_ONLINE"),
         (
             {"base": {"policy": {"revision": "hf_" + "a" * 40}}},
-            "variants.0.policy.revision",
+            "base.policy.revision",
             "looks like a secret",
         ),
         ({"variants": []}, "variants", "at least 1"),

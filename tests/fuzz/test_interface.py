@@ -1,0 +1,97 @@
+"""The short form of `make fuzz`, and data that nothing may let through, for every route with a body."""
+
+import json
+
+import pytest
+
+from backend.permissions import READS, WRITES
+from tests.api_client import serving
+from tests.fuzz.campaign import play
+from tests.route_list import filled_in
+
+DEEP = 100_000
+BODIES = {
+    "nothing": b"",
+    "no json": b"{",
+    "not utf-8": b'{"name": "\xff\xfe"}',
+    "utf-16": '{"name": "x"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "too deep": b"[" * DEEP + b"]" * DEEP,
+    "objects too deep": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "a key twice": b'{"name": "a", "name": "b", "seed": 1, "seed": 2}',
+    "a list": b"[]",
+    "a text": b'"x"',
+    "null": b"null",
+    "a number of 5000 digits": b'{"seed": ' + b"9" * 5000 + b"}",
+}
+VALUES = {
+    "NaN": b"NaN",
+    "infinity": b"-Infinity",
+    "1e999": b"1e999",
+    "NUL": rb'"\u0000"',
+    "half a pair": rb'"\ud800"',
+    "2^63": str(2**63).encode(),
+    "deep": b"[" * 60 + b"]" * 60,
+}
+FIELDS = ("seed", "steps", "name", "notes", "base", "changes", "problems", "priority", "policy", "unknown")
+TYPES = ("text/plain", "application/xml", "multipart/form-data", "application/x-www-form-urlencoded", "")
+WITHOUT_BODY = ("/stop", "/pause", "/resume", "/retry", "/restore")
+
+
+def routes():
+    """Method and address of every route that reads JSON."""
+    for line in (*READS, *WRITES):
+        method, path = line.split()
+        is_upload = line == "POST /api/v1/datasets"
+        if method in ("POST", "PATCH") and not is_upload and not path.endswith(WITHOUT_BODY):
+            yield method, filled_in(path)
+
+
+@pytest.fixture
+def client(sqlite_url, settings):
+    with serving(settings, sqlite_url) as client:
+        yield client
+
+
+def assert_refused(answer, about):
+    assert 400 <= answer.status_code < 500, (about, answer.status_code, answer.text[:200])
+    assert answer.headers["content-type"] == "application/problem+json", about
+    assert json.loads(answer.text)["detail"], about
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_a_body_that_is_no_object_is_refused(client, what):
+    for method, path in routes():
+        answer = client.request(
+            method, path, content=BODIES[what], headers={"Content-Type": "application/json"}
+        )
+        may_be_empty = what in ("nothing", "null") and path.endswith(("/clone", "/evaluations"))
+        assert_refused(answer, (what, path))
+        assert answer.status_code == 404 or not may_be_empty
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_a_value_that_no_column_holds_is_refused_in_every_field(client, what):
+    for method, path in routes():
+        for field in FIELDS:
+            body = b'{"%s": %s}' % (field.encode(), VALUES[what])
+            answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+            assert_refused(answer, (what, path, field))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_body_of_another_type_is_refused(client, kind):
+    for method, path in routes():
+        answer = client.request(method, path, content=b"{}", headers={"Content-Type": kind})
+        assert answer.status_code == 415, (kind, path)
+        assert_refused(answer, (kind, path))
+
+
+@pytest.mark.parametrize(("database", "who"), [("sqlite", "operator"), ("postgres", "viewer")])
+def test_schemathesis_finds_nothing(database, who, capsys):
+    done = play(database, who, seed=1, examples=4, phases="fuzzing,stateful")
+    with capsys.disabled():
+        print(f"\n{done.requests} fuzzed requests as {who} on {database}: {done.statuses}")
+    assert done.server_errors == 0
+    assert done.violations == {}
+    assert done.requests > 150
