@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ class Checkpoints:
     def __init__(self, root: Path, recorder: Recorder, *, run_id: str, attempt: int, keep: int) -> None:
         self.root, self.recorder, self.run_id, self.attempt, self.keep = root, recorder, run_id, attempt, keep
         self.saved_step = -1
+        self.refused: set[str] = set()
+        """Ids of checkpoints that turned out damaged: forgotten as soon as there is a new one."""
 
     def restore(self, policy: Policy, parts: Parts) -> int | None:
         """Put everything in the state of the newest checkpoint that is whole; its step, None without one.
@@ -51,8 +54,11 @@ class Checkpoints:
             except BadCheckpoint as error:
                 logger.warning("%s", error.detail)
                 self.recorder.event("checkpoint", "error", f"refused: {error.detail}", step=row.step)
+                self.refused.add(row.id)
                 continue
             self.saved_step = step
+            # An attempt that died between a checkpoint's row and the tidying up may have been the last to save.
+            self._remove_strangers({row.path for row in rows})
             self.recorder.event("checkpoint", "info", f"continued from step {step}", step=step)
             return step
         if rows:
@@ -91,13 +97,19 @@ class Checkpoints:
             raise BadCheckpoint(self.root / row.path, f"{MANIFEST} is not the one that was written")
 
     def _prune(self) -> None:
-        """Remove rows beyond the newest `keep` and the best one, then their directories, then strangers."""
+        """Remove rows beyond the newest `keep` and the best one, then their directories."""
         kept: set[str] = set()
 
         def forget(session: Session) -> None:
-            kept.update(store.forget_old_checkpoints(session, self.run_id, keep=self.keep))
+            kept.update(
+                store.forget_old_checkpoints(session, self.run_id, keep=self.keep, damaged=self.refused)
+            )
 
         self.recorder.commit(forget)
+        self._remove_strangers(kept)
+
+    def _remove_strangers(self, kept: Collection[str]) -> None:
+        """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
         for directory in self.root.iterdir():
             if directory.is_dir() and directory.name not in kept:
                 remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)

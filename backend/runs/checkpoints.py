@@ -1,5 +1,6 @@
 """Rows of checkpoints."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -36,9 +37,14 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
         session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
 
 
-def forget_old_checkpoints(session: Session, run_id: str, *, keep: int) -> set[str]:
-    """Keep the newest, the best by held-out accuracy and the origins of other runs; returns their paths."""
-    rows = checkpoints_of(session, run_id)
+def forget_old_checkpoints(
+    session: Session, run_id: str, *, keep: int, damaged: Collection[str] = ()
+) -> set[str]:
+    """Keep the newest, the best by held-out accuracy and the origins of other runs; returns their paths.
+
+    What is known to be damaged, by id, is not kept and takes the place of none that is whole.
+    """
+    rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     measured = [row for row in rows if row.manifest.get("accuracy") is not None]
     best = max(measured, key=lambda row: row.manifest["accuracy"], default=None)

@@ -426,6 +426,31 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
     assert any("continued from step 2" in message for message in messages)
 
 
+def test_a_damaged_checkpoint_takes_no_whole_ones_place_and_goes_with_the_next(
+    sessions, settings, queued, train
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    (settings.artifacts_of(run_id) / "s000003-a1" / "config.json").unlink()
+    train(run_id, config, stop_after=3)
+    with sessions() as session:
+        kept = session.scalars(select(Checkpoint.path).order_by(Checkpoint.path)).all()
+    assert kept == ["s000002-a1", "s000003-a2"]
+    assert sorted(path.name for path in settings.artifacts_of(run_id).iterdir()) == kept
+
+
+def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=4)  # its last checkpoint is there, its end is not
+    root = settings.artifacts_of(run_id)
+    shutil.copytree(root / "s000004-a1", root / "s000003-a1")
+    (root / ".s000004-a1.77.draft").mkdir()
+    assert train(run_id, config) == Outcome("finished")
+    assert sorted(path.name for path in root.iterdir()) == ["s000002-a1", "s000004-a1"]
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(settings, queued, train):
     config = resolve(SMALL)
     run_id = queued(config)
