@@ -57,7 +57,7 @@ class Checkpoints:
                 self.refused.add(row.id)
                 continue
             self.saved_step = step
-            # An attempt that died between a checkpoint's row and the tidying up may have been the last to save.
+            # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
             self._remove_strangers({row.path for row in rows})
             self.recorder.event("checkpoint", "info", f"continued from step {step}", step=step)
             return step
