@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
+from backend.gauges import GAUGES
 from backend.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -110,7 +111,13 @@ def with_tables(text: str) -> str:
 
 def tables() -> dict[str, str]:
     """Every generated table by its name."""
-    written = {"presets": presets(), "knobs": knobs(), "metrics": metrics(), "settings": settings()}
+    written = {
+        "presets": presets(),
+        "knobs": knobs(),
+        "metrics": metrics(),
+        "gauges": gauges(),
+        "settings": settings(),
+    }
     return written | measured() | survived()
 
 
@@ -150,6 +157,18 @@ def settings() -> str:
         for name, field in Settings.model_fields.items()
     )
     return _table(["variable", "default", "meaning"], rows)
+
+
+def gauges() -> str:
+    """One line per value of /metrics."""
+    rows = [[f"`{name}`", ", ".join(gauge.labels), gauge.meaning] for name, gauge in GAUGES.items()]
+    times = [
+        "`grpolab_http_request_duration_seconds`",
+        "method, route, status",
+        "Histogram: time to the first byte.",
+    ]
+    process = ["`process_*`", "", "Processor time, memory and open files of the service."]
+    return _table(["name", "labels", "meaning"], [*rows, times, process])
 
 
 def knobs() -> str:

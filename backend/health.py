@@ -1,27 +1,22 @@
 """Whether the service works, for people, load balancers and Prometheus."""
 
-from typing import Any
-
 from anyio import to_thread
 from fastapi import APIRouter, Request
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.responses import Response
 
 from backend.answers import Json
-from backend.database import db_now, reading
-from backend.depends import Lab, ReadSession, lab_of
-from backend.models import Run
+from backend.database import reading
+from backend.depends import Lab, lab_of
+from backend.gauges import Gauges
+from backend.migrate import newest_schema
 from backend.problem import ERRORS, problem
 from backend.requests import REQUESTS
-from backend.runs.lifecycle import STATUSES
 from backend.status import LOOKERS, Status
 from backend.workers.store import live_slots
 
 router = APIRouter(tags=["health"], responses=ERRORS)
-
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @router.get("/healthz", response_model=dict[str, str])
@@ -49,29 +44,21 @@ def _missing(lab: Lab, status: Status) -> list[str]:
 
 
 @router.get("/metrics", response_class=Response)
-def metrics(session: ReadSession) -> Response:
-    """Prometheus: runs by status, workers, the oldest waiting run, how far recording lags, request times."""
+async def metrics(request: Request) -> Response:
+    """Prometheus: queue, runs, leases, recording, workers, request times, and what this process uses."""
+    content = await to_thread.run_sync(_scrape, request, limiter=LOOKERS)
+    return Response(content, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _scrape(request: Request) -> bytes:
+    state = request.app.state
+    facts = {
+        "grpolab_streams": float(state.broadcaster.listeners),
+        "grpolab_reconciler_age_seconds": state.reconciler.age_seconds,
+    }
     registry = CollectorRegistry()
-    for name, help_text, values in _gauges(session):
-        labels = ["status"] if "" not in values else []
-        gauge = Gauge(f"grpolab_{name}", help_text, labels, registry=registry)
-        for status, value in values.items():
-            (gauge.labels(status) if labels else gauge).set(value)
-    return Response(generate_latest(registry) + generate_latest(REQUESTS), media_type=CONTENT_TYPE)
-
-
-def _gauges(session: Session) -> list[tuple[str, str, dict[str, float]]]:
-    counted: Any = session.execute(
-        select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
+    registry.register(
+        Gauges(lab_of(request), facts, state.status.look(), (request.app.version, newest_schema()))
     )
-    counts = dict.fromkeys(STATUSES, 0.0) | {status: float(count) for status, count in counted}
-    slots = live_slots(session)
-    busy = float(sum(1 for slot in slots if slot.run_id))
-    waits = session.scalar(select(db_now() - func.min(Run.queued_at)).where(Run.status == "queued"))
-    lag = session.scalar(select(db_now() - func.min(Run.progress_at)).where(Run.status == "running"))
-    return [
-        ("runs", "Runs by status.", counts),
-        ("workers", "Places where runs can train.", {"busy": busy, "idle": len(slots) - busy}),
-        ("queue_wait_seconds", "How long the oldest waiting run has waited.", {"": waits or 0.0}),
-        ("progress_lag_seconds", "Time since the slowest running run was last written.", {"": lag or 0.0}),
-    ]
+    ProcessCollector(registry=registry)
+    return generate_latest(registry) + generate_latest(REQUESTS)

@@ -69,6 +69,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
     app.state.streams = Counter()
     app.state.status = status.Status(settings)
+    app.state.reconciler = Reconciler(settings, app.state.lab.sessions)
     answer_errors(app)
     for part in (
         catalog,
@@ -95,7 +96,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     end_streams_at_signals(app.state.broadcaster)
     with suppress(OSError):  # an upload says it when the directory cannot be written to
         await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)
-    reconciler = Reconciler(lab.settings, lab.sessions)
+    reconciler: Reconciler = app.state.reconciler
     reconciler.start()
     try:
         yield

@@ -5,6 +5,7 @@ Runs in the service's process. One process at a time does it, by a lease in SQL;
 
 import logging
 import threading
+import time
 import uuid
 
 from sqlalchemy import func, or_, select, update
@@ -34,8 +35,14 @@ class Reconciler:
         self._sessions = sessions
         self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
         self._owner = uuid.uuid4().hex
+        self._looked_at = time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    @property
+    def age_seconds(self) -> float:
+        """Time since the last look that succeeded, or since the start."""
+        return time.monotonic() - self._looked_at
 
     def start(self) -> None:
         """Begin to look."""
@@ -50,6 +57,7 @@ class Reconciler:
         while not self._stopping.wait(LOOK_SECONDS):
             try:
                 self.look()
+                self._looked_at = time.monotonic()
             except SQLAlchemyError as error:
                 self._lost.forget()
                 logger.warning("cannot look after the queue: %s", str(error).splitlines()[0])

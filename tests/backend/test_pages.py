@@ -6,7 +6,6 @@ import pytest
 from plotly import __version__ as plotly_version
 
 from backend.models import Worker
-from tests.factories import make_run
 
 
 @pytest.mark.parametrize(
@@ -65,16 +64,6 @@ def test_ready_means_database_broker_and_a_worker(client):
     assert client.get("/readyz").json() == {"status": "ready"}
     item = client.get("/api/v1/workers").json()["items"][0]
     assert (item["status"], item["run"], item["seen_at"][-1]) == ("idle", None, "Z")
-
-
-def test_prometheus_reads_runs_workers_and_times(client):
-    with client.app.state.lab.sessions.begin() as session:
-        make_run(session)
-    client.get("/api/v1/runs")
-    text = client.get("/metrics").text
-    assert 'grpolab_runs{status="queued"} 1.0' in text
-    assert 'grpolab_workers{status="idle"} 0.0' in text
-    assert 'route="/api/v1/runs"' in text
 
 
 def test_the_catalog_has_what_form_and_charts_need(client):
