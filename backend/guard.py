@@ -94,12 +94,14 @@ class Guard:
             return refusal
         bearer = self._role_of_token(headers)
         is_safe = scope["method"] in SAFE_METHODS
-        if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
-            return problem(403, "Forbidden", "this request comes from a page of another origin")
         access = access_of(scope["method"], scope["path"])
+        role = bearer or self._role_of_cookie(headers)
+        if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
+            if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
+                return _unknown(scope, headers, is_safe=is_safe)  # a script that forgot its token
+            return problem(403, "Forbidden", "this request comes from a page of another origin")
         if access is Access.PUBLIC:
             return None
-        role = bearer or self._role_of_cookie(headers)
         scope.setdefault("state", {})["role"] = role
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if is_safe and ticket and not scope["path"].startswith("/api/"):
@@ -175,6 +177,10 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
 
 def _is_file(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) in FILES
+
+
+def _tells_its_origin(headers: Headers) -> bool:
+    return "sec-fetch-site" in headers or "origin" in headers
 
 
 def _unknown(scope: Scope, headers: Headers, *, is_safe: bool) -> Response:

@@ -1,18 +1,23 @@
 """The policies on offer here, and what can be said about one before a run is queued."""
 
-import json
+import re
 from pathlib import Path
-from typing import Any
 
 from backend.config.policies import BUILT_IN, LANGUAGE_MODEL, PolicyOffer
 from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
+from backend.model_files import directory_error, read_config
 from backend.settings import Settings
 
 TINY_CONTEXT = 1024
 """Tokens of prompt and completion that a built-in policy can hold (a test compares it with the policy)."""
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+NOT_PINNED = (
+    "a commit of the hub is expected (40 hexadecimal digits, in the model's history there): "
+    "a branch or a tag may change between two attempts of a run"
+)
 
 
 def policy_offers(settings: Settings) -> list[PolicyOffer]:
@@ -34,10 +39,10 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
         return []
     directory = settings.models_dir / policy.name
     if directory.is_dir():
-        reason = directory_error(directory)
+        reason = directory_error(directory, inside=settings.models_dir)
         return [FieldError("policy.name", f"{policy.name!r}: {reason}")] if reason else []
     if settings.hf_online:
-        return []
+        return [] if COMMIT.fullmatch(policy.revision) else [FieldError("policy.revision", NOT_PINNED)]
     offered = ", ".join(offer.name for offer in policy_offers(settings))
     reason = (
         f"is {policy.name!r}, neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
@@ -60,38 +65,8 @@ def context_of(policy: str, settings: Settings) -> int | None:
     """Most tokens of prompt and completion together; None where only the loaded policy knows."""
     if is_built_in(policy):
         return TINY_CONTEXT
-    found = (_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
+    found = (read_config(settings.models_dir / policy) or {}).get("max_position_embeddings")
     return found if isinstance(found, int) else None
-
-
-def directory_error(directory: Path) -> str:
-    """What is missing for a causal language model in Hugging Face format; empty: nothing."""
-    config = _config(directory)
-    if config is None:
-        return "the directory holds no readable config.json of a Hugging Face model"
-    if _names_code(config):
-        return "its config.json asks for code of its own (auto_map), which is never run"
-    if not any(directory.glob("*.safetensors")):
-        return "the directory holds no weights in safetensors format"
-    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
-        return "the directory holds no tokenizer"
-    return ""
-
-
-def _config(directory: Path) -> dict[str, Any] | None:
-    try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return config if isinstance(config, dict) else None
-
-
-def _names_code(config: Any) -> bool:
-    if isinstance(config, dict):
-        return bool(config.get("auto_map") or config.get("trust_remote_code")) or any(
-            map(_names_code, config.values())
-        )
-    return isinstance(config, list) and any(map(_names_code, config))
 
 
 def _local_names(models_dir: Path) -> list[str]:
@@ -99,10 +74,10 @@ def _local_names(models_dir: Path) -> list[str]:
     if not models_dir.is_dir():
         return []
     found = [*models_dir.glob("*/config.json"), *models_dir.glob("*/*/config.json")]
-    usable = [path.parent for path in found if not directory_error(path.parent)]
+    usable = [path.parent for path in found if not directory_error(path.parent, inside=models_dir)]
     return sorted(directory.relative_to(models_dir).as_posix() for directory in usable)
 
 
 def _local_offer(name: str, models_dir: Path) -> PolicyOffer:
-    kind = (_config(models_dir / name) or {}).get("model_type", "model")
+    kind = (read_config(models_dir / name) or {}).get("model_type", "model")
     return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=LANGUAGE_MODEL.profile)

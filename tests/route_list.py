@@ -9,6 +9,7 @@ FILLED = {
     "run_id": "nobody",
     "experiment_id": "nobody",
     "completion_id": "1",
+    "sha256": "0" * 64,
     "name:path": "x/y",
     "path:path": "x",
 }

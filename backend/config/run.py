@@ -23,7 +23,7 @@ class PolicyConfig(Frozen):
     """`tiny` or `tiny_moe` (built in), a directory of MODELS_DIR, or a name on the hub (needs HF_ONLINE)."""
 
     revision: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
-    """Commit hash or tag on the hub; empty: the default branch."""
+    """Commit of a model of the hub: 40 hexadecimal digits."""
 
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Precision of weights and arithmetic; log-probabilities and the loss are always float32."""

@@ -65,9 +65,10 @@ def expected(method, path, lines, case):
     is_safe = method in ("GET", "HEAD")
     if host != HOSTS[0]:
         return 421
-    if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
-        return 403
     line = lines.get(("GET" if method == "HEAD" else method, path))
+    if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
+        is_forgetful_script = not origin and role is None and line != "public"
+        return 401 if is_forgetful_script else 403
     if line == "public":
         return LET_IN
     if role is None:

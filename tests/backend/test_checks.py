@@ -59,7 +59,28 @@ def test_a_model_that_brings_code_is_refused(settings, model, config):
 
 def test_a_hub_name_needs_the_hub(settings):
     assert "HF_ONLINE" in reason(settings, "owner/model")
-    assert reason(settings.model_copy(update={"hf_online": True}), "owner/model") == ""
+    online = settings.model_copy(update={"hf_online": True})
+    assert "a commit of the hub is expected" in reason(online, "owner/model")
+    assert policy_errors(PolicyConfig(name="owner/model", revision="0" * 40), online) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "processor_config.json"])
+def test_code_hidden_in_another_file_is_refused(settings, model, name):
+    (model / name).write_text('{"a": [{"b": {"auto_map": {"AutoTokenizer": ["x.y", null]}}}]}')
+    assert f"its {name} asks for code of its own" in reason(settings)
+
+
+def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):
+    outside = tmp_path / "outside"
+    model.rename(outside)
+    model.symlink_to(outside)
+    assert "leads out of MODELS_DIR" in reason(settings)
+    model.unlink()
+    outside.rename(model)
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors").symlink_to("/etc/passwd")
+    assert "leads out of MODELS_DIR" in reason(settings)
+    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
 
 
 def test_a_broken_line_of_a_file_is_named(settings):

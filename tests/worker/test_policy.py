@@ -113,7 +113,7 @@ def test_a_model_with_code_of_its_own_is_refused(copy, offline):
     (copy / "config.json").write_text(
         json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
     )
-    assert "wants to run code of its own (auto_map)" in refusal("mine", offline).message
+    assert "asks for code of its own (auto_map, trust_remote_code)" in refusal("mine", offline).message
 
 
 def test_an_unknown_architecture_is_refused(copy, offline):
@@ -123,7 +123,7 @@ def test_an_unknown_architecture_is_refused(copy, offline):
 
 def test_a_broken_config_is_refused(copy, offline):
     (copy / "config.json").write_text("{")
-    assert "is not valid JSON" in refusal("mine", offline).message
+    assert "holds no readable config.json" in refusal("mine", offline).message
 
 
 def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):

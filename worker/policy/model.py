@@ -1,7 +1,6 @@
 """Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
 
 import copy
-import json
 import logging
 import sys
 import time
@@ -18,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from backend.config import policies
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
+from backend.model_files import directory_error
 from backend.settings import Settings
 from worker.policy.token_texts import TokenTexts
 
@@ -87,9 +87,10 @@ def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
     """Where the policy's files are; a hub model is downloaded first."""
     if config.name in BUILT_IN:
         return BUILT_IN[config.name]
-    local = (settings.models_dir / config.name).expanduser().resolve()
+    local = settings.models_dir.expanduser() / config.name
     if local.is_dir():
-        return local
+        check_directory(local, name=config.name, inside=settings.models_dir)
+        return local.resolve()
     if not settings.hf_online:
         raise _invalid(
             "policy.name",
@@ -114,22 +115,10 @@ def _downloaded(config: PolicyConfig) -> Path:
         ) from error
 
 
-def check_directory(directory: Path, *, name: str) -> None:
+def check_directory(directory: Path, *, name: str, inside: Path | None = None) -> None:
     """Refuse a directory that is not a causal language model in safetensors with its tokenizer."""
-    config = _json(directory / "config.json")
-    if config is None:
-        raise _invalid("policy.name", f"{name!r}: {directory} holds no config.json of a Hugging Face model")
-    for document in (config, _json(directory / "tokenizer_config.json") or {}):
-        if "auto_map" in document:
-            raise _invalid(
-                "policy.name", f"{name!r} wants to run code of its own (auto_map), which is never done"
-            )
-    if not any((directory / file).is_file() for file in ("tokenizer.json", "tokenizer_config.json")):
-        raise _invalid(
-            "policy.name", f"{name!r}: {directory} holds no tokenizer (tokenizer.json is expected)"
-        )
-    if not any(directory.glob("*.safetensors")):
-        raise _invalid("policy.name", f"{name!r}: {directory} holds no weights (*.safetensors is expected)")
+    if reason := directory_error(directory, inside=inside):
+        raise _invalid("policy.name", f"{name!r}: {reason}")
 
 
 def open_directory(directory: Path, config: PolicyConfig, *, device: torch.device | str = "cpu") -> Policy:
@@ -194,16 +183,6 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
     named = generation.eos_token_id if generation is not None else None
     ids = named if isinstance(named, list) else [named]
     return tuple(sorted({index for index in [*ids, tokenizer.eos_token_id] if index is not None}))
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        document = json.loads(path.read_text())
-    except ValueError as error:
-        raise _invalid("policy.name", f"{path} is not valid JSON: {error}") from error
-    return document if isinstance(document, dict) else None
 
 
 def _shortened(text: str) -> str:

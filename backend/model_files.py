@@ -1,0 +1,62 @@
+"""Whether a directory holds a model that can be loaded without trust: no code, no pickle, no way out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+CONFIG_FILES = (
+    "config.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
+"""The files in which a model may ask for code of its own."""
+
+MOST_CONFIG_BYTES = 4_000_000
+
+
+def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | None:
+    """A JSON object of the directory; None where there is none that can be read."""
+    try:
+        if (directory / name).stat().st_size > MOST_CONFIG_BYTES:
+            return None
+        config = json.loads((directory / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return config if isinstance(config, dict) else None
+
+
+def directory_error(directory: Path, *, inside: Path | None = None) -> str:
+    """What is wrong with a causal language model in Hugging Face format; empty: nothing.
+
+    Nothing in it may be a link that leads out of `inside`, where that is given.
+    """
+    if inside is not None and _leads_out(directory, inside.expanduser().resolve()):
+        return "the directory, or a file in it, is a link that leads out of MODELS_DIR"
+    if read_config(directory) is None:
+        return "the directory holds no readable config.json of a Hugging Face model"
+    for name in CONFIG_FILES:
+        config = read_config(directory, name)
+        if config is None and (directory / name).exists():
+            return f"its {name} is no JSON object of at most {MOST_CONFIG_BYTES:,} bytes"
+        if _names_code(config):
+            return f"its {name} asks for code of its own (auto_map, trust_remote_code), which is never run"
+    if not any(directory.glob("*.safetensors")):
+        return "the directory holds no weights (*.safetensors is expected)"
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        return "the directory holds no tokenizer (tokenizer.json is expected)"
+    return ""
+
+
+def _leads_out(directory: Path, root: Path) -> bool:
+    return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
+
+
+def _names_code(config: Any) -> bool:
+    if isinstance(config, dict):
+        return bool(config.get("auto_map") or config.get("trust_remote_code")) or any(
+            map(_names_code, config.values())
+        )
+    return isinstance(config, list) and any(map(_names_code, config))
