@@ -15,7 +15,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-parity bench-stream evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-stream evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -81,6 +81,9 @@ learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds eac
 
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.step $(ARGS)
+
+bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without
+	@.venv/bin/python -m benchmarks.recording $(ARGS)
 
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)

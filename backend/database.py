@@ -1,5 +1,6 @@
 """Engine, sessions, the database's clock and ids, for SQLite and Postgres alike."""
 
+import json
 import os
 import sqlite3
 import time
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 from sqlalchemy import URL, Connection, Engine, Float, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
@@ -48,6 +50,15 @@ def new_id() -> str:
     return "".join(CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 
 
+def json_text(document: Any) -> str:
+    """JSON in ASCII, as the queries that search in documents expect; three times as fast for plain ones."""
+    try:
+        text = orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        return json.dumps(document)
+    return text.decode() if text.isascii() else json.dumps(document)
+
+
 def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER_SECONDS) -> Engine:
     """An engine with the settings each database needs to be safe and quick.
 
@@ -62,6 +73,7 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
         max_overflow=64,
         pool_pre_ping=True,
         pool_recycle=1800,
+        json_serializer=json_text,
         connect_args={**postgres.LINK, "options": postgres.OPTIONS},
     )
 
@@ -73,7 +85,13 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
 
 
 def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
-    engine = create_engine(url, pool_size=pool_size, max_overflow=64, connect_args={"timeout": busy_seconds})
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=64,
+        json_serializer=json_text,
+        connect_args={"timeout": busy_seconds},
+    )
 
     @event.listens_for(engine, "connect")
     def configure(dbapi: Any, _record: Any) -> None:

@@ -7,7 +7,7 @@ GrpoLabError
 │   └── InvalidConfig   422
 ├── Unavailable         503
 ├── TooMany             429
-├── PluginFailed        a user's own reward or problem source raised, hung or returned nonsense
+├── PluginFailed        a user's own reward or problem source cannot be called, or fails time after time
 └── Fenced              this trainer no longer owns its run
 """
 

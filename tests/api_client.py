@@ -22,9 +22,11 @@ def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) 
 
 
 @contextmanager
-def serving(settings: Settings, url: str, *, token: str = TOKEN) -> Iterator[TestClient]:
+def serving(
+    settings: Settings, url: str, *, token: str = TOKEN, broker_url: str = "memory://"
+) -> Iterator[TestClient]:
     """A client of a service on the database `url`; with an empty `token` it is nobody."""
-    app = create_app(settings.model_copy(update={"database_url": url, "broker_url": "memory://"}))
+    app = create_app(settings.model_copy(update={"database_url": url, "broker_url": broker_url}))
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     client = TestClient(app, base_url=HOST, follow_redirects=False, raise_server_exceptions=False)
     client.headers.update(headers)

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import IO, cast
 
+import psutil
+
 from backend.devices import Slot
 from backend.secrecy import LONGEST_SECRET, redact
 from backend.settings import Settings
@@ -91,6 +93,7 @@ class TrainerProcess:
         self.failure: dict[str, str] = {}
         """What the trainer said about its own end: {"reason", "kind"}."""
         self.last_error_line = ""
+        self._memory = 0
         self._listener: Listener | None = None
         self._waiting: list[str] = []
         self._lock = threading.Lock()
@@ -108,6 +111,12 @@ class TrainerProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    def see_memory(self) -> int:
+        """The most memory that it was seen to hold, in bytes; call it now and then."""
+        with contextlib.suppress(psutil.Error):
+            self._memory = max(self._memory, psutil.Process(self.pid).memory_info().rss)
+        return self._memory
 
     def is_running(self) -> bool:
         """Whether it lives."""

@@ -73,7 +73,7 @@ def _completion_record(
         advantage=advantage,
         finish_reason=completion.finish_reason,
         correct=None if correctness is None else correctness >= 1,
-        flags=scorer.flags(completion, correctness),
+        flags=scorer.flags(completion, correctness, reward=group.rewards[position]),
         # Copies: a slice would keep the padded array of its whole batch alive while the record waits.
         arrays={name: np.array(values, dtype=np.float32) for name, values in arrays.items()},
     )

@@ -32,6 +32,7 @@ from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
 from backend.settings import Settings
 from worker.logs import FLUSH_SECONDS, LogCollector
+from worker.memory import used_text
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 from worker.patience import first_line, left_for_later, persist
 from worker.process import TRAINER, TrainerProcess, trainer_environment
@@ -216,6 +217,7 @@ class Supervisor:
                 renew_at = now + (lease / 4 if is_answered else RETRY_SECONDS)
             if now >= flush_at or log.is_full:
                 flush_at = now + FLUSH_SECONDS
+                trainer.see_memory()
                 self._flush(log)
             if progress.is_hung:
                 self._end_hung(trainer, log)
@@ -271,7 +273,9 @@ class Supervisor:
         if code in (0, EXIT_ORPHANED, EXIT_FENCED):
             return Verdict("the trainer ended without a word", is_own_fault=code == 0)
         if code < 0 and is_oom:
-            return Verdict("the machine ran out of memory: the kernel ended the trainer", limit=OOM_LIMIT)
+            used = used_text(trainer.see_memory())
+            reason = f"the machine ran out of memory and the kernel ended the trainer: {used}"
+            return Verdict(reason, limit=OOM_LIMIT)
         if code < 0:
             return Verdict(
                 f"the trainer crashed with {signal.Signals(-code).name}: {trainer.last_error_line}"

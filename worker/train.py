@@ -32,6 +32,7 @@ from backend.secrecy import redact
 from backend.settings import Settings
 from backend.waiting import note_path
 from worker.disk import DiskTrouble
+from worker.memory import is_memory_error, memory_text
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
 from worker.patience import persist
 from worker.recorder import Recorder
@@ -125,8 +126,10 @@ def _failure(error: BaseException) -> dict[str, str]:
     """What the supervisor stores as the reason: one line, and whether memory ran out."""
     text = str(error).strip().splitlines()
     name = type(error).__name__
-    is_memory = isinstance(error, MemoryError) or name == "OutOfMemoryError"
+    is_memory = is_memory_error(error)
     reason = redact(f"{name}: {text[0]}" if text else name)
+    if is_memory:
+        reason = f"out of memory ({memory_text()}): {reason}"
     return {"reason": reason[:REASON_CHARACTERS], "kind": "memory" if is_memory else "exception"}
 
 

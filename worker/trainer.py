@@ -142,7 +142,7 @@ class Trainer:
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
         }
-        self.timeouts = 0
+        self.timeouts = self.failures = 0
         self.last_save_seconds = 0.0
         self.clock = time.perf_counter()
 
@@ -255,6 +255,9 @@ class Trainer:
         if slow := self.scorer.timeouts - self.timeouts:
             self.timeouts = self.scorer.timeouts
             self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")
+        if failed := self.scorer.failures - self.failures:
+            self.failures = self.scorer.failures
+            self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
         if learned.skipped:
             self._event(
                 "alert", "error", f"{learned.skipped} updates skipped: loss or gradient is not finite"

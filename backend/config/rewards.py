@@ -112,7 +112,7 @@ class PluginReward(_ConditionTerm):
     """Keyword arguments of every call."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
-    """A call that takes longer ends the run as failed."""
+    """A call that takes longer leaves its completion unscored; five failed calls in a row end the run."""
 
     @field_validator("entry_point")
     @classmethod

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from worker.rewards.flags import completion_flags, distinct_gram_share
 from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
 from worker.rewards.language import script_consistent, script_share
 from worker.rewards.lengths import group_length_rewards
+from worker.rewards.plugins import MOST_IN_A_ROW
 from worker.rewards.score import Scorer
 from worker.rollout.types import Completion, Prompt
 
@@ -322,17 +324,26 @@ def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
 
 
 def test_flags_name_what_is_conspicuous():
-    flags = completion_flags("<think>" * 20, is_truncated=True, is_correct=False, expects_think=True)
+    flags = completion_flags(
+        "<think>" * 20, is_scored=True, is_truncated=True, is_correct=False, expects_think=True
+    )
     assert flags == ("truncated", "wrong", "unparsed", "no_think", "repetitive")
 
 
 def test_a_good_completion_has_no_flags():
     text = r"<think>85+60=145,145+88=233</think>\boxed{233}"
-    assert completion_flags(text, is_truncated=False, is_correct=True, expects_think=True) == ()
+    assert (
+        completion_flags(text, is_scored=True, is_truncated=False, is_correct=True, expects_think=True) == ()
+    )
 
 
 def test_ungraded_is_not_wrong_and_plain_answers_need_no_thinking():
-    assert completion_flags(r"\boxed{1}", is_truncated=False, is_correct=None, expects_think=False) == ()
+    assert (
+        completion_flags(
+            r"\boxed{1}", is_scored=True, is_truncated=False, is_correct=None, expects_think=False
+        )
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -509,6 +520,15 @@ def wordy(prompt, text):
 
 def dying(prompt, text):
     os._exit(3)
+
+def touchy(prompt, text):
+    return 1 if text != "odd" else 1 / 0
+
+def sleepy(prompt, text):
+    return 1 if text != "odd" else time.sleep(600)
+
+def vague(prompt, text):
+    return 1 if text != "odd" else float("nan")
 """
 
 
@@ -519,7 +539,19 @@ def plugins(tmp_path: Path, monkeypatch):
     info = tmp_path / "demo_rewards-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_rewards\nVersion: 1.0\n")
-    names = ("brevity", "picky", "raising", "hanging", "infinite", "wordy", "dying", "missing")
+    names = (
+        "brevity",
+        "picky",
+        "raising",
+        "hanging",
+        "infinite",
+        "wordy",
+        "dying",
+        "missing",
+        "touchy",
+        "sleepy",
+        "vague",
+    )
     points = "\n".join(f"{name} = demo_rewards:{name}" for name in names)
     (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -554,9 +586,21 @@ def test_none_from_a_reward_means_not_scored(plugins):
         ),
     ],
 )
-def test_a_reward_that_misbehaves_fails_the_run_with_words(plugins, name, reason):
+def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugins, name, reason):
     with pytest.raises(PluginFailed, match=reason):
-        scored([PluginReward(entry_point=name, timeout_seconds=0.5)], [SUM], [[RIGHT]])
+        scored([PluginReward(entry_point=name, timeout_seconds=0.5)], [SUM], [[RIGHT] * MOST_IN_A_ROW])
+
+
+@pytest.mark.parametrize("name", ["touchy", "sleepy", "vague"])
+def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plugins, name):
+    terms = (PluginReward(entry_point=name, timeout_seconds=0.5), CorrectnessReward())
+    with closing(Scorer(terms, processes=1)) as scorer:
+        [group] = scorer.score([SUM], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
+        flags = scorer.flags(completion("odd"), 0.0, reward=group.rewards[1])
+        told = (scorer.failures, scorer.last_failure.partition(": ")[0])
+    assert list(group.rewards) == [2, None, 2, None]
+    assert told == (2, f"reward plugin {name!r} on prompt 'p'")
+    assert "unscored" in flags
 
 
 def test_a_killed_child_is_gone(checkers):

@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import func, select, update
 
@@ -136,6 +138,22 @@ def test_an_unexpected_error_is_reported_in_one_line(trainer, sessions):
     reports = [line for line in trainer.stdout.read().splitlines() if line.startswith('{"failed"')]
     assert json.loads(reports[0])["failed"]["reason"].startswith("ValidationError: ")
     assert read(sessions, run_id).status == "running"  # its supervisor decides
+
+
+def test_want_of_memory_is_told_with_its_numbers(trainer, sessions):
+    process = psutil.Process(trainer.pid)
+    limit = process.memory_info().vms + 300_000_000
+    process.rlimit(psutil.RLIMIT_AS, (limit, limit))
+    sampling = {"prompts_per_step": 128, "group_size": 64, "max_new_tokens": 512}
+    run_id = give_run(trainer, sessions, sampling=sampling)
+    assert trainer.wait(120) == EXIT_FAILED
+    (report,) = [line for line in trainer.stdout.read().splitlines() if line.startswith('{"failed"')]
+    failed = json.loads(report)["failed"]
+    assert failed["kind"] == "memory"
+    assert re.match(
+        r"out of memory \(the trainer took [\d.]+ [MG]B of the machine's [\d.]+ GB\): ", failed["reason"]
+    )
+    assert read(sessions, run_id).status == "running"  # its supervisor tries once more
 
 
 def test_a_trainer_whose_run_was_taken_writes_nothing_more(trainer, sessions):

@@ -1,6 +1,7 @@
 """The training loop on the tiny policy, with a real database and real checkpoints."""
 
 import json
+import math
 import shutil
 import threading
 from typing import Any
@@ -18,7 +19,10 @@ from backend.database import open_engine, open_sessions
 from backend.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
 from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
+from worker import learner
 from worker.checkpoints import Checkpoints
+from worker.learner import Learner
+from worker.objective.policy_loss import policy_loss
 from worker.outcome import Outcome
 from worker.policy.checkpoint import BadCheckpoint
 from worker.policy.model import BUILT_IN
@@ -505,6 +509,50 @@ def test_a_policy_that_never_succeeds_stops_for_lack_of_signal(queued, train):
     run_id = queued(config)
     assert train(run_id, config) == Outcome("stopped", "no_signal")
     assert EMPTY_STEPS < 100
+
+
+def break_the_loss(monkeypatch, *, step, value):
+    """The loss of that step (None: of every step) is multiplied by `value`, and so is its gradient."""
+    learn, now = Learner.learn, []
+
+    def learning(self, collected, generator, learned, **kwargs):
+        now.append(learned.step)
+        return learn(self, collected, generator, learned, **kwargs)
+
+    def broken(*args, **kwargs):
+        found = policy_loss(*args, **kwargs)
+        return found._replace(loss=found.loss * value) if step in (None, now[-1]) else found
+
+    monkeypatch.setattr(Learner, "learn", learning)
+    monkeypatch.setattr(learner, "policy_loss", broken)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_update_that_is_not_finite_is_skipped_told_and_stored_as_it_is(
+    sessions, queued, train, monkeypatch, value
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    break_the_loss(monkeypatch, step=3, value=value)
+    assert train(run_id, config) == Outcome("finished")
+    recorded = series(sessions, run_id)
+    assert recorded["optim/skipped"] == {1: 0, 2: 0, 3: 1, 4: 0}
+    assert recorded["optim/grad_norm"][3] is None
+    assert math.isfinite(recorded["optim/grad_norm"][4])
+    with sessions() as session:
+        alerts = session.scalars(select(Event).where(Event.kind == "alert")).all()
+        kinds = session.scalars(select(Metric.kind).where(Metric.value.is_(None), Metric.step == 3))
+        assert set(kinds) <= {1, 2, 3}
+    assert [(alert.step, alert.message) for alert in alerts] == [
+        (3, "1 updates skipped: loss or gradient is not finite")
+    ]
+
+
+def test_updates_that_stay_not_finite_fail_the_run(queued, train, monkeypatch):
+    config = resolve(SMALL | {"stop_rules": [{"type": "non_finite", "patience": 2}]})
+    break_the_loss(monkeypatch, step=None, value=math.nan)
+    outcome = train(queued(config), config)
+    assert outcome == Outcome("failed", "2 steps in a row had no finite loss or gradient")
 
 
 def test_accuracy_can_end_a_run(queued, train):

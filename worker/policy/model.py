@@ -19,6 +19,7 @@ from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
 from backend.model_files import directory_error
 from backend.settings import Settings
+from worker.memory import is_memory_error
 from worker.policy.token_texts import TokenTexts
 
 logger = logging.getLogger(__name__)
@@ -127,11 +128,17 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     transformers.utils.logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, **closed)
-        model = AutoModelForCausalLM.from_pretrained(
-            directory, dtype=DTYPES[config.dtype], use_safetensors=True, **closed
+        model, report = AutoModelForCausalLM.from_pretrained(
+            directory, dtype=DTYPES[config.dtype], use_safetensors=True, output_loading_info=True, **closed
         )
-    except (ValueError, KeyError, OSError) as error:
-        raise _invalid("policy.name", f"{config.name!r} cannot be opened as a causal LM: {error}") from error
+    except Exception as error:  # the libraries raise whatever they like about a broken file
+        if is_memory_error(error):
+            raise
+        reason = f"{config.name!r} cannot be opened as a causal LM: {_shortened(str(error))}"
+        raise _invalid("policy.name", reason) from error
+    if missing := sorted(map(str, report["missing_keys"])):
+        reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
+        raise _invalid("policy.name", reason)
     model.to(device).eval()
     return as_policy(model, tokenizer, name=config.name, chat_template=config.chat_template)
 

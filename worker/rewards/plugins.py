@@ -3,7 +3,8 @@
     def brevity(prompt: Prompt, completion_text: str, *, limit: int = 100) -> float | None:
         return float(len(completion_text) <= limit)
 
-None means that the completion could not be scored: it takes no part in the update.
+None means that the completion could not be scored: it takes no part in the update. A call that raises, hangs,
+ends its process or returns no number leaves its completion unscored too; several in a row end the run.
 """
 
 import math
@@ -18,16 +19,26 @@ from backend.errors import PluginFailed
 from worker.rewards.child import Child, ChildError, ChildUnusable
 from worker.rollout.prompt import Prompt
 
+MOST_IN_A_ROW = 5
+"""Failed calls without a good one between them until the run fails: the plugin itself is broken then."""
+
 
 class PluginTerm:
     """The parent's side of one plugin reward: ask the process, judge the answer."""
 
     def __init__(self, term: PluginReward) -> None:
         self.term = term
+        self.failures = 0
+        """Calls that failed so far."""
+        self.last_failure = ""
+        self._in_a_row = 0
         self._child = Child(trusted=True)
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
-        """One value per (prompt, completion text); PluginFailed says which prompt it failed on, and how."""
+        """One value per (prompt, completion text), None where the call failed.
+
+        Raises PluginFailed when the plugin cannot be called at all, or fails time after time.
+        """
         return [self._reward(prompt, text) for prompt, text in pairs]
 
     def close(self) -> None:
@@ -43,22 +54,33 @@ class PluginTerm:
             "params": self.term.params,
         }
         try:
-            value = self._child.ask(request, seconds=self.term.timeout_seconds)
-        except (ChildError, ChildUnusable) as error:
-            raise PluginFailed(
-                f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
-            ) from error
-        return self._checked(value, prompt)
-
-    def _checked(self, value: Any, prompt: Prompt) -> float | None:
-        if value is None:
+            value = _number(self._child.ask(request, seconds=self.term.timeout_seconds))
+        except ChildUnusable as error:
+            raise PluginFailed(self._words(prompt, error)) from error
+        except (ChildError, ValueError) as error:
+            self._take_failure(self._words(prompt, error))
             return None
-        if isinstance(value, bool | int | float) and math.isfinite(value):
-            return float(value)
-        raise PluginFailed(
-            f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: "
-            f"a finite number or None is expected, got {value!r}"
-        )
+        self._in_a_row = 0
+        return value
+
+    def _take_failure(self, words: str) -> None:
+        self.failures += 1
+        self._in_a_row += 1
+        self.last_failure = words
+        if self._in_a_row >= MOST_IN_A_ROW:
+            raise PluginFailed(f"{words} ({MOST_IN_A_ROW} failed calls in a row)")
+
+    def _words(self, prompt: Prompt, error: Exception) -> str:
+        return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
+
+
+def _number(value: Any) -> float | None:
+    """A plugin's value; ValueError when it is no finite number."""
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    raise ValueError(f"a finite number or None is expected, got {value!r:.100}")
 
 
 def call_reward(name: str, prompt: Mapping[str, Any], text: str, params: Mapping[str, Any]) -> Any:

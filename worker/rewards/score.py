@@ -42,10 +42,20 @@ class Scorer:
         """Answers that took too long to check so far; each was graded wrong."""
         return self._checkers.timeouts
 
+    @property
+    def failures(self) -> int:
+        """Calls of a user's own rewards that failed so far; each left a completion unscored."""
+        return sum(plugin.failures for plugin in self._plugins.values())
+
+    @property
+    def last_failure(self) -> str:
+        """How the last of them failed."""
+        return next((plugin.last_failure for plugin in self._plugins.values() if plugin.last_failure), "")
+
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
         """One group per prompt: raw terms, weighted reward and correctness of its G completions.
 
-        Raises PluginFailed when a user's own reward raises, hangs or returns no finite number.
+        Raises PluginFailed when a user's own reward cannot be called, or fails time after time.
         """
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
@@ -58,10 +68,13 @@ class Scorer:
         """Factor of each term, by its label, for prompts of a domain."""
         return {term.label: term.weight for term in self._of(domain)}
 
-    def flags(self, completion: Completion, correctness: float | None) -> tuple[str, ...]:
-        """What is conspicuous about a scored completion: truncated, wrong, unparsed, no_think, repetitive."""
+    def flags(
+        self, completion: Completion, correctness: float | None, *, reward: float | None
+    ) -> tuple[str, ...]:
+        """What is conspicuous about a completion: see completion_flags."""
         return completion_flags(
             completion.text,
+            is_scored=reward is not None,
             is_truncated=completion.is_truncated,
             is_correct=None if correctness is None else correctness >= 1,
             expects_think=self.expects_think,

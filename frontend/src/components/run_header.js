@@ -85,10 +85,14 @@ function Moves({ run, onChange }) {
   </div>`;
 }
 
-/** Why it is as it is. A failure stands out. */
+const FAILED = { title: 'This run failed', next: 'Retry continues from the newest checkpoint.' };
+const NO_ROOM = { title: 'This run is paused: its disk takes no checkpoint', next: 'Once the disk is mended, Resume continues from the newest checkpoint.' };
+
+/** Why it is as it is. What somebody has to look after stands out. */
 function Reason({ run }) {
   if (!run.reason) return null;
-  if (run.status !== 'failed') return html`<p class="quiet run-reason">${run.status}: ${reasonText(run.reason)}</p>`;
-  return html`<div class="run-failure" role="alert"><${Icon} name="warn" /><div><strong>This run failed</strong><pre>${reasonText(run.reason)}</pre>
-    <p class="quiet">What was recorded is kept. The <a href=${`/run/${run.id}?tab=log`}>log</a> shows the trainer's last words; Retry continues from the newest checkpoint.</p></div></div>`;
+  const trouble = run.status === 'failed' ? FAILED : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
+  if (!trouble) return html`<p class="quiet run-reason">${run.status}: ${reasonText(run.reason)}</p>`;
+  return html`<div class="run-failure" role="alert"><${Icon} name="warn" /><div><strong>${trouble.title}</strong><pre>${reasonText(run.reason)}</pre>
+    <p class="quiet">What was recorded is kept. The <a href=${`/run/${run.id}?tab=log`}>log</a> shows the trainer's last words; ${trouble.next}</p></div></div>`;
 }

@@ -1,0 +1,59 @@
+"""A real Valkey that is killed, or stands still: launching goes on, and runs start all the same."""
+
+import signal
+import time
+
+import pytest
+
+from tests.api_client import TOKEN, serving
+from tests.system.lab import wait_for
+from tests.worker.test_worker_process import (  # noqa: F401 - fixtures
+    are,
+    broker,
+    queue_runs,
+    ring_until,
+    sessions,
+    settings,
+    start_worker,
+)
+
+LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
+
+
+def status_of(client):
+    return client.get("/api/v1/status").json()["broker"]
+
+
+def seconds_to_launch(client):
+    started = time.monotonic()
+    assert client.post("/api/v1/experiments", json=LAUNCH).status_code == 201
+    return time.monotonic() - started
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_launching_takes_no_second_while_the_broker_is_away_and_the_page_says_so(settings, broker, fault):  # noqa: F811
+    known = settings.model_copy(update={"grpolab_token": TOKEN})
+    with serving(known, settings.database_url, broker_url="") as client:
+        assert status_of(client)["state"] == "ok"
+        seconds_to_launch(client)
+        usual = seconds_to_launch(client)
+        broker.send_signal(fault)
+        for _ in range(3):
+            assert seconds_to_launch(client) < 1 + 4 * usual  # the machine may be busy
+        found = wait_for(lambda: (each := status_of(client))["state"] == "away" and each, 20)
+        assert found["detail"] == "the broker does not answer: runs still start, up to 600 s later"
+        assert found["detail"] in client.get("/readyz").json()["detail"]
+        assert client.get("/api/v1/runs").status_code == 200
+        if fault == signal.SIGSTOP:
+            broker.send_signal(signal.SIGCONT)
+            wait_for(lambda: status_of(client)["state"] == "ok", 20)
+
+
+def test_a_broker_that_stands_still_holds_no_run_up(settings, sessions, broker, start_worker):  # noqa: F811
+    start_worker(poll_seconds=1)
+    broker.send_signal(signal.SIGSTOP)
+    runs = queue_runs(sessions, 2)
+    wait_for(are(sessions, "finished", runs), 60)
+    broker.send_signal(signal.SIGCONT)
+    later = queue_runs(sessions, 1)
+    ring_until(settings, are(sessions, "finished", later))
