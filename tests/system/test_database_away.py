@@ -1,8 +1,10 @@
 """A real Postgres that is stopped, paused, cut off: the service says so and comes back by itself."""
 
 import os
+import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from sqlalchemy import select, text
@@ -12,7 +14,7 @@ from backend.database import open_engine, open_sessions
 from backend.models import Event, Metric, Run
 from backend.problem import MEDIA_TYPE
 from backend.runs import lifecycle
-from backend.waiting import note_path
+from backend.waiting import note_path, read_notes
 from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
 from tests.system.lab import wait_for
@@ -119,15 +121,43 @@ def test_a_paused_postgres_holds_nobody_up_for_longer_than_the_limit(postgres, s
         wait_for(lambda: is_back(client), 15)
 
 
-def test_steps_wait_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):
-    engine = open_engine(postgres.url)
-    sessions = open_sessions(engine)
+def claimed_run(sessions):
+    """The id of a run that this process owns."""
     with sessions.begin() as session:
         run = Run(name="r", variant="", seed=0, config={}, config_hash="", steps=9, status="queued")
         session.add(run)
         session.flush()
         lifecycle.claim_run(session, "worker", "host", lease_seconds=60)
-        run_id = run.id
+        return run.id
+
+
+def test_steps_wait_while_another_program_locks_sqlite(sqlite_url, settings):
+    engine = open_engine(sqlite_url, answer_seconds=0.3)
+    sessions = open_sessions(engine)
+    run_id = claimed_run(sessions)
+    with closing(sqlite3.connect(engine.url.database, isolation_level=None)) as other:
+        recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
+        with recorder:
+            other.execute("BEGIN IMMEDIATE")
+            for step in range(1, 51):
+                recorder.record_step(StepRecord(step, {"reward/mean": step / 100}))
+            (note,) = wait_for(lambda: read_notes(settings), 20)
+            assert (note.run, note.steps) == (run_id, 50)
+            assert note.reason.endswith("is locked by another program")
+            with serving(settings, sqlite_url) as client:
+                assert client.get(f"/api/v1/runs/{run_id}").status_code == 200
+            other.execute("ROLLBACK")
+            recorder.flush()
+    assert read_notes(settings) == []
+    with sessions() as session:
+        assert len(session.scalars(select(Metric.step)).all()) == 50
+    engine.dispose()
+
+
+def test_steps_wait_in_memory_while_postgres_is_stopped_and_all_arrive(postgres, settings):
+    engine = open_engine(postgres.url)
+    sessions = open_sessions(engine)
+    run_id = claimed_run(sessions)
     with serving(settings, postgres.url) as client:
         recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
         with recorder:
