@@ -95,7 +95,12 @@ def table(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace)
         name: f"{median(report['calls'][name] for report in kept) * 1e3:.3f} ms" for name in CALLS
     }
     told = ", ".join(f"{what} {milliseconds[name]}" for name, what in CALLS.items())
-    return "\n".join([*lines, "", f"In the training thread, medians: {told}."])
+    shares = {name: f"{median(report[name] for report in kept):.1%}" for name in ("own_share", "share")}
+    found = (
+        f"Of the processor time of a run that is kept, {shares['share']} goes into keeping it, writer and "
+        f"checkpoints included; {shares['own_share']} in the training thread itself: {told} (medians)."
+    )
+    return "\n".join([*lines, "", found])
 
 
 if __name__ == "__main__":

@@ -58,12 +58,12 @@ class Clock:
         self.calls: dict[str, list[float]] = {}
 
     def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same call; its time is kept."""
+        """The same call; its processor time is kept."""
 
         def timing(*args: Any, **kwargs: Any) -> Any:
-            started = time.perf_counter()
+            started = time.thread_time()
             result = call(*args, **kwargs)
-            self.calls.setdefault(name, []).append(time.perf_counter() - started)
+            self.calls.setdefault(name, []).append(time.thread_time() - started)
             return result
 
         return timing
@@ -84,7 +84,18 @@ class Clock:
         """What the parent process wants to know."""
         counted = self.steps - WARM_UP_STEPS
         seconds = {name: (end - self.begun[name]) / counted for name, end in _now().items()}
-        return seconds | {"calls": {name: median(taken) for name, taken in self.calls.items()}}
+        in_thread = sum(map(sum, self.calls.values()))
+        return seconds | {
+            "calls": {name: median(taken) for name, taken in self.calls.items()},
+            "own_share": in_thread / self.steps / seconds["process"],
+            "share": (in_thread + _writer_seconds()) / self.steps / seconds["process"],
+        }
+
+
+def _writer_seconds() -> float:
+    """Processor time of the recorder's thread so far; 0 without one."""
+    writers = [thread for thread in threading.enumerate() if thread.name == "recorder"]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(each.ident or 0)) for each in writers)
 
 
 def _now() -> dict[str, float]:
@@ -103,16 +114,17 @@ def main() -> None:
     config = resolve({"steps": job["steps"], "evaluation": {"every": 0}}, {}, 0)
     clock = Clock()
     with tempfile.TemporaryDirectory(dir=job["directory"]) as state:
-        (_kept if job["is_kept"] else _bare)(config, Path(state), clock)
-    print(json.dumps(clock.report()))
+        report = (_kept if job["is_kept"] else _bare)(config, Path(state), clock)
+    print(json.dumps(report))
 
 
-def _bare(config: RunConfig, state: Path, clock: Clock) -> None:
+def _bare(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
     trainer_module.step_records = lambda *_: ()  # type: ignore[assignment]
     _train(config, Nothing(), Nothing(), state, clock)
+    return clock.report()
 
 
-def _kept(config: RunConfig, state: Path, clock: Clock) -> None:
+def _kept(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)
@@ -143,7 +155,9 @@ def _kept(config: RunConfig, state: Path, clock: Clock) -> None:
         checkpoints = Checkpoints(root, recorder, run_id=claim.run_id, attempt=claim.attempt, keep=keep)
         checkpoints.save = clock.timed("checkpoint", checkpoints.save)  # type: ignore[method-assign]
         _train(config, recorder, checkpoints, state, clock)
+        report = clock.report()
     engine.dispose()
+    return report
 
 
 def _train(config: RunConfig, recorder: Any, checkpoints: Any, state: Path, clock: Clock) -> None:
