@@ -1,0 +1,267 @@
+"""Five hundred hostile paths and names as every text of every route: nothing outside is opened or called.
+
+An audit hook of the interpreter tells what the process opens, lists, starts and connects to meanwhile. By
+default each text meets a quarter of the places that lead to files and some others; with GRPOLAB_ALL_PATHS=1 all.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote, unquote
+
+import pytest
+
+from backend.main import Service
+from backend.models import Checkpoint
+from tests.api_client import TOKEN, serving
+from tests.factories import make_run
+from tests.fuzz.attacks import NAMES, PATHS
+from tests.route_list import filled_in
+
+ROOT = Path(__file__).parents[2]
+CANARY = "a canary that nobody may see"
+HOST = (b"host", b"127.0.0.1:8400")
+BEARER = (b"authorization", b"Bearer " + TOKEN.encode())
+JSON = (b"content-type", b"application/json")
+
+
+FILE_EVENTS = {"open", "os.listdir", "os.scandir"}
+OTHER_EVENTS = {"socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn"}
+
+
+class Watch:
+    """What the interpreter does with files, processes and the network while it is switched on."""
+
+    def __init__(self):
+        self.is_on = False
+        self.roots: tuple[str, ...] = ()
+        self.opened = 0
+        self.escapes: list[tuple[str, str]] = []
+        sys.addaudithook(self.hear)
+
+    def hear(self, event, arguments):
+        if not self.is_on:
+            return
+        if event in ("open", "os.listdir", "os.scandir") and isinstance(
+            arguments[0], str | bytes | os.PathLike
+        ):
+            self.opened += 1
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            if not (path + "/").startswith(self.roots):
+                self.escapes.append((event, path))
+        elif event in (
+            "socket.connect",
+            "socket.getaddrinfo",
+            "subprocess.Popen",
+            "os.system",
+            "os.posix_spawn",
+        ):
+            self.escapes.append((event, str(arguments)))
+
+
+@pytest.fixture(scope="module")
+def watch():
+    """One for the process: a hook cannot be taken away."""
+    return Watch()
+
+
+@pytest.fixture
+def lab(sqlite_url, settings, tmp_path):
+    """A service with a model, a data set and a run with a checkpoint; canaries beside them."""
+    for folder in (settings.state, settings.state.parent, tmp_path):
+        (folder / "canary").write_text(CANARY)
+    settings.datasets_dir.mkdir(parents=True)
+    (settings.datasets_dir / "rows.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n' * 3)
+    settings.models_dir.mkdir(parents=True)
+    with serving(settings, sqlite_url) as client:
+        app = cast("Service", client.app)
+        with app.state.lab.sessions.begin() as session:
+            run = make_run(session)
+            row = {
+                "path": "s1-a1",
+                "sha256": "0" * 64,
+                "bytes_total": 2,
+                "manifest": {"files": ["config.json"]},
+            }
+            session.add(Checkpoint(run_id=run.id, step=1, attempt=1, **row))
+        folder = settings.artifacts_of(run.id) / "s1-a1"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        yield app, run.id
+    (settings.state.parent / "canary").unlink()
+
+
+def in_paths(document, run):
+    """Addresses in which one part is open: (method, path with {}, whether it leads to files)."""
+    yield "GET", "/static/{}", True
+    yield "GET", f"/api/v1/runs/{run}/files/{{}}", True
+    yield "GET", f"/api/v1/runs/{run}/files/s1-a1/{{}}", True
+    yield "DELETE", "/api/v1/datasets/{}", True
+    yield "GET", "/run/{}", False
+    yield "GET", "/{}", False
+    for path, methods in document["paths"].items():
+        for method in methods:
+            for name in ("run_id", "experiment_id", "completion_id"):
+                if f"{{{name}}}" in path:
+                    hole = path.replace("{name}", "x").replace(f"{{{name}}}", "{}")
+                    yield method.upper(), hole, False
+
+
+def in_queries(document):
+    """(method, path, parameter) of every text in a query."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for each in operation.get("parameters", []):
+                is_text = "string" in str(each["schema"]) and each["in"] == "query"
+                if is_text and path != "/api/v1/stream":
+                    yield method.upper(), filled_in(path.replace("{name}", "{name:path}")), each["name"]
+
+
+CONFIGS = (
+    (True, lambda text: {"policy": {"name": text}}),
+    (True, lambda text: {"policy": {"name": f"owner/{text}"}}),
+    (True, lambda text: {"problems": [{"name": "file", "path": text}]}),
+    (True, lambda text: {"problems": [{"name": "file", "path": f"sub/{text}"}]}),
+    (False, lambda text: {"policy": {"revision": text}}),
+    (False, lambda text: {"preset": text}),
+    (False, lambda text: {"problems": [{"name": text}]}),
+    (False, lambda text: {"problems": [{"name": "file", "path": "rows.jsonl", "prompt_field": text}]}),
+    (False, lambda text: {"problems": [{"name": "file", "path": "rows.jsonl", "instruction": text}]}),
+    (False, lambda text: {"problems": [{"name": "hub", "dataset": text}]}),
+    (False, lambda text: {"problems": [{"name": "hub", "dataset": "a/b", "subset": text}]}),
+    (False, lambda text: {"problems": [{"name": "reasoning_gym", "task": text}]}),
+    (False, lambda text: {"problems": [{"name": "plugin", "entry_point": text}]}),
+    (False, lambda text: {"rewards": [{"name": text}]}),
+    (False, lambda text: {"rewards": [{"name": "plugin", "entry_point": text}]}),
+    (False, lambda text: {"objective": {"surrogate": {"type": text}}}),
+    (False, lambda text: {text: 1}),
+)
+"""Places of a config: whether they lead to files, and a config with a text there."""
+
+REFUSED = [{"name": "a", "preset": "no"}]
+"""Variants of which no run is made: only the names beside them are read."""
+
+BODIES = (
+    (lambda text: {"name": text, "variants": REFUSED}, "/api/v1/experiments"),
+    (lambda text: {"name": "x", "variants": [{"name": text, "preset": "no"}]}, "/api/v1/experiments"),
+    (
+        lambda text: {"name": "x", "tags": [text], "variants": REFUSED},
+        "/api/v1/experiments",
+    ),
+    (lambda text: {"notes": text, "name": 1}, "/api/v1/runs/nobody"),
+)
+
+
+def requests_of(document, run):
+    """(whether it leads to files, function of a text -> method, address, headers, body)."""
+    for method, hole, leads in in_paths(document, run):
+        yield leads, lambda text, m=method, h=hole: (m, h.replace("{}", as_typed(text)), (), b"")
+    for method, path, name in in_queries(document):
+        yield False, lambda text, m=method, p=path, n=name: (m, f"{p}?{n}={quote(text)}", (), b"")
+    for leads, config in CONFIGS:
+        yield leads, lambda text, c=config: ("POST", "/api/v1/validate", (JSON,), dumped(c(text)))
+    yield True, lambda text: ("POST", "/api/v1/problems/preview", (JSON,), dumped(CONFIGS[2][1](text)))
+    for body, path in BODIES:
+        method = "POST" if path.endswith("experiments") else "PATCH"
+        yield False, lambda text, m=method, p=path, b=body: (m, p, (JSON,), dumped(b(text)))
+    header = (
+        b"idempotency-key",
+        b"last-event-id",
+        b"cookie",
+        b"x-request-id",
+        b"x-forwarded-for",
+        b"if-none-match",
+    )
+    for name in header:
+        yield False, lambda text, n=name: ("GET", "/api/v1/runs", ((n, text.encode()[:500]),), b"")
+
+
+def as_typed(text):
+    """In an address as an attacker sends it: percent signs and slashes stay."""
+    return quote(text, safe="/%.;=:@&+$,~!*'()-_")
+
+
+def dumped(body):
+    return json.dumps(body).encode()
+
+
+def call(app, method, address, headers, body):
+    """One request as the server hands it on; what is sent back."""
+    raw, _, query = address.partition("?")
+    sent, parts = [], [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive():
+        return parts.pop() if parts else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": method, "path": unquote(raw), "raw_path": raw.encode(),
+        "query_string": query.encode(), "http_version": "1.1",
+        "headers": [HOST, BEARER, *headers, (b"content-length", str(len(body)).encode())],
+        "client": ("127.0.0.1", 1), "scheme": "http", "root_path": "", "server": ("127.0.0.1", 8400),
+    }  # fmt: skip
+    return app(scope, receive, send), sent
+
+
+def test_the_watch_sees_what_is_opened_outside(watch, tmp_path):
+    watch.roots, watch.is_on = (f"{tmp_path}/",), True
+    try:
+        (tmp_path / "inside").write_text("")
+        Path(__file__).read_text()
+    finally:
+        watch.is_on = False
+    assert watch.escapes == [("open", str(Path(__file__)))]
+    watch.escapes.clear()
+
+
+def test_no_path_and_no_name_leads_out(lab, settings, watch, capsys):
+    app, run = lab
+    document = app.openapi()
+    places = list(requests_of(document, run))
+    is_everything = bool(os.environ.get("GRPOLAB_ALL_PATHS"))
+    attacks = (*PATHS, *NAMES)
+    assert (len(set(PATHS)), len(set(NAMES))) == (300, 200)
+    watch.roots = tuple(
+        f"{path.resolve()}/"
+        for path in (
+            ROOT / "frontend", ROOT / "worker" / "policy", settings.models_dir, settings.datasets_dir,
+            settings.state / "runs", settings.state / "cache", Path(sys.prefix), Path(sys.base_prefix),
+        )
+    )  # fmt: skip
+    count, statuses, shown = 0, set(), []
+
+    async def attack(method, address, headers, body):
+        calling, sent = call(app, method, address, headers, body)
+        await calling
+        content = b"".join(message.get("body", b"") for message in sent)
+        statuses.add(sent[0]["status"])
+        if CANARY.encode() in content or b"root:x:" in content or sent[0]["status"] >= 500:
+            shown.append((method, address, sent[0]["status"]))
+
+    async def everything():
+        nonlocal count
+        for _, place in places:  # what is imported when first needed is imported now
+            await attack(*place("x"))
+        watch.is_on = True
+        for number, (leads, place) in enumerate(places):
+            for other, text in enumerate(attacks):
+                if leads or is_everything or (number + other) % 10 == 0:
+                    count += 1
+                    await attack(*place(text))
+        watch.is_on = False
+
+    try:
+        asyncio.run(everything())
+    finally:
+        watch.is_on = False
+    with capsys.disabled():
+        what = f"{len(attacks)} paths and names in {len(places)} places: {count:,} requests"
+        print(f"\n{what}, {watch.opened:,} files opened, {len(watch.escapes)} outside")
+    assert (shown, watch.escapes[:20]) == ([], [])
+    assert watch.opened > 0
+    assert {200, 404, 422} <= statuses
