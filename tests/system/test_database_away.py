@@ -135,7 +135,7 @@ def test_steps_wait_while_another_program_locks_sqlite(sqlite_url, settings):
     engine = open_engine(sqlite_url, answer_seconds=0.3)
     sessions = open_sessions(engine)
     run_id = claimed_run(sessions)
-    with closing(sqlite3.connect(engine.url.database, isolation_level=None)) as other:
+    with closing(sqlite3.connect(str(engine.url.database), isolation_level=None)) as other:
         recorder = Recorder(sessions, run_id, 1, config=RunConfig(), note=note_path(settings, run_id))
         with recorder:
             other.execute("BEGIN IMMEDIATE")
