@@ -29,12 +29,12 @@ KEEPALIVE_SECONDS = 15.0
 
 STREAM_SECONDS = 3600.0
 
-MOST_WAITING = 1000
-"""Messages that wait for one page that does not read; then its stream ends."""
+MOST_WAITING = 5000
+"""Messages, shared by all pages, that wait for one that does not read; then its stream ends."""
 
 MOST_MISSED = 5000
 
-PAGE = 500
+PAGE = 100
 """Events that are fetched at a time, lest a hundred pages that come back at once fill the memory."""
 
 
@@ -52,7 +52,8 @@ Queue = asyncio.Queue[Parcel | None]
 class Missed(NamedTuple):
     """A page of what a stream has missed."""
 
-    messages: list[Message]
+    content: bytes
+    """Its messages as they go over the wire."""
     place: Place
     """Behind the last of them."""
     is_all: bool
@@ -104,9 +105,8 @@ class Broadcaster:
             yield b": hello\n\n"
             await self._is_following.wait()  # what happens from here on reaches the queue
             missed = await run_in_threadpool(self._missed, read_place(last_id))
-            while missed.messages:
-                for message in missed.messages:
-                    yield message.encode()
+            while missed.content and not self._is_closing:
+                yield missed.content
                 if missed.is_all:
                     break
                 missed = await run_in_threadpool(self._missed, missed.place)
@@ -121,28 +121,32 @@ class Broadcaster:
         ends_at = time.monotonic() + STREAM_SECONDS
         while not self._is_closing and time.monotonic() < ends_at:
             try:
-                parcel = await asyncio.wait_for(queue.get(), KEEPALIVE_SECONDS)
+                parcels = [await asyncio.wait_for(queue.get(), KEEPALIVE_SECONDS)]
             except TimeoutError:
                 yield b": still here\n\n"
                 continue
-            if parcel is None:
+            while not queue.empty():  # whoever is behind gets all of it at once
+                parcels.append(queue.get_nowait())
+            known = [parcel for parcel in parcels if parcel is not None]
+            if content := b"".join(parcel.content for parcel in known if not 0 < parcel.event <= told):
+                yield content
+            if None in parcels:
                 return
-            if not 0 < parcel.event <= told:
-                yield parcel.content
 
     def _missed(self, place: Place | None) -> Missed:
         with reading(self._sessions) as session:
             now = current_place(session)
             if place is None:
-                return Missed([Message("hello", {}, now)], now, is_all=True)
+                return Missed(Message("hello", {}, now).encode(), now, is_all=True)
             events = events_after(session, place.event, PAGE)
             runs = runs_after(session, place.changed, MOST_MISSED + 1)
             is_known = 0 <= now.event - place.event <= MOST_MISSED  # else too old, or of another database
             if not is_known or len(runs) > MOST_MISSED:
-                return Missed([Message("reset", {}, now)], now, is_all=True)
+                return Missed(Message("reset", {}, now).encode(), now, is_all=True)
             is_all = len(events) < PAGE
             messages = list(messages_of(events, runs if is_all else (), place, {}))
-        return Missed(messages, _behind(messages, place), is_all)
+        content = b"".join(message.encode() for message in messages)
+        return Missed(content, _behind(messages, place), is_all)
 
     async def _poll(self) -> None:
         try:

@@ -48,7 +48,7 @@ def table(load: Load, figures: Figures, beside: str) -> str:
     lived = f", after {median(figures.dropped):.0f} s (median)" if figures.dropped else ""
     rows = [
         ("events written, received by all pages", f"{figures.written:,}, {figures.received:,}"),
-        ("times a page was cut off", f"{figures.cuts:,}"),
+        ("times a page was cut off, its stream ended by the service", f"{figures.cuts:,}, {figures.ends:,}"),
         ("events lost, told twice, out of order", f"{figures.gaps}, {figures.repeats}, {figures.repeats}"),
         ("streams told to begin again", f"{figures.resets}"),
         ("pages without the last event at the end", f"{figures.missing_at_end}"),

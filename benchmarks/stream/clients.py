@@ -3,10 +3,10 @@
 import asyncio
 import json
 import random
-import select
 import socket
 import time
 from array import array
+from collections.abc import Collection
 from typing import Any
 
 HEADER = (
@@ -14,80 +14,100 @@ HEADER = (
 )
 
 
-class Page(asyncio.Protocol):
+class Page:
     """A page that checks that each event comes once and in order, and how late."""
 
     def __init__(self, port: int, token: str) -> None:
         self._address = port, token
-        self._buffer = b""
-        self._transport: asyncio.WriteTransport | None = None
-        self._opened_at = float("inf")
-        self._is_lost = asyncio.Event()
         self.last_id = ""
         self.number = 0
         """Of the last event that arrived."""
-        self.received = self.gaps = self.repeats = self.resets = self.cuts = 0
+        self.received = self.gaps = self.repeats = self.resets = self.cuts = self.ends = 0
         self.seconds = array("d")
         """How late each event was that happened while the page was connected."""
 
     async def follow(self, until: float, cut_after: tuple[float, float], dice: random.Random) -> None:
         """Connect, be cut off, come back, until the clock says `until`; then stay connected."""
         while True:
-            await self._connect()
+            connection = await self._connect()
             left = until - time.monotonic()
             try:
-                await asyncio.wait_for(self._is_lost.wait(), min(max(left, 0), dice.uniform(*cut_after)))
+                await asyncio.wait_for(connection.ended.wait(), min(max(left, 0), dice.uniform(*cut_after)))
+                self.ends += 1
             except TimeoutError:
                 if time.monotonic() >= until:
                     return
                 self.cuts += 1
-                self.cut()
+                connection.cut()
             await asyncio.sleep(dice.uniform(0, min(2.0, max(0, until - time.monotonic()))))
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> "Connection":
         port, token = self._address
-        self._buffer, self._opened_at = b"", float("inf")
-        self._is_lost.clear()
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_connection(lambda: self, "127.0.0.1", port)
         more = f"Last-Event-ID: {self.last_id}\r\n" if self.last_id else ""
-        self._transport.write(HEADER.format(port=port, token=token, more=more).encode())
+        asking = HEADER.format(port=port, token=token, more=more).encode()
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: Connection(self, asking), "127.0.0.1", port)
+        return connection
 
-    def cut(self) -> None:
-        """As a lost network does."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        """Called by the loop."""
-        self._is_lost.set()
-
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
-        now = time.time()
-        self._opened_at = min(self._opened_at, now)
-        *messages, self._buffer = (self._buffer + data).split(b"\n\n")
-        for message in messages:
-            self._read(message, now)
-
-    def _read(self, message: bytes, now: float) -> None:
+    def read(self, message: bytes, opened_at: float, now: float) -> None:
+        """Take one message."""
         fields = dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line)
         self.last_id = fields.get(b"id", b"").decode() or self.last_id
         kind = fields.get(b"event")
-        self.resets += kind == b"reset"
+        if kind == b"reset":  # what was missed is fetched otherwise
+            self.resets += 1
+            self.number = 0
         if kind == b"event":
             sent: dict[str, Any] = json.loads(fields[b"data"])["data"]
             if "n" in sent:
-                self._count(sent["n"], sent["sent"], now)
+                self._count(sent["n"], sent["sent"], opened_at, now)
 
-    def _count(self, number: int, sent: float, now: float) -> None:
+    def _count(self, number: int, sent: float, opened_at: float, now: float) -> None:
         self.received += 1
         if self.number:
             self.gaps += max(0, number - self.number - 1)
             self.repeats += number <= self.number
         self.number = max(number, self.number)
-        if sent > self._opened_at:
+        if sent > opened_at:
             self.seconds.append(now - sent)
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a page."""
+
+    def __init__(self, page: Page, asking: bytes) -> None:
+        self._page = page
+        self._asking = asking
+        self._buffer = b""
+        self._opened_at = 0.0
+        self._transport: asyncio.WriteTransport | None = None
+        self.ended = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.WriteTransport)  # noqa: S101 - of a socket
+        self._transport = transport
+        transport.write(self._asking)
+
+    def cut(self) -> None:
+        """As a lost network does: nothing that is still on its way arrives."""
+        self._opened_at = -1
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Called by the loop."""
+        self.ended.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        now = time.time()
+        if self._opened_at < 0:
+            return
+        self._opened_at = self._opened_at or now
+        *messages, self._buffer = (self._buffer + data).split(b"\n\n")
+        for message in messages:
+            self._page.read(message, self._opened_at, now)
 
 
 class Sleeper:
@@ -107,11 +127,9 @@ class Sleeper:
         self._socket.sendall(HEADER.format(port=port, token=token, more="").encode())
         self._since = time.monotonic()
 
-    def look(self) -> None:
-        """Whether it was dropped."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLRDHUP)
-        if poll.poll(0):
+    def look(self, ports: Collection[int]) -> None:
+        """Whether it was dropped: `ports` are those that the service is connected with."""
+        if self._socket.getsockname()[1] not in ports:
             self.lived.append(time.monotonic() - self._since)
             self._socket.close()
             self._connect()

@@ -43,6 +43,8 @@ class Figures:
     missing_at_end: int
     """Pages that did not have the last event when the writer had ended."""
     cuts: int
+    ends: int
+    """Times the service itself ended a page's stream, because it took too little."""
     seconds: list[float]
     """How late events were, sorted."""
     rss_before: int
@@ -109,10 +111,11 @@ async def _measure(
     before, began, worked = process.memory_info().rss, time.monotonic(), sum(process.cpu_times()[:2])
     peak = before
     while writer.returncode is None:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1)
         peak = max(peak, process.memory_info().rss)
+        ports = {each.raddr.port for each in process.net_connections("tcp") if each.raddr}
         for sleeper in sleepers:
-            sleeper.look()
+            sleeper.look(ports)
     cpu_share = (sum(process.cpu_times()[:2]) - worked) / (time.monotonic() - began)
     output = await writer.stdout.read() if writer.stdout else b""
     await asyncio.gather(*following)
@@ -132,6 +135,7 @@ async def _measure(
         resets=sum(page.resets for page in pages),
         missing_at_end=sum(page.number != written for page in pages),
         cuts=sum(page.cuts for page in pages),
+        ends=sum(page.ends for page in pages),
         seconds=sorted(second for page in pages for second in page.seconds),
         rss_before=before,
         rss_growth=peak - before,
