@@ -95,13 +95,16 @@ def _role(*, viewer: bool) -> "Role":
     return Role.VIEWER if viewer else Role.OPERATOR
 
 
+MARKS = {"ok": "ok ", "warn": "?  ", "bad": "NO "}
+
+
 def doctor(settings: Settings) -> int:
     """say what this machine has and what is missing"""
     from backend.doctor import examine
 
     findings = examine(settings)
     for finding in findings:
-        print(f"  {'ok ' if finding.is_good else 'NO '} {finding.what:<10} {finding.text}")
+        print(f"  {MARKS[finding.level]} {finding.what:<10} {finding.text}")
     return 0 if all(finding.is_good for finding in findings) else 1
 
 

@@ -124,6 +124,11 @@ def check_database(settings: Settings) -> None:
     try:
         with engine.connect() as connection:
             connection.execute(text("SELECT 1"))
+    except TypeError:  # the driver gives bytes instead of text
+        raise CannotStart(
+            f"the database {url.render_as_string()} has no encoding (SQL_ASCII): make one with "
+            "ENCODING 'UTF8' TEMPLATE template0"
+        ) from None
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise CannotStart(f"cannot open the database {url.render_as_string()}: {reason}") from None

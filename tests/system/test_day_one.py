@@ -104,8 +104,8 @@ def test_the_doctor_finds_a_healthy_machine_healthy(state_dir):
 
 
 def test_the_doctor_sees_a_gpu_that_the_cpu_build_cannot_use(state_dir, monkeypatch):
-    monkeypatch.setattr("backend.doctor.find_gpus", lambda: [Gpu("GPU-1", "NVIDIA H100")])
-    monkeypatch.setattr("backend.doctor.torch_build", lambda: "cpu")
+    monkeypatch.setattr("backend.doctor.machine.find_gpus", lambda: [Gpu("GPU-1", "NVIDIA H100")])
+    monkeypatch.setattr("backend.doctor.machine.torch_build", lambda: "cpu")
     findings = {finding.what: finding for finding in examine(Settings(state_dir=state_dir, port=free_port()))}
     assert not findings["torch"].is_good
     assert "NVIDIA H100" in findings["torch"].text

@@ -1,0 +1,44 @@
+"""One line of an examination."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from backend.errors import GrpoLabError
+
+
+class Finding(NamedTuple):
+    """What was looked at, how it is, and what to do about it."""
+
+    what: str
+    level: Literal["ok", "warn", "bad"]
+    """`bad`: something will not work; `warn`: it will, but worse than it could."""
+    text: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has to be done."""
+        return self.level != "bad"
+
+
+def ok(what: str, text: str) -> Finding:
+    """Nothing to do."""
+    return Finding(what, "ok", text)
+
+
+def warn(what: str, text: str) -> Finding:
+    """Worth a thought."""
+    return Finding(what, "warn", text)
+
+
+def bad(what: str, text: str) -> Finding:
+    """To be mended."""
+    return Finding(what, "bad", text)
+
+
+def checked(what: str, check: Callable[[], None], text: str) -> Finding:
+    """`text` when the check passes, else its complaint."""
+    try:
+        check()
+    except GrpoLabError as error:
+        return bad(what, error.detail)
+    return ok(what, text)

