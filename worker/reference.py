@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, assert_never
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from backend.config import knobs
@@ -60,12 +58,6 @@ class ReferenceUpdates:
     def parts(self) -> dict[str, Stateful]:
         """Itself, where there is a reference."""
         return {} if self.reference is None else {PART: self}
-
-    def take_over(self, checkpoint: Path) -> None:
-        """Begin with the moved reference of another run's checkpoint, if it holds one."""
-        file = checkpoint / f"trainer/{PART}.safetensors"
-        if self.reference is not None and file.is_file():
-            self._write(load_file(file))
 
     def saw(self, accuracy: float | None) -> None:
         """Take note of an evaluation."""

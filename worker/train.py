@@ -16,7 +16,6 @@ import signal
 import sys
 import threading
 from importlib.metadata import version
-from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from sqlalchemy.orm import Session
@@ -27,7 +26,6 @@ from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
 from backend.models import Run
 from backend.runs import lifecycle
-from backend.runs.checkpoints import checkpoint_at
 from backend.secrecy import redact
 from backend.settings import Settings
 from backend.waiting import note_path
@@ -137,7 +135,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     """Train the run and write its outcome; an error that the user caused is an outcome too."""
     settings = Settings()
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
-    config, origin = persist(sessions, lambda session: _read_run(session, assignment, settings))
+    config = persist(sessions, lambda session: _read_run(session, assignment))
     place = f"{assignment.device}, {assignment.threads} threads"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
@@ -152,7 +150,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     )
     with recorder:
         try:
-            outcome = _train(config, recorder, settings, assignment, stopping, origin)
+            outcome = _train(config, recorder, settings, assignment, stopping)
         except Fenced:
             raise
         except DiskTrouble as error:
@@ -171,9 +169,9 @@ def _train(
     settings: Settings,
     assignment: Assignment,
     stopping: threading.Event,
-    origin: Path | None,
 ) -> Outcome:
     from worker.checkpoints import Checkpoints
+    from worker.fork import origin_of
     from worker.trainer import Trainer
 
     checkpoints = Checkpoints(
@@ -181,33 +179,25 @@ def _train(
         recorder,
         run_id=assignment.run_id,
         attempt=assignment.attempt,
-        keep=config.checkpointing.keep,
+        config=config,
+        origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
     )
     trainer = Trainer(
         config,
         recorder,
         settings=settings,
         checkpoints=checkpoints,
-        origin=origin,
         device=assignment.device,
         stopping=stopping,
     )
     return trainer.train()
 
 
-def _read_run(session: Session, assignment: Assignment, settings: Settings) -> tuple[RunConfig, Path | None]:
-    """The run's config and the checkpoint it begins with, if it begins with another run's.
-
-    On the way, what this attempt trains with is written down.
-    """
+def _read_run(session: Session, assignment: Assignment) -> RunConfig:
+    """The run's config. On the way, what this attempt trains with is written down."""
     versions = {name: version(name) for name in ("torch", "transformers")}
     lifecycle.note_attempt(session, assignment.run_id, assignment.attempt, versions=versions)
-    run = session.get_one(Run, assignment.run_id)
-    origin = None
-    if run.parent_run is not None and run.fork_step is not None:
-        checkpoint = checkpoint_at(session, run.parent_run, run.fork_step)
-        origin = settings.artifacts_of(run.parent_run) / checkpoint.path
-    return RunConfig.model_validate(run.config), origin
+    return RunConfig.model_validate(session.get_one(Run, assignment.run_id).config)
 
 
 def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -> None:

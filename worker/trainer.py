@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +26,6 @@ from worker.checkpoints import Checkpoints
 from worker.learned import Learned
 from worker.learner import Learner
 from worker.outcome import Outcome
-from worker.policy.checkpoint import load_weights, verify_checkpoint
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.routing import routers
@@ -101,24 +99,17 @@ class Trainer:
         *,
         settings: Settings,
         checkpoints: Checkpoints,
-        origin: Path | None = None,
         device: str,
         stopping: threading.Event,
     ) -> None:
-        """`origin` is the checkpoint of another run whose weights this run begins with."""
         self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.policy = load_policy(config.policy, settings, device=device)
         reference = frozen_copy(self.policy) if config.objective.needs_reference else None
-        if origin is not None:
-            verify_checkpoint(origin)
-            load_weights(origin, self.policy)
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
         self.learner = Learner(config, self.policy, self.optimizer, reference)
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
-        if origin is not None:
-            self.reference.take_over(origin)
         self.mixture = build_mixture(
             config.problems,
             seed=config.seed,
@@ -162,11 +153,16 @@ class Trainer:
             self.mixture.close()
 
     def _begin(self) -> None:
-        """Continue from the newest good checkpoint, or evaluate the policy as it came."""
+        """Continue from the newest good checkpoint, or evaluate the policy as it came.
+
+        A run without steps only measures the policy that it is given.
+        """
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
-        restored = self.checkpoints.restore(self.policy, self.parts)
+        if self.config.steps == 0:
+            self.checkpoints.take_weights(self.policy)
+        restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
         if restored is None:
             self.recorder.begin(-1)
             if self.config.evaluation.every:

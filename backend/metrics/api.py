@@ -9,6 +9,7 @@ import numpy as np
 from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 from pydantic import BaseModel
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -42,6 +43,14 @@ class NonFinite(BaseModel):
     value: str
 
 
+class Origin(BaseModel):
+    """From where a fork's curve comes."""
+
+    run: str
+    """The run that it left; points up to `step` are those of that run, and of the ones before it."""
+    step: int
+
+
 class SeriesItem(BaseModel):
     """One curve: of a run, or the mean of a group of runs."""
 
@@ -60,6 +69,8 @@ class SeriesItem(BaseModel):
     """How many points there are in the window, before thinning."""
     n: list[int] | None = None
     """Of a group: how many runs stand behind each point."""
+    origin: Origin | None = None
+    """Of a fork alone."""
     low: list[float | None] | None = None
     high: list[float | None] | None = None
 
@@ -131,7 +142,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
     else:
         items = [
-            _single(run, known[run].name, name, curves[run, name], view)
+            _single(known[run], name, curves[run, name], view)
             for name in names
             for run in present
             if (run, name) in curves
@@ -167,10 +178,13 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
         raise InvalidRequest(errors)
 
 
-def _single(run: str, name: str, metric: str, curve: Curve, view: View) -> dict[str, Any]:
+def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, Any]:
     smoothed = view.smoothed(curve)
     shown = smoothed.at(view.visible(smoothed))
-    return {"run": run, "name": name, "metric": metric, **_drawn(shown, thin(shown, view.max_points), view)}
+    named = {"run": run.id, "name": run.name, "metric": metric}
+    if run.steps and run.fork_step is not None:
+        named["origin"] = {"run": run.parent_run, "step": run.fork_step}
+    return {**named, **_drawn(shown, thin(shown, view.max_points), view)}
 
 
 def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:

@@ -3,22 +3,13 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import counts, limits_of
+from backend.metrics.reading import valid_rows
 from backend.metrics.values import SPELLINGS
-from backend.models import Metric, MetricKey
 
 
 def valid_steps(session: Session, run_id: str, *, up_to: int) -> Iterator[tuple[int, dict[str, float]]]:
-    """Each step up to `up_to` in order, with its metrics."""
-    query = (
-        select(Metric.step, MetricKey.name, Metric.kind, Metric.value)
-        .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(Metric.run_id == run_id, Metric.step <= up_to)
-        .where(counts(Metric, limits_of(session, [run_id]).get(run_id, ())))
-        .order_by(Metric.step, Metric.attempt)
-    )
-    for step, rows in groupby(session.execute(query), key=lambda row: row.step):
+    """Each step up to `up_to` in order, with its metrics; a fork's begin with those it inherited."""
+    for step, rows in groupby(valid_rows(session, run_id, up_to=up_to), key=lambda row: row.step):
         yield step, {row.name: float(SPELLINGS[row.kind] or row.value) for row in rows}

@@ -1,18 +1,28 @@
 """Metric points out of SQL: of each step the newest attempt's value, hidden rows left out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Row, and_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import counts, limits_of
+from backend.metrics.attempts import Limit, counts, limits_of
+from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
 from backend.metrics.values import from_stored
 from backend.models import Metric, MetricKey
+
+StoredRow = Row[int, int, str, int, float | None]
+"""step, attempt, name, kind, value."""
+
+_ROWS = (
+    select(Metric.step, Metric.attempt, MetricKey.name, Metric.kind, Metric.value)
+    .join(MetricKey, MetricKey.id == Metric.key_id)
+    .order_by(Metric.step, Metric.attempt, MetricKey.name)
+)
 
 X_METRICS = {"wall": "time/wall_seconds", "tokens": "tokens/total"}
 """What the x axis is read from, beside the step itself."""
@@ -32,20 +42,30 @@ class Points:
 def read_points(
     session: Session, runs: Sequence[str], metrics: Sequence[str]
 ) -> dict[tuple[str, str], Points]:
-    """The valid points of each (run, metric) that has any."""
+    """The valid points of each (run, metric) that has any; a fork's begin with those it inherited."""
     keys = find_keys(session, metrics)
-    limits = limits_of(session, runs) if keys else {}
+    stretches = lineages(session, runs) if keys else {}
+    limits = limits_of(session, {part.run for parts in stretches.values() for part in parts})
     columns = select(Metric.step, Metric.kind, Metric.value).order_by(Metric.step, Metric.attempt)
     connection = session.connection()
     found = {}
-    for run in runs:
-        valid = columns.where(Metric.run_id == run, counts(Metric, limits.get(run, ())))
+    for run, parts in stretches.items():
+        valid = [columns.where(_belongs(part, limits.get(part.run, ()))) for part in parts]
         for name, key in keys.items():
-            # Straight from the driver: half a million rows as SQLAlchemy's own take seconds.
-            cursor: Any = connection.execute(valid.where(Metric.key_id == key)).cursor
-            if rows := cursor.fetchall():
+            rows: list[Any] = []
+            for query in valid:
+                # Straight from the driver: half a million rows as SQLAlchemy's own take seconds.
+                cursor: Any = connection.execute(query.where(Metric.key_id == key)).cursor
+                rows += cursor.fetchall()
+            if rows:
                 found[run, name] = _points(rows)
     return found
+
+
+def _belongs(part: Stretch, limits: Sequence[Limit]) -> ColumnElement[bool]:
+    """SQL condition: a point of this stretch that counts."""
+    own = and_(Metric.run_id == part.run, counts(Metric, limits))
+    return own if part.last_step == ALL_STEPS else and_(own, Metric.step <= part.last_step)
 
 
 def _points(rows: Sequence[Any]) -> Points:
@@ -91,21 +111,15 @@ def _along(points: Points, axis: Points | None) -> Curve:
     return Curve(points.steps[has_x], axis.values[place][has_x], points.values[has_x])
 
 
-def metric_names(session: Session, run_id: str) -> list[str]:
-    """Names of all metrics of a run, sorted."""
-    keys = select(Metric.key_id).where(Metric.run_id == run_id).distinct()
-    return list(
-        session.scalars(select(MetricKey.name).where(MetricKey.id.in_(keys)).order_by(MetricKey.name))
-    )
+def all_rows(session: Session, run_id: str) -> Iterator[StoredRow]:
+    """(step, attempt, name, kind, value) of every row of a run, hidden ones too, in that order."""
+    yield from session.execute(_ROWS.where(Metric.run_id == run_id))
 
 
-def all_rows(session: Session, run_id: str, *, all_attempts: bool = True) -> Sequence[Any]:
-    """(step, attempt, name, kind, value) of every row of a run, or of those that count, in that order."""
-    limits = () if all_attempts else limits_of(session, [run_id]).get(run_id, ())
-    query = (
-        select(Metric.step, Metric.attempt, MetricKey.name, Metric.kind, Metric.value)
-        .join(MetricKey, MetricKey.id == Metric.key_id)
-        .where(Metric.run_id == run_id, counts(Metric, limits))
-        .order_by(Metric.step, Metric.attempt, MetricKey.name)
-    )
-    return session.execute(query).all()
+def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredRow]:
+    """The same of the rows that count, up to a step; a fork's begin with those it inherited."""
+    parts = lineages(session, [run_id])[run_id]
+    limits = limits_of(session, [part.run for part in parts])
+    for part in parts:
+        belongs = _belongs(part, limits.get(part.run, ()))
+        yield from session.execute(_ROWS.where(belongs, Metric.step <= up_to))

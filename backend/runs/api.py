@@ -16,10 +16,17 @@ from backend.problem import ERRORS
 from backend.queue import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
-from backend.runs.children import queue_child
+from backend.runs.children import ChildRequest, queue_child
 from backend.runs.events import events_of
 from backend.runs.list import RunFilter, list_runs, place_of, read_order
-from backend.runs.schemas import CloneRequest, EvaluationRequest, RunChanges, RunItem, RunPage
+from backend.runs.schemas import (
+    CloneRequest,
+    EvaluationRequest,
+    ForkRequest,
+    RunChanges,
+    RunItem,
+    RunPage,
+)
 from backend.runs.store import (
     attempts_of,
     change_run,
@@ -139,6 +146,16 @@ def clone(run_id: str, lab: LabOf, later: BackgroundTasks, body: CloneRequest | 
     return _queued_child(lab, later, run_id, body or CloneRequest())
 
 
+@router.post("/{run_id}/fork", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def fork(run_id: str, lab: LabOf, later: BackgroundTasks, body: ForkRequest) -> Json:
+    """Queue a new run that continues from a checkpoint of this one, with whatever is changed in its config.
+
+    It takes over the whole state: optimizer, random numbers, place in the data, controllers, critic. With no
+    changes it does what this run did behind that step. Its curves up to that step are those of this run.
+    """
+    return _queued_child(lab, later, run_id, body)
+
+
 @router.post(
     "/{run_id}/evaluations", status_code=202, response_model=RunItem, response_model_exclude_unset=True
 )
@@ -147,9 +164,7 @@ def evaluate(run_id: str, lab: LabOf, later: BackgroundTasks, body: EvaluationRe
     return _queued_child(lab, later, run_id, body or EvaluationRequest())
 
 
-def _queued_child(
-    lab: Lab, later: BackgroundTasks, run_id: str, request: CloneRequest | EvaluationRequest
-) -> Json:
+def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest) -> Json:
     new_id = queue_child(lab, run_id, request)
     later.add_task(ring, lab.settings)
     with reading(lab.sessions) as session:

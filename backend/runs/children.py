@@ -1,5 +1,6 @@
-"""Runs that come from another run: clones of its config, and evaluations of one of its checkpoints."""
+"""Runs that come from another run: clones of its config, forks and evaluations of one of its checkpoints."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert
@@ -9,7 +10,7 @@ from backend.config.merge import merge
 from backend.config.run import RunConfig
 from backend.database import reading
 from backend.depends import Lab
-from backend.errors import Conflict, RunNotFound
+from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.experiments.checks import runnable
 from backend.experiments.launch import run_row
 from backend.experiments.naming import new_run_names
@@ -17,8 +18,10 @@ from backend.models import Run
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
-from backend.runs.schemas import CloneRequest, EvaluationRequest
+from backend.runs.schemas import CloneRequest, EvaluationRequest, ForkRequest
 from backend.settings import Settings
+
+ChildRequest = CloneRequest | ForkRequest | EvaluationRequest
 
 
 class Child(NamedTuple):
@@ -31,20 +34,23 @@ class Child(NamedTuple):
     tags: list[Any]
     reason: str
     fork_step: int | None = None
-    """Step of the parent's checkpoint that it begins with; None: it begins anew."""
+    """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
 
 
-def queue_child(lab: Lab, run_id: str, request: CloneRequest | EvaluationRequest) -> str:
+def queue_child(lab: Lab, run_id: str, request: ChildRequest) -> str:
     """Check the config while nobody waits for the database, then enter the run; its id."""
     with reading(lab.sessions) as session:
         parent = session.get(Run, run_id)
         if parent is None:
             raise RunNotFound(run_id)
-        step = 0 if isinstance(request, CloneRequest) else _step(session, run_id, request.step)
-    if isinstance(request, CloneRequest):
-        child = _clone(lab.settings, parent, request)
-    else:
-        child = _evaluation(lab.settings, parent, request, step)
+        step = 0 if isinstance(request, CloneRequest) else _step(session, parent, request.step)
+    match request:
+        case CloneRequest():
+            child = _clone(lab.settings, parent, request)
+        case ForkRequest():
+            child = _fork(lab.settings, parent, request)
+        case EvaluationRequest():
+            child = _evaluation(lab.settings, parent, request, step)
     with lab.sessions.begin() as session:
         return _enter(session, run_id, child)
 
@@ -53,6 +59,30 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> Child:
     seed = parent.seed if request.seed is None else request.seed
     config = runnable(settings, merge(parent.config, request.changes), None, seed)
     return Child(request.name or "", parent.variant, config, parent.tags, f"a clone of {parent.name}")
+
+
+def _fork(settings: Settings, parent: Run, request: ForkRequest) -> Child:
+    config = runnable(settings, merge(parent.config, request.changes))
+    if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, request.step)]:
+        raise InvalidConfig(errors)
+    reason = f"a fork of {parent.name} at step {request.step}"
+    return Child(request.name or "", parent.variant, config, parent.tags, reason, fork_step=request.step)
+
+
+def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
+    """The weights are the parent's, so nothing that says what they are may change."""
+    for name, now in config.policy.model_dump(mode="json").items():
+        if now != (before := parent.config["policy"].get(name)):
+            reason = (
+                f"is {now!r}, but a fork goes on with the policy of {parent.name}: {before!r} is expected"
+            )
+            yield FieldError(f"policy.{name}", reason)
+
+
+def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldError]:
+    if config.steps <= step:
+        reason = f"is {config.steps}, but the fork begins behind step {step} of {parent.name}"
+        yield FieldError("steps", f"{reason}: at least {step + 1} is expected")
 
 
 def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> Child:
@@ -68,21 +98,27 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
     return Child(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
 
 
-def _step(session: Session, run_id: str, wanted: int | None) -> int:
-    """The step of the checkpoint that is asked for, or of the newest; Conflict when it is not there."""
-    known = [row.step for row in checkpoints_of(session, run_id)]
+def _step(session: Session, parent: Run, wanted: int | None) -> int:
+    """The step of the checkpoint that is asked for, or of the newest.
+
+    Raises InvalidRequest where there is none, and Conflict where the parent is about to be deleted.
+    """
+    if parent.deleted_at is not None:
+        raise Conflict(f"run {parent.id!r} is in the trash: restore it first")
+    known = [row.step for row in checkpoints_of(session, parent.id)]
     if known and (wanted is None or wanted in known):
         return known[0] if wanted is None else wanted
     which = "checkpoint" if wanted is None else f"checkpoint of step {wanted}"
-    there = ", ".join(map(str, known)) or "none"
-    raise Conflict(f"run {run_id!r} has no {which}; it has checkpoints of steps: {there}")
+    there = ", ".join(map(str, sorted(set(known)))) or "none"
+    reason = f"{parent.name} has no {which}; it has checkpoints of steps: {there}"
+    raise InvalidRequest([FieldError("step", reason)])
 
 
 def _enter(session: Session, parent: str, child: Child) -> str:
     """The row and its first line of history; a child is no seed of its parent's experiment."""
-    locked_run(session, parent)
+    run = locked_run(session, parent)
     if child.fork_step is not None:
-        _step(session, parent, child.fork_step)  # old checkpoints are removed while a run trains
+        _step(session, run, child.fork_step)  # old checkpoints are removed while a run trains
     name = child.name or new_run_names(session, 1)[0]
     row = run_row(name, child.variant, child.config)
     row |= {"tags": child.tags, "parent_run": parent, "fork_step": child.fork_step}

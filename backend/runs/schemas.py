@@ -100,10 +100,13 @@ class RunItem(BaseModel):
     notes: str
     parent_run: str | None
     fork_step: int | None
+    """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
     created_at: str
     queued_at: str
     started_at: str | None
     finished_at: str | None
+    parent_name: str | None = None
+    """Only of a single run."""
     config: dict[str, Any] | None = None
     """Only where it was asked for."""
     attempts: list[AttemptItem] | None = None
@@ -134,6 +137,16 @@ class CloneRequest(Body):
     changes: Fields = {}
     """Fields of RunConfig laid over the old run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    name: Name | None = None
+
+
+class ForkRequest(Body):
+    """A new run that goes on from a checkpoint of an old one."""
+
+    step: Annotated[int, Field(ge=0, le=10_000_000)]
+    """Step of the checkpoint; the fork trains the steps behind it."""
+    changes: dict[str, Any] = {}
+    """Fields of RunConfig laid over the old run's config; the policy stays."""
     name: Name | None = None
 
 

@@ -77,7 +77,10 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     row = session.execute(run_columns().add_columns(Run.config).where(Run.id == run_id)).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
-    return shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
+    shown = shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
+    if row.parent_run is not None:
+        shown["parent_name"] = session.scalar(select(Run.name).where(Run.id == row.parent_run))
+    return shown
 
 
 def must_exist(session: Session, run_id: str) -> None:
@@ -158,6 +161,7 @@ def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
         Run.config_hash,
         Run.parent_run,
         Run.fork_step,
+        Run.steps,
         experiment,
     )
     query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)

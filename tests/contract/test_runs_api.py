@@ -285,7 +285,12 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, made
     assert (child["config"]["steps"], child["config"]["seed"]) == (0, 5)
     assert child["config"]["evaluation"] == {"every": 1, "prompts": 7, "k": 3}
     assert client.post(path).json()["fork_step"] == 20
-    assert client.post(path, json={"step": 15}).status_code == 409
+    assert client.post(path, json={"step": 15}).json()["errors"] == [
+        {
+            "path": "step",
+            "message": f"{run.name} has no checkpoint of step 15; it has checkpoints of steps: 10, 20",
+        }
+    ]
     assert client.post(path, json={"k": 0}).json()["errors"][0]["path"] == "k"
     assert client.post("/api/v1/runs/nothing/evaluations").status_code == 404
 

@@ -68,7 +68,7 @@ class Run:
         return save_checkpoint(directory, self.policy, self.parts, step=self.step)
 
     def load(self, directory):
-        self.step = load_checkpoint(directory, self.policy, self.parts)
+        self.step = load_checkpoint(directory, self.policy, self.parts).step
         return self
 
     def fingerprint(self):

@@ -104,11 +104,11 @@ def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions,
     assert events == [(2, message), (4, message)]
 
 
-def test_a_fork_begins_with_the_reference_that_its_parent_had(sessions, queued, train, settings):
+def test_a_fork_begins_with_the_reference_that_its_parent_had(sessions, queued, train):
     config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
     parent = queued(config)
     train(parent, config)
-    fork = resolve(SMALL | {"steps": 1, "objective": {"kl": {"type": "k3"}}})
-    child = queued(fork)
-    train(child, fork, origin=settings.artifacts_of(parent) / "s000004-a1")
-    assert series(sessions, child)["kl/k3"][1] == pytest.approx(0, abs=1e-9)
+    fork = resolve(SMALL | {"steps": 5, "objective": {"kl": {"type": "k3"}}})
+    child = queued(fork, parent=parent, step=4)
+    train(child, fork)
+    assert series(sessions, child)["kl/k3"][5] == pytest.approx(0, abs=1e-9)

@@ -21,6 +21,7 @@ from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from worker import learner
 from worker.checkpoints import Checkpoints
+from worker.fork import origin_of
 from worker.learner import Learner
 from worker.objective.policy_loss import policy_loss
 from worker.outcome import Outcome
@@ -35,7 +36,7 @@ SMALL: dict[str, Any] = {
     "steps": 4,
     "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
     "evaluation": {"every": 2, "prompts": 8},
-    "checkpointing": {"every": 2},
+    "checkpointing": {"every": 2, "keep": 2},
 }
 STRAIGHT: dict[str, dict[int, float]] = {}
 """The series of the first run of SMALL that nothing interrupted."""
@@ -52,7 +53,7 @@ def sessions(sqlite_url):
 def queued(sessions):
     """Puts a run into the queue."""
 
-    def queue(config):
+    def queue(config, *, parent=None, step=None):
         with sessions.begin() as session:
             run = Run(
                 name="r",
@@ -62,6 +63,8 @@ def queued(sessions):
                 config_hash="",
                 steps=config.steps,
                 status="queued",
+                parent_run=parent,
+                fork_step=step,
             )
             session.add(run)
             session.flush()
@@ -74,7 +77,7 @@ def queued(sessions):
 def train(sessions, settings):
     """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
 
-    def train(run_id, config, *, stop_after=None, origin=None, prepare=None):
+    def train(run_id, config, *, stop_after=None, prepare=None):
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "worker", "host")
         assert claim.run_id == run_id
@@ -82,13 +85,14 @@ def train(sessions, settings):
         recorder = Recorder(sessions, run_id, claim.attempt, config=config)
         with recorder:
             root = settings.artifacts_of(run_id)
-            checkpoints = Checkpoints(root, recorder, run_id=run_id, attempt=claim.attempt, keep=2)
+            origin = recorder.read(lambda session: origin_of(session, run_id, settings))
+            own = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
+            checkpoints = Checkpoints(root, recorder, **own)
             trainer = Trainer(
                 config,
                 recorder,
                 settings=settings,
                 checkpoints=checkpoints,
-                origin=origin,
                 device="cpu",
                 stopping=stopping,
             )
@@ -561,14 +565,13 @@ def test_accuracy_can_end_a_run(queued, train):
     assert train(run_id, config).reason == "held-out accuracy reached 0.001"
 
 
-def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, settings, queued, train):
+def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queued, train):
     config = resolve(SMALL)
     trained = queued(config)
     train(trained, config)
     question = resolve(SMALL | {"steps": 0})
-    asked = queued(question)
-    origin = settings.artifacts_of(trained) / "s000004-a1"
-    assert train(asked, question, origin=origin) == Outcome("finished")
+    asked = queued(question, parent=trained, step=4)
+    assert train(asked, question) == Outcome("finished")
     answer = series(sessions, asked)
     assert answer["eval/accuracy"] == {0: series(sessions, trained)["eval/accuracy"][4]}
     assert "reward/mean" not in answer

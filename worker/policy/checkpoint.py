@@ -13,11 +13,11 @@ import os
 import platform
 import shutil
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,18 @@ class BadCheckpoint(Conflict):
 
     def __init__(self, directory: Path, reason: str) -> None:
         super().__init__(f"checkpoint {directory}: {reason}")
+
+
+class Loaded(NamedTuple):
+    """What was taken from a checkpoint."""
+
+    step: int
+    restored: list[str]
+    """Parts of the run's state that go on as they were."""
+    fresh: list[str]
+    """Parts that begin anew."""
+    versions: dict[str, str]
+    """What wrote the checkpoint."""
 
 
 def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int) -> Path:
@@ -106,19 +118,26 @@ def verify_checkpoint(directory: Path) -> None:
             )
 
 
-def load_checkpoint(directory: Path, policy: Policy, parts: Parts) -> int:
-    """Verify a checkpoint, put the policy and every part in its state and return its step."""
+def load_checkpoint(
+    directory: Path, policy: Policy, parts: Parts, *, fitting: Collection[str] | None = None
+) -> Loaded:
+    """Verify a checkpoint and put the policy and every part in its state.
+
+    A checkpoint of the run's own holds exactly its parts. With `fitting` it is one of another run: only the
+    parts named there are taken over, where it holds them.
+    """
     verify_checkpoint(directory)
     state = json.loads((directory / "trainer/state.json").read_text())
     if state["format"] != FORMAT:
         raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
-    if strangers := sorted(state["parts"].keys() ^ parts.keys()):
+    if fitting is None and (strangers := sorted(state["parts"].keys() ^ parts.keys())):
         raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(strangers)}")
     load_weights(directory, policy)
-    for name, part in parts.items():
+    taken = sorted(parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting)))
+    for name in taken:
         file = directory / f"trainer/{name}.safetensors"
-        part.restore(state["parts"][name], load_file(file) if file.is_file() else {})
-    return int(state["step"])
+        parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
+    return Loaded(int(state["step"]), taken, sorted(parts.keys() - set(taken)), state["versions"])
 
 
 @torch.no_grad()
@@ -163,11 +182,12 @@ def remove_checkpoint(directory: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def remove_drafts(parent: Path) -> None:
-    """Delete what an interrupted save or removal left behind; only for the one process that writes here."""
+def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True) -> None:
+    """Delete what interrupted saves and removals left behind, but not what another process writes."""
     for pattern in (".*.draft", ".*.doomed"):
         for leftover in parent.glob(pattern):
-            shutil.rmtree(leftover)
+            if is_ours(leftover):
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Forks show the curves of the runs they come from, up to the step at which they left them."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.models import Run
+
+ALL_STEPS = 2**31 - 1
+
+
+class Stretch(NamedTuple):
+    """A run whose points belong to a curve, up to a step."""
+
+    run: str
+    last_step: int = ALL_STEPS
+
+
+def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
+    """What the curves of each run consist of: ancestors from the oldest on, then the run itself.
+
+    An evaluation has no ancestors: it begins with another run's policy, but it trains nothing.
+    """
+    runs = list(runs)
+    origins: dict[str, Stretch] = {}
+    unknown = set(runs)
+    while unknown:
+        query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.id.in_(unknown), Run.steps > 0)
+        found = {
+            run: Stretch(parent, step)
+            for run, parent, step in session.execute(query)
+            if parent is not None and step is not None
+        }
+        origins |= found
+        unknown = {origin.run for origin in found.values()} - origins.keys()
+    return {run: _stretches(run, origins) for run in runs}
+
+
+def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:
+    stretches = [Stretch(run)]
+    while (origin := origins.get(stretches[0].run)) is not None:
+        stretches.insert(0, Stretch(origin.run, min(origin.last_step, stretches[0].last_step)))
+    return stretches
