@@ -9,6 +9,7 @@ import axe_playwright_python
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from backend.runs.events import add_event
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, running
 
@@ -263,6 +264,7 @@ def test_the_pages_have_no_barrier_that_axe_finds(page, service):
         f"/run/{service.trained}",
         f"/run/{service.failed}",
         f"/run/{service.trained}?tab=files",
+        f"/launch?from={service.trained}&fork={service.trained}",
         f"/run/{service.trained}?tab=log",
         f"/rollouts?run={service.trained}&step=3&prompt=3",
     ]
@@ -340,6 +342,43 @@ def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
     expect(page.get_by_text("The numbers appear here when the evaluation is done.")).to_be_visible()
     [child] = [run for run in service.get("/runs")["items"] if run["parent_run"] == service.trained]
     assert (child["steps"], child["fork_step"]) == (0, 4)
+
+
+def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service):
+    parent = service.get(f"/runs/{service.trained}")
+    page.goto(f"/run/{service.trained}?tab=files")
+    page.get_by_role("tabpanel").get_by_role("link", name="Fork").click()
+    expect(page.get_by_role("heading", name=f"Fork of {parent['name']}")).to_be_visible()
+    expect(page.get_by_label("Checkpoint", exact=True)).to_have_value("4")
+    field(page, "steps").locator("input").fill("4")
+    page.get_by_role("button", name="Launch 1 run").click()
+    expect(page.get_by_role("alert")).to_contain_text("the fork begins behind step 4")
+    field(page, "steps").locator("input").fill("40")
+    page.get_by_label("Name of the fork").fill("longer")
+    page.get_by_role("button", name="Launch 1 run").click()
+    page.wait_for_url("**/run/*")
+    expect(page.get_by_text(f"fork of {parent['name']} at step 4")).to_be_visible()
+    child = service.get(f"/runs/{page.url.rsplit('/', 1)[1]}")
+    assert (child["name"], child["config"]) == ("longer", parent["config"] | {"steps": 40})
+    restored = {
+        "checkpoint": "s000004-a1",
+        "step": 4,
+        "run": service.trained,
+        "parts": ["policy", "optimizer"],
+        "fresh": ["random"],
+        "refused": [{"checkpoint": "s000009-a1", "reason": "model.safetensors is damaged"}],
+        "versions": {"torch": ["2.12.0", "2.13.0"]},
+    }
+    with service.sessions.begin() as session:
+        add_event(session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored})
+    for place in ("tab=overview", "tab=events"):
+        page.goto(f"/run/{child['id']}?{place}")
+        page.get_by_text("What was restored" if "events" in place else "1 time continued").click()
+        told = page.locator(".restored")
+        expect(told).to_contain_text("weights, optimizer")
+        expect(told).to_contain_text("random numbers")
+        expect(told).to_contain_text("model.safetensors is damaged")
+        expect(told).to_contain_text("2.12.0 then, 2.13.0 now")
 
 
 def test_a_link_that_names_an_unknown_metric_says_so_in_its_place(page):

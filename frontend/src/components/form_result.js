@@ -2,7 +2,7 @@
 import { html, useState } from '../dom.js';
 import { copyText } from '../actions.js';
 import { mayChange } from '../state.js';
-import { bodyOf, commandOf } from '../lib/launch_form.js';
+import { commandOf } from '../lib/launch_form.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
 import { formatBytes, formatDuration, formatShort, plural } from '../lib/format.js';
@@ -70,8 +70,8 @@ function Estimates({ form, verdicts, seeds }) {
 
 const TABS = [{ value: 'yaml', label: 'YAML' }, { value: 'command', label: 'Command' }, { value: 'link', label: 'Link' }];
 
-/** @param {{form: import('../lib/launch_form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object}} props */
-export function ResultBox({ form, fulls, verdicts, defaults }) {
+/** @param {{form: import('../lib/launch_form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object, requests: import('../lib/launch_form.js').Request[]}} props */
+export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
   const [tab, setTab] = useState('yaml');
   const [variant, setVariant] = useState('');
   const [short, setShort] = useState(true);
@@ -79,7 +79,7 @@ export function ResultBox({ form, fulls, verdicts, defaults }) {
   const config = verdicts[index]?.valid?.config ?? fulls[index];
   const text = {
     yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) : ''),
-    command: () => commandOf(location.origin, bodyOf(form)),
+    command: () => requests.map((request) => commandOf(location.origin, request)).join('\n\n'),
     link: () => location.href,
   }[tab]();
   return html`<details class="card result"><summary>As YAML, command or link</summary>

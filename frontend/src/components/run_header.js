@@ -10,6 +10,7 @@ import { isEvaluation } from '../lib/run_fields.js';
 import { waitingText } from '../lib/status.js';
 import { Icon } from './icons.js';
 import { Progress, Status, Swatch, Tag } from './marks.js';
+import { ForkLink } from './fork_link.js';
 import { Confirm } from './overlay.js';
 import { ForOperator } from './role.js';
 import { Ago } from './states.js';
@@ -23,7 +24,7 @@ export function RunHeader({ run, onChange }) {
       <span class="spacer"></span><${Moves} run=${run} onChange=${onChange} /></div>
     <p class="run-line quiet">${run.experiment && html`<a href=${address('/compare', { experiment: run.experiment })}>${run.experiment_name ?? 'experiment'}</a>`}
       <span>variant <b>${run.variant}</b></span><span>seed <b>${run.seed}</b></span>
-      ${run.parent_run && html`<span>from <a href=${`/run/${run.parent_run}`}>its parent</a>${run.fork_step !== null && ` at step ${run.fork_step}`}</span>`}
+      ${run.parent_run && html`<span>${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'its parent'}</a>${run.fork_step !== null && ` at step ${run.fork_step}`}</span>`}
       <span>created <${Ago} time=${run.created_at} /></span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}</p>
     <${Reason} run=${run} />
@@ -35,6 +36,9 @@ function Waiting({ run }) {
   const text = waitingText(status.value, run);
   return text && html`<p class="stale run-waiting" role="status"><${Icon} name="warn" /> <span>${text}</span></p>`;
 }
+
+/** How a run and its parent belong together. */
+const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'measures' : 'fork of');
 
 /** The name; a click on the pencil makes it a field. */
 function Name({ run, onChange }) {
@@ -81,6 +85,7 @@ function Moves({ run, onChange }) {
     <${ForOperator}>${movesOf(run).map(({ move, label }) => html`<button type="button" class=${move === 'stop' ? 'button button-danger' : 'button'} key=${move} disabled=${busy}
       onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}><${Icon} name=${ICONS[move]} size=${12} /> ${label}</button>`)}<//>
     <a class="button" href=${address('/launch', { from: run.id })} title="Launch again, with changes"><${Icon} name="copy" size=${12} /> Clone</a>
+    ${!isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
     ${asking && html`<${Confirm} title=${`Stop ${run.name}?`} text=${confirmText} confirm="Stop" onConfirm=${() => act('stop')} onClose=${() => setAsking(false)} />`}
   </div>`;
 }

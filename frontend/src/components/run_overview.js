@@ -11,6 +11,7 @@ import { formatDuration, formatShort, formatTime, formatValue } from '../lib/for
 import { CurveControls } from './curve_controls.js';
 import { Formula } from './form_formula.js';
 import { Panels } from './panels.js';
+import { Restorations } from './restored.js';
 import { Empty } from './states.js';
 
 const KEY_CURVES = ['reward/mean', 'eval/accuracy', 'policy/entropy', 'length/mean', 'groups/zero_variance_frac', 'optim/grad_norm'];
@@ -19,20 +20,20 @@ const KEY_CURVES = ['reward/mean', 'eval/accuracy', 'policy/entropy', 'length/me
 export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
 /** What the panels of one run need: its look, its name, and the events at which its curves change their meaning. */
-function useLine(run) {
-  const history = useHistory(run.id);
-  return { runs: [run.id], looks: runLooks([run.id]), names: new Map([[run.id, run.name]]), marks: marksOf(history.data ?? []) };
+function lineOf(run, events) {
+  return { runs: [run.id], looks: runLooks([run.id]), names: new Map([[run.id, run.name]]), marks: marksOf(events) };
 }
 
 /** @param {{run: any, view: any, change: Function}} props */
 export function Overview({ run, view, change }) {
-  const line = useLine(run);
+  const events = useHistory(run.id).data ?? [];
+  const line = lineOf(run, events);
   const recorded = recordedMetrics(run);
   const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
   return html`<h2 class="visually-hidden">Key figures and curves</h2><${Figures} run=${run} />
     ${isEvaluation(run) && recorded.length ? html`<p class="quiet">It measured the policy once and trained nothing. <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a></p>`
     : metrics.length ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />` : html`<${NothingYet} run=${run} />`}
-    <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} /></div>`;
+    <div class="run-pair section"><${ObjectiveCard} config=${run.config} /><${Attempts} run=${run} events=${events} /></div>`;
 }
 
 /** Why there are no curves, and when there will be. */
@@ -73,14 +74,15 @@ function ObjectiveCard({ config }) {
 }
 
 /** Each claim of the run by a worker, and the step behind which it began. */
-function Attempts({ run }) {
+function Attempts({ run, events }) {
   const attempts = run.attempts ?? [];
   return html`<section class="card run-part"><h2>Attempts</h2>
     ${attempts.length ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts"><table class="table"><thead><tr><th class="number">#</th><th>from step</th><th>where</th><th>began</th><th>took</th><th>outcome</th></tr></thead>
       <tbody>${attempts.map((attempt) => html`<tr key=${attempt.number}><td class="number">${attempt.number}</td><td>${beginning(attempt)}</td>
         <td>${[attempt.host, attempt.device].filter(Boolean).join(' · ')}${attempt.pid ? html` <span class="faint">pid ${attempt.pid}</span>` : ''}</td>
         <td>${formatTime(attempt.started_at)}</td><td>${formatDuration(duration(attempt))}</td><td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td></tr>`)}</tbody></table></div>`
-      : html`<p class="quiet">No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.</p>`}</section>`;
+      : html`<p class="quiet">No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.</p>`}
+    <${Restorations} events=${events} /></section>`;
 }
 
 const beginning = ({ from_step: step }) => (step === null || step === undefined ? '–' : step < 0 ? 'start' : step);
@@ -88,7 +90,7 @@ const duration = ({ started_at: from, ended_at: to }) => (from ? (new Date(to ??
 
 /** All metrics by section. @param {{run: any, view: any, change: Function}} props */
 export function Charts({ run, view, change }) {
-  const line = useLine(run);
+  const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
   const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
   if (!all.length) return html`<${Empty} title="Nothing measured yet">The first values appear after the first step.<//>`;

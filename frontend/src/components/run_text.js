@@ -12,7 +12,9 @@ import { formatBytes, formatCount, formatTime, formatValue, plural } from '../li
 import { Icon } from './icons.js';
 import { Ago, Empty, Loaded } from './states.js';
 import { Visible } from './rollout_text.js';
+import { Restored, manifestOf } from './restored.js';
 import { Evaluate } from './evaluate.js';
+import { ForkLink } from './fork_link.js';
 
 /** @param {{run: any, view: {full: boolean}, change: Function}} props */
 export function ConfigTab({ run, view, change }) {
@@ -41,7 +43,7 @@ function EventRow({ event, run }) {
   return html`<li class=${`event event-${event.level}`}><${Icon} name=${SIGNS[event.level] ?? 'circle'} size=${12} label=${event.level} />
     <time class="faint" title=${formatTime(event.at)}>${formatTime(event.at)}</time>
     <span class="event-kind">${event.kind}</span>
-    <span class="event-message"><${Visible} text=${event.message} /></span>
+    <span class="event-message"><${Visible} text=${event.message} />${manifestOf(event) && html`<details class="more"><summary>What was restored</summary><${Restored} manifest=${manifestOf(event)} /></details>`}</span>
     <span class="faint event-place">${event.step !== null && event.step !== undefined && html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`} ${event.attempt ? `attempt ${event.attempt}` : ''}</span></li>`;
 }
 
@@ -110,7 +112,7 @@ export function FilesTab({ run }) {
       empty=${html`<p class="quiet run-none">No checkpoint yet${run.config?.checkpointing?.every ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end` : ''}.</p>`}>
       ${({ items }) => html`<div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints"><table class="table"><thead><tr><th class="number">step</th><th class="number">attempt</th><th class="number">accuracy</th><th class="number">size</th><th>written</th><th><span class="visually-hidden">Action</span></th><th>files</th></tr></thead>
         <tbody>${items.map((item) => html`<tr key=${item.id}><td class="number">${item.step}</td><td class="number">${item.attempt}</td><td class="number">${formatValue(item.accuracy)}</td><td class="number">${formatBytes(item.bytes)}</td>
-          <td><${Ago} time=${item.created_at} /></td><td><${Evaluate} run=${run} checkpoint=${item} /></td>
+          <td><${Ago} time=${item.created_at} /></td><td class="run-checkpoint-actions"><${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} /></td>
           <td class="run-files"><div>${item.files.map((file) => html`<${FileLink} key=${file.name} run=${run.id} name=${file.name} checkpoint=${item.name} />`)}</div></td></tr>`)}</tbody></table></div>`}<//></section>
     <section class="card run-part section"><h2>Metrics</h2><ul class="file-list">
       <li><a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download="">metrics.csv</a><span class="quiet">one row per step, of the newest attempt</span></li>

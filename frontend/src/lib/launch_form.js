@@ -44,12 +44,30 @@ export const defaultName = (variants) =>
 export const bodyOf = ({ name, base, variants, seeds }) =>
   ({ name: name.trim() || defaultName(variants), base, variants, seeds: parseSeeds(seeds).seeds });
 
+/** @typedef {{path: string, body: object}} Request to POST below /api/v1 */
+
+/**
+ * What launching sends: one experiment, or one fork for each variant and seed with what it changes of its parent.
+ * @param {Form} form @param {(Fields | undefined)[]} fulls full config of each variant @param {{run: any, step: number} | null} fork
+ * @returns {Request[]}
+ */
+export function requestsOf(form, fulls, fork) {
+  if (!fork) return [{ path: '/experiments', body: bodyOf(form) }];
+  const { seeds } = parseSeeds(form.seeds);
+  const isOne = seeds.length * form.variants.length === 1;
+  const named = isOne && form.name.trim() ? { name: form.name.trim() } : {};
+  return form.variants.flatMap((_, i) => seeds.map((seed) => ({
+    path: `/runs/${fork.run.id}/fork`,
+    body: { step: fork.step, ...named, changes: changesBetween(fork.run.config, { ...fulls[i], seed }) },
+  })));
+}
+
 /** @param {string} text for a POSIX shell */
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** The command that launches the same. @param {string} origin @param {object} body */
-export const commandOf = (origin, body) => [
-  `curl -X POST ${origin}/api/v1/experiments`,
+/** The command that sends the same. @param {string} origin @param {Request} request */
+export const commandOf = (origin, { path, body }) => [
+  `curl -X POST ${origin}/api/v1${path}`,
   '-H "Authorization: Bearer $GRPOLAB_TOKEN"',
   "-H 'Content-Type: application/json'",
   `-d ${quoted(JSON.stringify(body, null, 2))}`,

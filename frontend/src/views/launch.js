@@ -4,20 +4,21 @@ import { get, post } from '../api.js';
 import { navigate, useQuery } from '../router.js';
 import { useLoad } from '../resource.js';
 import { useTitle } from '../title.js';
-import { list, text } from '../lib/url.js';
+import { address, list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver } from '../lib/overlay.js';
-import { bodyOf, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, variantOfRecipe } from '../lib/launch_form.js';
+import { contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch_form.js';
 import { Loaded, Skeleton, Failure } from '../components/states.js';
 import { useVerdicts } from '../components/form_validation.js';
 import { layerOf } from '../components/form_knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/form_variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/form_shared.js';
 import { LaunchBox, ResultBox } from '../components/form_result.js';
+import { ForkCard, useFork } from '../components/form_fork.js';
 
 const FIRST = [{ name: 'grpo', preset: 'grpo' }];
 const isVariants = (value) => Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');
-const SPEC = { name: text(), base: json({}), variants: json(FIRST, isVariants), seeds: text('0,1,2'), open: list(), from: text() };
+const SPEC = { name: text(), base: json({}), variants: json(FIRST, isVariants), seeds: text('0,1,2'), open: list(), from: text(), fork: text(), step: number(-1) };
 
 /** Everything the form is made of, from six calls that do not change while one types. */
 async function loadOffers(signal) {
@@ -48,11 +49,13 @@ function Start({ offers }) {
   useEffect(() => {
     if (!query.from || !origin.data) return;
     const { config, variant, seed, name } = origin.data;
-    change({ ...formFromConfig(offers.catalog, config, { variant, seed, experiment: `${name} again` }), from: '' });
+    change({ ...formFromConfig(offers.catalog, config, { variant, seed, experiment: query.fork ? '' : `${name} again` }), from: '' });
   }, [origin.data]);
   if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
-  if (query.from) return html`<${Skeleton} rows=${14} />`;
-  return html`<${LaunchForm} offers=${offers} query=${query} change=${change} />`;
+  const fork = useFork(query);
+  if (query.fork && fork.error) return html`<${Failure} error=${fork.error} retry=${fork.reload} />`;
+  if (query.from || (query.fork && !fork.data)) return html`<${Skeleton} rows=${14} />`;
+  return html`<${LaunchForm} offers=${offers} query=${query} change=${change} fork=${fork.data ?? null} />`;
 }
 
 /** Full configs of base and variants, computed as the server does, so that fields answer at once. */
@@ -77,13 +80,15 @@ const nameErrorsOf = (variants) => {
 };
 
 /** The first button of the form is a disabled one, so that the Enter key in a field presses none of the others. */
-function LaunchForm({ offers, query, change }) {
+function LaunchForm({ offers, query, change, fork }) {
   const { catalog, groups } = offers;
   const { base, variants } = query;
   const seeds = parseSeeds(query.seeds);
   const layers = useLayers(catalog, base, variants);
   const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0);
-  const launch = useLaunch(query);
+  const fulls = layers.variants.map(({ full }) => full);
+  const requests = requestsOf(query, fulls, fork);
+  const launch = useLaunch(requests, fork);
   const putVariant = (index) => (variant) => change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
   const add = (added) => change({ variants: added.reduce((all, variant) => [...all, { ...variant, name: freeName(variant.name, all) }], variants) });
   const baseErrors = errorsOf('base', verdicts, variants, base);
@@ -96,12 +101,12 @@ function LaunchForm({ offers, query, change }) {
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
     <button type="submit" disabled hidden></button>
-    <div class="page-head"><h1>Launch</h1>
-      <input class="field launch-name" aria-label="Name of the experiment" placeholder=${defaultName(variants)} value=${query.name} maxlength="200" onInput=${(event) => change({ name: event.target.value })} />
+    <div class="page-head"><h1>${fork ? 'Fork' : 'Launch'}</h1>
+      <input class="field launch-name" aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'} placeholder=${fork ? 'two words of its own' : defaultName(variants)} value=${query.name} maxlength="200" onInput=${(event) => change({ name: event.target.value })} />
       <span class="spacer"></span><a class="button-quiet" href="/launch">Start over</a></div>
     <div class="launch-columns">
       <div class="launch-main">
-        <div class="launch-pair"><${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />
+        <div class="launch-pair">${fork ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />` : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`}
           <${ProblemsCard} layer=${layer} full=${layers.base.full} offers=${offers.problems} seed=${seeds.seeds[0] ?? 0} /></div>
         <section aria-labelledby="launch-variants"><div class="launch-section-head"><h2 id="launch-variants"><span class="launch-number">3</span> Variants</h2>
           <${AddVariant} presets=${offers.presets} recipes=${offers.recipes} onPreset=${({ name }) => add([{ name, preset: name }])}
@@ -116,7 +121,7 @@ function LaunchForm({ offers, query, change }) {
           <${BudgetCard} layer=${layer} full=${layers.base.full} /></div>
       </div>
       <div class="launch-side"><${LaunchBox} form=${query} verdicts=${verdicts} seeds=${seeds} nameErrors=${nameErrorsOf(variants)} ...${launch} />
-        ${variants.length > 0 && html`<${ResultBox} form=${query} verdicts=${verdicts} fulls=${layers.variants.map(({ full }) => full)} defaults=${catalog.defaults} />`}</div>
+        ${variants.length > 0 && html`<${ResultBox} form=${query} verdicts=${verdicts} fulls=${fulls} defaults=${catalog.defaults} requests=${requests} />`}</div>
     </div>
   </form>`;
 }
@@ -135,20 +140,27 @@ function errorsOf(owner, verdicts, variants, base) {
 const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /** Sends the form once: the same content keeps its key, so that a second press or a retry starts nothing twice. */
-function useLaunch(query) {
+function useLaunch(requests, fork) {
   const [state, setState] = useState({ launching: false, failure: null });
   const sent = useRef({ content: '', key: '' });
-  const content = JSON.stringify(bodyOf(query));
+  const content = JSON.stringify(requests);
   useEffect(() => setState({ launching: false, failure: null }), [content]);
   const onLaunch = async () => {
     if (sent.current.content !== content) sent.current = { content, key: randomKey() };
     setState({ launching: true, failure: null });
     try {
-      const { id } = await post('/experiments', JSON.parse(content), { 'Idempotency-Key': sent.current.key });
-      navigate(`/compare?experiment=${id}`);
+      const made = [];
+      for (const [i, { path, body }] of JSON.parse(content).entries()) made.push(await post(path, body, { 'Idempotency-Key': `${sent.current.key}-${i}` }));
+      navigate(placeOf(made, fork));
     } catch (failure) {
       setState({ launching: false, failure });
     }
   };
   return { ...state, onLaunch };
+}
+
+/** Where one sees what was launched: the experiment, the fork, or several forks beside their parent. */
+function placeOf(made, fork) {
+  if (!fork) return address('/compare', { experiment: made[0].id });
+  return made.length === 1 ? `/run/${made[0].id}` : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
 }
