@@ -85,6 +85,7 @@ class Run(Base):
         Index("ix_run_experiment", "experiment_id"),
         Index("ix_run_created", "created_at", "id"),
         Index("ix_run_changed", "changed_at"),
+        Index("ix_run_deleting", "deleting_at"),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -121,6 +122,9 @@ class Run(Base):
     fork_step: Mapped[int | None]
     archived_at: Mapped[float | None]
     deleted_at: Mapped[float | None]
+    """Since when it lies in the trash."""
+    deleting_at: Mapped[float | None]
+    """Since when it is deleted for ever: nobody sees it any more while its rows and files are removed."""
     created_at: Mapped[float] = mapped_column(default=db_now())
     queued_at: Mapped[float] = mapped_column(default=db_now())
     started_at: Mapped[float | None]

@@ -1,4 +1,5 @@
-"""Looks after the queue: calls workers for runs that wait, and takes back runs whose worker was lost.
+"""Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, and carries
+out deletions.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 from backend.database import Sessions, db_now, insert_into, reading
 from backend.models import Run, Singleton
 from backend.queue import ring
+from backend.runs.deletion import carry_on
 from backend.runs.lifecycle import claimable, take_back_lost
 from backend.runs.lost import LostRuns
 from backend.settings import Settings
@@ -25,6 +27,9 @@ logger = logging.getLogger(__name__)
 NAME = "reconciler"
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 5.0
+DELETION_SECONDS = 0.5
+"""So long a look removes what was deleted for ever; the next one goes on."""
+DELETION_PAUSE_SECONDS = 30.0
 
 
 class Reconciler:
@@ -34,6 +39,7 @@ class Reconciler:
         self._settings = settings
         self._sessions = sessions
         self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
+        self._delete_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
         self._stopping = threading.Event()
@@ -67,7 +73,8 @@ class Reconciler:
         with reading(self._sessions) as session:
             rings = _rings_wanted(session)
             lost = self._lost.look(session)
-        if not rings and not lost:
+            is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
+        if not rings and not lost and not is_deleting:
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -77,7 +84,19 @@ class Reconciler:
         for _ in range(rings):
             if not ring(self._settings):
                 break
+        if is_deleting:
+            self._delete()
         return rings
+
+    def _delete(self) -> None:
+        """Go on with deletions; where files cannot be removed, the next try waits a while."""
+        if time.monotonic() < self._delete_after:
+            return
+        try:
+            carry_on(self._sessions, self._settings, seconds=DELETION_SECONDS)
+        except OSError as error:
+            self._delete_after = time.monotonic() + DELETION_PAUSE_SECONDS
+            logger.warning("files of a deleted run cannot be removed: %s", error)
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:

@@ -17,10 +17,12 @@ from backend.queue import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.children import ChildRequest, queue_child
+from backend.runs.deletion import begin_deletion, empty_trash
 from backend.runs.events import events_of
 from backend.runs.list import RunFilter, list_runs, place_of, read_order
 from backend.runs.schemas import (
     CloneRequest,
+    EmptiedTrash,
     EvaluationRequest,
     ForkRequest,
     RunChanges,
@@ -95,9 +97,23 @@ def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
     return Json(find_run(session, run_id))
 
 
+@router.delete("", status_code=202, response_model=EmptiedTrash)
+def empty(session: WriteSession, *, forever: Literal[True]) -> Json:  # noqa: ARG001 - said on purpose
+    """Empty the trash: all that lies in it is deleted for ever, which must be said. A run that still trains, or that other runs begin with, stays in it."""
+    deleted, kept = empty_trash(session)
+    return Json({"deleted": deleted, "kept": kept}, 202)
+
+
 @router.delete("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
-def trash(run_id: str, session: WriteSession) -> Json:
-    """Into the trash: a running run is asked to stop, a waiting one does not start."""
+def trash(run_id: str, session: WriteSession, *, forever: bool = False) -> Json:
+    """Into the trash: a running run is asked to stop, a waiting one does not start.
+
+    With `forever` out of the trash and out of existence: 202, and rows and files go in the background.
+    """
+    if forever:
+        run = find_run(session, run_id)
+        begin_deletion(session, run_id)
+        return Json(run, 202)
     trash_run(session, run_id)
     return Json(find_run(session, run_id))
 

@@ -41,7 +41,7 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest) -> str:
     """Check the config while nobody waits for the database, then enter the run; its id."""
     with reading(lab.sessions) as session:
         parent = session.get(Run, run_id)
-        if parent is None:
+        if parent is None or parent.deleting_at is not None:
             raise RunNotFound(run_id)
         step = 0 if isinstance(request, CloneRequest) else _step(session, parent, request.step)
     match request:

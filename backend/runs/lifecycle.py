@@ -291,7 +291,7 @@ def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
 
 def locked_run(session: Session, run_id: str) -> Run:
     """The run as it is now; on Postgres nobody else changes it until this transaction ends."""
-    query = select(Run).where(Run.id == run_id).with_for_update()
+    query = select(Run).where(Run.id == run_id, Run.deleting_at.is_(None)).with_for_update()
     run = session.scalars(query, execution_options={"populate_existing": True}).one_or_none()
     if run is None:
         raise RunNotFound(run_id)

@@ -142,6 +142,7 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [
         Run.archived_at.is_not(None) if wanted.archived else Run.archived_at.is_(None),
         Run.deleted_at.is_not(None) if wanted.deleted else Run.deleted_at.is_(None),
+        Run.deleting_at.is_(None),
     ]
     if wanted.status:
         found.append(Run.status.in_(wanted.status))

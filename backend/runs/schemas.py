@@ -120,6 +120,22 @@ class RunPage(BaseModel):
     next: str | None
 
 
+class KeptRun(BaseModel):
+    """A run that stays in the trash."""
+
+    id: str
+    name: str
+    reason: str
+
+
+class EmptiedTrash(BaseModel):
+    """What emptying the trash did."""
+
+    deleted: list[str]
+    """Ids of the runs that are deleted for ever."""
+    kept: list[KeptRun]
+
+
 class RunChanges(Body):
     """What of a run may be changed."""
 

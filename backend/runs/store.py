@@ -74,7 +74,8 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
 
 def find_run(session: Session, run_id: str) -> dict[str, Any]:
     """A run with config and attempts; raises RunNotFound."""
-    row = session.execute(run_columns().add_columns(Run.config).where(Run.id == run_id)).one_or_none()
+    one = run_columns().add_columns(Run.config).where(Run.id == run_id, Run.deleting_at.is_(None))
+    row = session.execute(one).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
     shown = shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
@@ -85,7 +86,7 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
 
 def must_exist(session: Session, run_id: str) -> None:
     """Raise RunNotFound unless there is such a run."""
-    if session.scalar(select(Run.id).where(Run.id == run_id)) is None:
+    if session.scalar(select(Run.id).where(Run.id == run_id, Run.deleting_at.is_(None))) is None:
         raise RunNotFound(run_id)
 
 
@@ -165,7 +166,8 @@ def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
         experiment,
     )
     query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
-    found: list[Any] = list(session.execute(query.where(Run.id.in_(list(run_ids)))))
+    query = query.where(Run.id.in_(list(run_ids)), Run.deleting_at.is_(None))
+    found: list[Any] = list(session.execute(query))
     return {row.id: row for row in found}
 
 

@@ -42,6 +42,21 @@ export const deleteRuns = (runs, reload) =>
 /** Out of the trash. @param {any[]} runs @param {() => void} reload */
 export const restoreRuns = (runs, reload) => each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
 
+/** Out of existence. @param {any[]} runs @param {() => void} reload */
+export const deleteForEver = (runs, reload) => each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted for ever').then(reload);
+
+/** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
+export async function emptyTrash(reload) {
+  try {
+    const { deleted, kept } = await remove('/runs', { forever: true });
+    const stays = kept.map(({ name, reason }) => `${name} stays: ${reason}`).join('; ');
+    say(`${plural(deleted.length, 'run')} deleted for ever${stays && `. ${stays}`}`, stays ? { tone: 'error' } : undefined);
+  } catch (error) {
+    sayError(error);
+  }
+  reload();
+}
+
 /** Adds a tag, or takes it away. @param {any[]} runs @param {string} tag @param {(run: any) => void} onChange */
 export function tagRuns(runs, tag, onChange) {
   const has = runs.every(({ tags }) => tags.includes(tag));

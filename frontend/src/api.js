@@ -102,8 +102,8 @@ export const get = (path, params, signal) => request('GET', path, { params, sign
 export const post = (path, body, headers) => request('POST', path, { body, headers });
 /** @param {string} path @param {any} body */
 export const patch = (path, body) => request('PATCH', path, { body });
-/** @param {string} path */
-export const remove = (path) => request('DELETE', path);
+/** @param {string} path @param {object} [params] */
+export const remove = (path, params) => request('DELETE', path, { params });
 
 /** All items of a list, page after page. @param {string} path @param {object} [params] @param {number} [most] */
 export async function getAll(path, params, { most = Infinity, signal } = {}) {

@@ -211,7 +211,9 @@ def test_what_is_no_list_of_seeds_says_so(in_browser, text):
 
 def test_the_command_survives_a_shell(in_browser):
     body = {"name": 'it\'s "quoted" $HOME `x` \\', "base": {}, "variants": [], "seeds": [0]}
-    command = in_browser(FORM, "(f, body) => f.commandOf('http://127.0.0.1:8000', {path: '/experiments', body})", body)
+    command = in_browser(
+        FORM, "(f, body) => f.commandOf('http://127.0.0.1:8000', {path: '/experiments', body})", body
+    )
     data = command.partition("-d ")[2]
     printed = subprocess.run(
         ["sh", "-c", f"printf %s {data}"], capture_output=True, text=True, check=True

@@ -5,7 +5,7 @@ import { fieldOf, possibleFields } from '../lib/run_fields.js';
 import { matching } from '../lib/metrics.js';
 import { formatValue, plural } from '../lib/format.js';
 import { spread } from '../lib/stats.js';
-import { archiveRuns, deleteRuns, download, restoreRuns, stopRuns, tagRuns } from '../actions.js';
+import { archiveRuns, deleteForEver, deleteRuns, download, emptyTrash, restoreRuns, stopRuns, tagRuns } from '../actions.js';
 import { Confirm, Dialog, Menu } from './overlay.js';
 import { Icon } from './icons.js';
 import { Segments } from './marks.js';
@@ -67,6 +67,7 @@ export function TableTools({ view, change, runs, defaults }) {
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
   return html`<div class="runs-tools toolbar toolbar-tight">
     <span class="faint">${runs.loaded ? `${plural(runs.items.length, 'run')}${runs.next ? ' loaded, more below' : ''}` : ''}</span>
+    ${view.trash && html`<${ForOperator}><${EmptyTrash} runs=${runs} /><//>`}
     <span class="spacer"></span>
     <${Filter} name="group by" value=${view.group} options=${groups.filter(Boolean).map((value) => ({ value, label: groupTitle(value) }))} onChange=${(group) => change({ group })} />
     <${Menu} quiet align="right" label="columns"><${ColumnChooser} view=${view} change=${change} runs=${runs.items} defaults=${defaults} /><//>
@@ -130,10 +131,24 @@ export function SelectionBar({ chosen, runs, trash, compare, clear }) {
 
 /** What can be done in the trash. */
 function TrashBar({ chosen, runs, clear }) {
+  const [asking, ask] = useState(false);
   const restore = () => { restoreRuns(chosen, runs.reload); clear(); };
   return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
-    <b>${chosen.length} selected</b><${ForOperator}><button class="button button-small button-primary" onClick=${restore}>Restore</button><//>
-    <span class="spacer"></span><button class="button-quiet" onClick=${clear}>Clear</button></div>`;
+    <b>${chosen.length} selected</b><${ForOperator}><button class="button button-small button-primary" onClick=${restore}>Restore</button>
+    <button class="button button-small button-danger" onClick=${() => ask(true)}>Delete for ever</button><//>
+    <span class="spacer"></span><button class="button-quiet" onClick=${clear}>Clear</button>
+    ${asking && html`<${Confirm} title=${`Delete ${plural(chosen.length, 'run')} for ever?`} confirm="Delete for ever" text=${GONE}
+      onClose=${() => ask(false)} onConfirm=${() => { deleteForEver(chosen, runs.reload); clear(); }} />`}</div>`;
+}
+
+const GONE = 'Curves, rollouts, events, output and checkpoints are removed. Nothing brings them back.';
+
+/** All of the trash at once. @param {{runs: any}} props */
+function EmptyTrash({ runs }) {
+  const [asking, ask] = useState(false);
+  return html`<button class="button button-small button-danger" disabled=${!runs.items.length} onClick=${() => ask(true)}>Empty the trash</button>
+    ${asking && html`<${Confirm} title="Empty the trash?" confirm="Delete all for ever" text=${`${GONE} A run that other runs begin with stays until they are deleted.`}
+      onClose=${() => ask(false)} onConfirm=${() => emptyTrash(runs.reload)} />`}`;
 }
 
 function TagDialog({ chosen, runs, onClose }) {

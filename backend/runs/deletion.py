@@ -1,0 +1,162 @@
+"""Deleting runs for ever: marked at once and seen no more, then removed piece by piece by the reconciler.
+
+Rows go in batches, each a transaction of its own; then the files; then the run's own row. Whatever kills the
+process in between, the mark stays, and the next look goes on where this one ended.
+"""
+
+import logging
+import shutil
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, delete, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from backend.database import Sessions, db_now, reading
+from backend.errors import Conflict
+from backend.models import Attempt, Checkpoint, Event, Experiment, LogChunk, Metric, RolloutGroup, Run
+from backend.runs.events import add_event
+from backend.runs.lifecycle import locked_run
+from backend.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+BATCHES: tuple[tuple[Any, int], ...] = (
+    (Metric, 10_000),
+    (RolloutGroup, 200),  # each takes its completions and their tokens with it
+    (LogChunk, 500),
+    (Checkpoint, 1_000),
+    (Event, 10_000),
+    (Attempt, 10_000),
+)
+"""What belongs to a run, and how many rows of it are removed in one transaction."""
+
+NAMED = 3
+"""So many runs that stand in the way are named."""
+
+
+class StillNeeded(Conflict):
+    """Other runs begin with its checkpoints."""
+
+    def __init__(self, name: str, needed_by: Sequence[str]) -> None:
+        named = ", ".join(needed_by[:NAMED]) + (", ..." if len(needed_by) > NAMED else "")
+        one = len(needed_by) == 1
+        super().__init__(
+            f"{named} {'begins' if one else 'begin'} with a checkpoint of {name}: delete "
+            f"{'it' if one else 'them'} first"
+        )
+
+
+def begin_deletion(session: Session, run_id: str) -> None:
+    """Mark a run of the trash as deleted for ever; raises Conflict where that cannot be."""
+    run = locked_run(session, run_id)
+    if run.deleted_at is None:
+        raise Conflict(f"{run.name} is not in the trash: delete it first")
+    if run.status == "running":
+        raise Conflict(f"{run.name} still trains: it is deleted for ever once it has stopped")
+    if names := [child.name for child in _dependents(session, [run_id])]:
+        raise StillNeeded(run.name, names)
+    _mark(session, [run_id])
+
+
+def empty_trash(session: Session) -> tuple[list[str], list[dict[str, str]]]:
+    """Mark all that can be; the ids of those, and what stays with its reason."""
+    query = select(Run.id, Run.name, Run.status).where(Run.deleted_at.is_not(None), Run.deleting_at.is_(None))
+    rows = {row.id: row for row in session.execute(query.order_by(Run.id).with_for_update())}
+    kept = {run_id: f"{row.name} still trains" for run_id, row in rows.items() if row.status == "running"}
+    doomed = set(rows) - set(kept)
+    children = _dependents(session, doomed)
+    while saved := [child for child in children if child.id not in doomed and child.parent_run in doomed]:
+        for child in saved:
+            doomed.discard(child.parent_run)
+            kept[child.parent_run] = str(StillNeeded(rows[child.parent_run].name, [child.name]))
+    _mark(session, doomed)
+    shown = [
+        {"id": run_id, "name": rows[run_id].name, "reason": reason} for run_id, reason in sorted(kept.items())
+    ]
+    return sorted(doomed), shown
+
+
+def _dependents(session: Session, runs: Collection[str]) -> Sequence[Any]:
+    """Forks and evaluations of these runs that are not being deleted themselves."""
+    query = select(Run.id, Run.name, Run.parent_run).where(
+        Run.parent_run.in_(runs), Run.fork_step.is_not(None), Run.deleting_at.is_(None)
+    )
+    return session.execute(query.order_by(Run.id)).all()
+
+
+def _mark(session: Session, runs: Collection[str]) -> None:
+    session.execute(update(Run).where(Run.id.in_(runs)).values(deleting_at=db_now()))
+
+
+def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
+    """Remove what is marked, for about so long; how many runs are gone for good.
+
+    Raises OSError, after all the others, when the files of a run cannot be removed.
+    """
+    until = time.monotonic() + seconds
+    gone = 0
+    failed: OSError | None = None
+    for run_id in _marked(sessions):
+        for _ in _pieces(sessions, run_id):
+            if time.monotonic() > until:
+                return gone
+        try:
+            remove_files(settings.artifacts_of(run_id))
+        except OSError as error:
+            failed = error
+            continue
+        with sessions.begin() as session:
+            gone += _forget(session, run_id)
+    if failed is not None:
+        raise failed
+    return gone
+
+
+def remove_files(directory: Path) -> None:
+    """Remove a directory with all it holds, or what is left of it."""
+    if directory.exists():
+        shutil.rmtree(directory)
+
+
+def _marked(sessions: Sessions) -> list[str]:
+    """Children before the runs whose checkpoints they begin with; the oldest mark first."""
+    with reading(sessions) as session:
+        query = select(Run.id, Run.parent_run, Run.fork_step).where(Run.deleting_at.is_not(None))
+        rows = session.execute(query.order_by(Run.deleting_at, Run.id)).all()
+    needed = {row.parent_run for row in rows if row.fork_step is not None}
+    return [row.id for row in rows if row.id not in needed]
+
+
+def _pieces(sessions: Sessions, run_id: str) -> Iterator[int]:
+    """Removes one batch after another, and says how many rows it was."""
+    for table, most in BATCHES:
+        key = table.__table__.primary_key.columns
+        some = select(*key).where(table.run_id == run_id).limit(most)
+        statement = delete(table).where(tuple_(*key).in_(some))
+        while True:
+            with sessions.begin() as session:
+                result = session.execute(statement, execution_options={"synchronize_session": False})
+                removed = cast("CursorResult[Any]", result).rowcount
+            if not removed:
+                break
+            yield removed
+
+
+def _forget(session: Session, run_id: str) -> int:
+    """The last row of a run, and of its experiment when no run of it is left; clones lose their parent."""
+    run = session.scalar(select(Run).where(Run.id == run_id, Run.deleting_at.is_not(None)).with_for_update())
+    if run is None:
+        return 0
+    session.execute(
+        update(Run).where(Run.parent_run == run_id, Run.fork_step.is_(None)).values(parent_run=None)
+    )
+    session.execute(delete(Run).where(Run.id == run_id), execution_options={"synchronize_session": False})
+    others = select(Run.id).where(Run.experiment_id == run.experiment_id)
+    if run.experiment_id is not None and session.scalar(others.limit(1)) is None:
+        session.execute(delete(Experiment).where(Experiment.id == run.experiment_id))
+    add_event(session, "lifecycle", f"{run.name} was deleted for ever", data={"deleted": run_id})
+    logger.info("run %s was deleted for ever", run_id)
+    return 1
