@@ -50,9 +50,9 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
     """Upgrade to `revision`; the schema before (empty: there was none) and after."""
     engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
     try:
-        _keep_copy(engine)
         with locked(engine) as connection:
             before = _check_known(connection)
+            _keep_copy(engine, before)
             upgrade_within(connection, revision)
             return before, schema_of(connection)
     finally:
@@ -109,16 +109,15 @@ def locked(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _keep_copy(engine: Engine) -> None:
-    """A copy of a SQLite database that is about to change, beside it."""
+def _keep_copy(engine: Engine, current: str) -> None:
+    """A copy of a SQLite database that is about to change, beside it; nobody writes meanwhile."""
     if engine.dialect.name != "sqlite" or not engine.url.database:
         return
-    with engine.connect() as connection:
-        current = _check_known(connection)
     copy = Path(f"{engine.url.database}.{current}.backup")
     if not current or current == newest_schema() or copy.exists():
         return
-    draft = copy.with_name(f".{copy.name}.{os.getpid()}.draft")
+    draft = copy.with_suffix(".draft")
+    draft.unlink(missing_ok=True)  # of a process that was killed
     copy_sqlite(engine, draft)
     draft.replace(copy)
 

@@ -98,8 +98,13 @@ def change(run_id: str, body: RunChanges, session: WriteSession) -> Json:
 
 
 @router.delete("", status_code=202, response_model=EmptiedTrash)
-def empty(session: WriteSession, *, forever: Literal[True]) -> Json:  # noqa: ARG001 - said on purpose
-    """Empty the trash: all that lies in it is deleted for ever, which must be said. A run that still trains, or that other runs begin with, stays in it."""
+def empty(session: WriteSession, *, forever: bool) -> Json:
+    """Empty the trash: all that lies in it is deleted `forever`, which must be said.
+
+    A run that still trains, or that other runs begin with, stays in it.
+    """
+    if not forever:
+        raise InvalidRequest([FieldError("forever", "is false; the trash is emptied for ever or not at all")])
     deleted, kept = empty_trash(session)
     return Json({"deleted": deleted, "kept": kept}, 202)
 

@@ -62,7 +62,8 @@ def audit(
 def steps(session: Session, run: Run) -> Iterator[str]:
     """I1."""
     limits = limits_of(session, [run.id]).get(run.id, ())
-    wanted = set(range(1, run.last_step + 1))
+    first = 1 if run.fork_step is None or run.steps == 0 else run.fork_step + 1  # before: its parent's
+    wanted = set(range(first, run.last_step + 1))
     found: dict[str, dict[int, set[int]]] = {}
     for table in (Metric, RolloutGroup):
         rows = select(table.step, table.attempt).where(table.run_id == run.id, counts(table, limits))

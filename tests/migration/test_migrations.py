@@ -90,6 +90,21 @@ def test_a_second_upgrade_changes_nothing_and_keeps_the_rows(empty_url):
     engine.dispose()
 
 
+def test_an_older_sqlite_database_is_copied_before_it_changes(tmp_path):
+    url = f"sqlite:///{tmp_path / 'old.db'}"
+    upgrade(url, revision="0001")
+    (tmp_path / "old.db.0001.draft").write_text("half a copy of a process that was killed")
+    assert upgrade(url) == ("0001", newest_schema())
+    assert sorted(path.name for path in tmp_path.glob("*.db*") if "-" not in path.name) == [
+        "old.db",
+        "old.db.0001.backup",
+    ]
+    copy = open_engine(f"sqlite:///{tmp_path / 'old.db.0001.backup'}", pool_size=1)
+    with copy.connect() as connection:
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == "0001"
+    copy.dispose()
+
+
 def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
     done = []
     threads = [threading.Thread(target=lambda: done.append(upgrade(empty_url))) for _ in range(3)]
