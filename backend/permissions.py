@@ -75,6 +75,7 @@ READS = (
 
 WRITES = (
     "POST /api/v1/experiments",
+    "DELETE /api/v1/runs",
     "PATCH /api/v1/runs/{run_id}",
     "DELETE /api/v1/runs/{run_id}",
     "POST /api/v1/runs/{run_id}/restore",
@@ -83,6 +84,7 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/resume",
     "POST /api/v1/runs/{run_id}/retry",
     "POST /api/v1/runs/{run_id}/clone",
+    "POST /api/v1/runs/{run_id}/fork",
     "POST /api/v1/runs/{run_id}/evaluations",
     "POST /api/v1/datasets",
     "DELETE /api/v1/datasets/{sha256}",

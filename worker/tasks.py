@@ -1,10 +1,7 @@
 """The Celery worker's process: its slots, its one task, and the signals that open and close them."""
 
-import fcntl
-import logging
 import warnings
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from celery import Celery
 from celery.platforms import SecurityWarning
@@ -16,12 +13,9 @@ from backend.lifeline import follow_launcher
 from backend.logs import set_up_logging
 from backend.queue import TASK, worker_queue
 from backend.settings import Settings
+from worker.gpu_lock import lock_gpu
 from worker.process import TRAINER
 from worker.station import Station
-
-logger = logging.getLogger(__name__)
-
-_locks: list[IO[str]] = []  # held until the process ends; the kernel releases them
 
 
 def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celery:
@@ -51,17 +45,4 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
 
 def free_slots(settings: Settings) -> list[Slot]:
     """This machine's slots without the GPUs that another worker holds."""
-    return [slot for slot in find_slots(settings) if not slot.gpu or _lock_gpu(settings.run_dir, slot.gpu)]
-
-
-def _lock_gpu(directory: Path, uuid: str) -> bool:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = (directory / f"gpu-{uuid}.lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        logger.warning("GPU %s is held by another worker of this state directory", uuid)
-        file.close()
-        return False
-    _locks.append(file)
-    return True
+    return [slot for slot in find_slots(settings) if not slot.gpu or lock_gpu(slot.gpu)]

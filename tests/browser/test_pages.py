@@ -308,6 +308,22 @@ def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):
     assert service.get(f"/runs/{run}")["deleted"] is False
 
 
+def test_the_trash_is_emptied_for_ever_after_a_question(page, service):
+    runs = [service.launch(f"gone {n}") for n in range(2)]
+    names = [service.get(f"/runs/{run}")["name"] for run in runs]
+    for run in runs:
+        service.client.delete(f"/runs/{run}").raise_for_status()
+    page.goto("/runs?trash=1")
+    page.get_by_label(f"Select {names[0]}").check()
+    page.get_by_role("button", name="Delete for ever").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete for ever").click()
+    expect(page.get_by_label(f"Select {names[0]}")).to_have_count(0)
+    page.get_by_role("button", name="Empty the trash").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete all for ever").click()
+    expect(page.get_by_text("The trash is empty")).to_be_visible()
+    assert [service.client.get(f"/runs/{run}").status_code for run in runs] == [404, 404]
+
+
 def test_a_shared_link_draws_a_run_that_the_filters_leave_out(page, service):
     page.goto(f"/runs?status=running&show={service.trained},no-such-run")
     expect(page.get_by_text("1 shown (1 not in this list, 1 gone)")).to_be_visible()

@@ -1,13 +1,13 @@
 """Deleting runs for ever: what is refused, what goes, and that a kill is no obstacle. On both databases."""
 
-import multiprocessing
-import time
+import os
+import signal
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from backend.database import open_engine, open_sessions
-from backend.models import Attempt, Base, Checkpoint, Event, Experiment, Metric, Run
+from backend.models import Attempt, Base, Checkpoint, Event, Experiment, Run
 from backend.runs import deletion
 from backend.runs.deletion import carry_on
 from backend.runs.events import add_event
@@ -166,36 +166,49 @@ def test_files_that_cannot_be_removed_keep_the_run_until_they_can(
     assert carry_on(database.sessions, settings, seconds=60) == 1
 
 
-def delete_slowly(url, settings):
-    """In a process of its own: a batch of two rows every few milliseconds."""
-    deletion.BATCHES = tuple((table, 2) for table, _ in deletion.BATCHES)
-    sessions = open_sessions(open_engine(url))
-    while True:
-        carry_on(sessions, settings, seconds=0)
-        time.sleep(0.002)
+def die(*_args, **_kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_before_a_batch_is_committed(engine):
+    deletes = []
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def executed(_connection, _cursor, statement, *_rest):
+        deletes.extend([statement] if statement.startswith("DELETE FROM metric") else [])
+        if len(deletes) == 3:
+            die()
+
+
+def die_among_the_files(_engine):
+    deletion.remove_files = lambda directory: (next(directory.rglob("state.json")).unlink(), die())
+
+
+def die_before_the_last_row_is_gone(_engine):
+    deletion.add_event = die
+
+
+@pytest.mark.parametrize(
+    "plan", [die_before_a_batch_is_committed, die_among_the_files, die_before_the_last_row_is_gone]
+)
 def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_removes(
-    client, database, settings, full_run
+    client, database, settings, full_run, plan
 ):
-    run, other = full_run(steps=400), full_run("other", deleted_at=None)
+    run, other = full_run(steps=40), full_run("other", deleted_at=None)
     delete(client, run, forever=True)
-    spawn = multiprocessing.get_context("spawn")
-    process = spawn.Process(target=delete_slowly, args=(database.url, settings))
-    process.start()
-    deadline = time.monotonic() + 60
-    while (rows := count(database, run.id)) > 380:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    process.kill()
-    process.join()
-    assert 0 < rows < 400, "the test was too slow to kill it in the middle"
+    if (child := os.fork()) == 0:
+        try:
+            deletion.BATCHES = tuple((table, 10) for table, _ in deletion.BATCHES)
+            engine = open_engine(database.url)
+            plan(engine)
+            carry_on(open_sessions(engine), settings, seconds=60)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    with database.sessions() as session:
+        assert session.get(Run, run.id) is not None
     assert carry_on(database.sessions, settings, seconds=60) == 1
     assert left(database, run.id) == set()
+    assert not settings.artifacts_of(run.id).exists()
     with database.sessions() as session:
         assert session.scalars(select(Attempt.run_id)).all() == [other.id]
-
-
-def count(database, run_id):
-    with database.sessions() as session:
-        return session.scalar(select(func.count()).select_from(Metric).where(Metric.run_id == run_id))

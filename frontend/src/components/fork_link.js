@@ -2,9 +2,10 @@
 import { html } from '../dom.js';
 import { address } from '../lib/url.js';
 import { Icon } from './icons.js';
+import { ForOperator } from './role.js';
 
 /** @param {{run: {id: string}, step?: number, small?: boolean}} props without a step the newest checkpoint is meant */
 export function ForkLink({ run, step, small = false }) {
-  return html`<a class=${small ? 'button button-small' : 'button'} href=${address('/launch', { from: run.id, fork: run.id, step })}
-    title="Go on from a checkpoint in a run of its own, with changes"><${Icon} name="fork" size=${12} /> Fork</a>`;
+  return html`<${ForOperator}><a class=${small ? 'button button-small' : 'button'} href=${address('/launch', { from: run.id, fork: run.id, step })}
+    title="Go on from a checkpoint in a run of its own, with changes"><${Icon} name="fork" size=${12} /> Fork</a><//>`;
 }

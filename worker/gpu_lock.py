@@ -1,0 +1,49 @@
+"""One worker per GPU of this machine, whatever its state directory and whoever started it.
+
+A lock is a file in /tmp that every user may open; the kernel holds it for the process and lets it go with it.
+"""
+
+import fcntl
+import logging
+import os
+import stat
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY = Path("/tmp")  # noqa: S108 - a place that all users of the machine share; never followed, never written
+"""Not TMPDIR, which may differ between two workers."""
+
+_held: list[int] = []  # descriptors, open until the process ends
+
+
+def lock_gpu(uuid: str) -> bool:
+    """Hold a GPU until this process ends; False when another worker of this machine has it."""
+    path = DIRECTORY / f"grpolab-gpu-{uuid}.lock"
+    try:
+        descriptor = _opened(path)
+    except OSError as error:
+        logger.warning("GPU %s cannot be locked, so it is left alone: %s", uuid, error)
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        logger.warning("GPU %s is held by another worker of this machine", uuid)
+        os.close(descriptor)
+        return False
+    _held.append(descriptor)
+    return True
+
+
+def _opened(path: Path) -> int:
+    """The file, made if it is not there. Another user's is opened for reading: that is enough to lock it."""
+    safely = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | safely, 0o444)
+        os.fchmod(descriptor, 0o444)  # whatever the umask is
+    except FileExistsError:
+        descriptor = os.open(path, os.O_RDONLY | safely)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no plain file")
+    return descriptor
