@@ -170,7 +170,7 @@ def die(*_args, **_kwargs):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def die_before_a_batch_is_committed(engine):
+def die_before_a_batch_is_committed(engine, _monkeypatch):
     deletes = []
 
     @event.listens_for(engine, "after_cursor_execute")
@@ -180,27 +180,31 @@ def die_before_a_batch_is_committed(engine):
             die()
 
 
-def die_among_the_files(_engine):
-    deletion.remove_files = lambda directory: (next(directory.rglob("state.json")).unlink(), die())
+def die_among_the_files(_engine, monkeypatch):
+    def remove_one(directory):
+        next(directory.rglob("state.json")).unlink()
+        die()
+
+    monkeypatch.setattr(deletion, "remove_files", remove_one)
 
 
-def die_before_the_last_row_is_gone(_engine):
-    deletion.add_event = die
+def die_before_the_last_row_is_gone(_engine, monkeypatch):
+    monkeypatch.setattr(deletion, "add_event", die)
 
 
 @pytest.mark.parametrize(
     "plan", [die_before_a_batch_is_committed, die_among_the_files, die_before_the_last_row_is_gone]
 )
 def test_a_process_that_is_killed_while_it_deletes_leaves_what_the_next_one_removes(
-    client, database, settings, full_run, plan
+    client, database, settings, full_run, monkeypatch, plan
 ):
     run, other = full_run(steps=40), full_run("other", deleted_at=None)
     delete(client, run, forever=True)
     if (child := os.fork()) == 0:
         try:
-            deletion.BATCHES = tuple((table, 10) for table, _ in deletion.BATCHES)
+            monkeypatch.setattr(deletion, "BATCHES", tuple((table, 10) for table, _ in deletion.BATCHES))
             engine = open_engine(database.url)
-            plan(engine)
+            plan(engine, monkeypatch)
             carry_on(open_sessions(engine), settings, seconds=60)
         finally:
             os._exit(1)
