@@ -5,7 +5,6 @@ was, and of two that start together one upgrades while the other waits (SQLite's
 advisory lock).
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
