@@ -298,4 +298,4 @@ def test_a_reason_that_no_database_stores_is_cleaned(session):
     run = make_run(session)
     claim(session)
     lifecycle.finish_run(session, run.id, 1, "failed", "bad \0byte \ud800")
-    assert session.scalar(select(Run.reason).where(Run.id == run.id)) == "bad byte ?"
+    assert session.scalar(select(Run.reason).where(Run.id == run.id)) == r"bad \x00byte \ud800"
