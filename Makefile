@@ -15,7 +15,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-stream evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-stream evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -47,6 +47,9 @@ faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per
 
 fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger holds 100,000 requests (ARGS="--goal N")
 	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
+
+hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of every page, in Chromium; half an hour
+	@GRPOLAB_HOSTILE=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py --timeout 3600 $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

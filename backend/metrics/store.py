@@ -1,5 +1,6 @@
 """Metric points in SQL: written so that repeating a step changes nothing, read newest attempt first."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,6 +14,8 @@ from backend.models import MetricKey
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""
+
+NAME = re.compile(r"[\w./@-]{1,128}")
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 """Ids of metric names that are committed; they never change."""
@@ -79,6 +82,8 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
 
 def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
     # Not remembered: an id whose transaction is rolled back never existed.
+    if wrong := [name for name in names if not NAME.fullmatch(name)]:
+        raise ValueError(f"a metric's name is 1 to 128 letters, digits and _ . / @ -, got {wrong[0][:40]!r}")
     session.info[MAKES_KEYS] = True
     session.execute(
         insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]

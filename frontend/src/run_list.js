@@ -78,7 +78,7 @@ export function useRuns(parameters) {
 export function useOthers(ids, items) {
   const listed = new Set(items.map(({ id }) => id));
   const wanted = ids.filter((id) => !listed.has(id));
-  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => getEach(wanted.map((id) => `/runs/${id}`), signal), { subject: 'others' });
+  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => getEach(wanted.map((id) => `/runs/${encodeURIComponent(id)}`), signal), { subject: 'others' });
   const kept = data ?? { found: [], missing: [] };
   return { found: kept.found.filter(({ id }) => wanted.includes(id)), missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)) };
 }

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backend.config.run import RunConfig
+from backend.metrics.store import key_ids
 from backend.models import Event, Run
 from backend.runs import lifecycle
 from backend.runs.events import add_event
@@ -250,6 +251,22 @@ def test_an_event_without_a_run_takes_anything_too(session):
     session.expire_all()
     event = session.query(Event).one()
     assert (event.message, event.data) == ("\\x00", {"x": "NaN", "\0": "\ud800"})
+
+
+def test_a_name_that_is_no_metrics_name_is_refused(session):
+    for name in ("", "a b", "<b>", "a\0", "x" * 129, "\u202e", "a\n"):
+        with pytest.raises(ValueError, match="a metric's name is"):
+            key_ids(session, [name])
+    assert set(key_ids(session, ["__proto__", "reward/é/mean@k"])) == {"__proto__", "reward/é/mean@k"}
+
+
+def test_a_download_is_a_file_and_never_a_page(client, session):
+    run = make_run(session, name='x"; filename=evil.html\r\n')
+    session.commit()
+    answer = client.get(f"/api/v1/runs/{run.id}/metrics.csv")
+    assert answer.headers["content-disposition"] == f"attachment; filename=metrics-{run.id}.csv"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
 
 
 def test_runs_are_sorted_by_a_metric_whatever_its_values_are(session, client):

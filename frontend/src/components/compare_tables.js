@@ -9,7 +9,7 @@ import { Select, Swatch } from './marks.js';
 /** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
 function useEqualTokens(experiment, groups, baseline) {
   const base = groups.find(({ name }) => name === baseline)?.variant;
-  const { data } = useGet(experiment ? `/experiments/${experiment}/summary` : null, { metrics: 'eval/accuracy', baseline: base }, { live: ['run'], every: 5000 });
+  const { data } = useGet(experiment ? `/experiments/${encodeURIComponent(experiment)}/summary` : null, { metrics: 'eval/accuracy', baseline: base }, { live: ['run'], every: 5000 });
   const cells = new Map((data?.variants ?? []).map(({ variant, metrics }) => [variant, metrics['eval/accuracy']?.equal_tokens]));
   return data?.tokens ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name), name === baseline) } : null;
 }

@@ -2,22 +2,22 @@
  * Configs as layers: what each layer writes, laid over what is below. The rules are those of the server
  * (backend/config/merge.py): mappings merge deeply; lists, and unions whose `type` differs, are replaced whole.
  */
+import { own } from './own.js';
 import { complete, isRecord } from './schema_form.js';
 
 /** @typedef {Record<string, any>} Fields a partial config */
 
 /** @param {Fields} below @param {Fields} above @returns {Fields} */
 export function merge(below, above) {
-  const merged = { ...below };
-  for (const [key, value] of Object.entries(above ?? {})) {
-    const under = merged[key];
-    merged[key] = isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value;
-  }
-  return merged;
+  const merged = Object.entries(above ?? {}).map(([key, value]) => {
+    const under = own(below, key);
+    return [key, isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value];
+  });
+  return { ...below, ...Object.fromEntries(merged) };
 }
 
 /** @param {any} object @param {string} path */
-export const getAt = (object, path) => path.split('.').reduce((value, key) => value?.[key], object);
+export const getAt = (object, path) => path.split('.').reduce((value, key) => own(value, key), object);
 
 /** True when the layer itself writes something at the path or below it. */
 export const writes = (fields, path) => getAt(fields, path) !== undefined;
@@ -57,14 +57,11 @@ export function unsetAt(fields, path, below) {
 
 /** The least that must be written over `below` to get `above`. @param {Fields} below @param {Fields} above @returns {Fields} */
 export function changesBetween(below, above) {
-  const changes = {};
-  for (const [key, value] of Object.entries(above)) {
-    const under = below?.[key];
-    if (same(under, value)) continue;
+  return Object.fromEntries(Object.entries(above).filter(([key, value]) => !same(own(below, key), value)).map(([key, value]) => {
+    const under = own(below, key);
     const inside = isRecord(under) && isRecord(value) && under.type === value.type;
-    changes[key] = inside ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) } : value;
-  }
-  return changes;
+    return [key, inside ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) } : value];
+  }));
 }
 
 const same = (a, b) => a === b || spell(a) === spell(b);

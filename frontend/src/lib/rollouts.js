@@ -1,4 +1,5 @@
 /** Groups of completions: what is useful in them, and which are shown. */
+import { own } from './own.js';
 
 /** @typedef {{id: string, text: string, reward: number | string | null, rewards: Record<string, number | null>, advantage: number | string | null,
  *   tokens: number, finish_reason: string, correct?: boolean | null, flags: string[]}} Completion */
@@ -39,7 +40,7 @@ export const FILTERS = Object.keys(TESTS);
 
 /** @param {Filter} filter @param {Completion} completion */
 export const passes = ({ filter, least }, completion) =>
-  filter.every((name) => TESTS[name](completion)) && (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
+  filter.every((name) => own(TESTS, name)?.(completion) ?? true) && (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
 
 /** @param {Filter} filter */
 export const isFiltering = ({ filter, least }) => filter.length > 0 || least !== null;

@@ -1,5 +1,6 @@
 /** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
 import { flatten, formatField } from './config.js';
+import { own } from './own.js';
 import { formatAgo, formatValue } from './format.js';
 
 const PLAIN = {
@@ -16,7 +17,7 @@ const PLAIN = {
  * @returns {{key: string, title: string, number: boolean, sort?: string, of: (run: any) => any, text: (run: any) => string}}
  */
 export function fieldOf(key) {
-  if (PLAIN[key]) {
+  if (Object.hasOwn(PLAIN, key)) {
     const { title, of, show = (value) => value ?? '–', sort } = PLAIN[key];
     return { key, title, number: false, sort, of, text: (run) => show(of(run)) };
   }
@@ -26,19 +27,19 @@ export function fieldOf(key) {
 
 function configField(key) {
   const path = key.slice('config:'.length);
-  const of = (run) => (run.config ? flatten(run.config)[path] : undefined);
+  const of = (run) => (run.config ? own(flatten(run.config), path) : undefined);
   return { key, title: path, number: false, of, text: (run) => formatField(of(run)) };
 }
 
 function metricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
-  const of = isBest ? (run) => run.summary?.best?.[metric]?.value : (run) => run.summary?.last?.[metric];
+  const of = isBest ? (run) => own(run.summary?.best, metric)?.value : (run) => own(run.summary?.last, metric);
   return { key, title: isBest ? `best ${short(metric)}` : short(metric), number: true, sort: isBest ? undefined : `summary.${metric}`, of, text: (run) => formatValue(of(run)) };
 }
 
 const SHORT = { 'reward/mean': 'reward', 'eval/accuracy': 'acc', 'policy/entropy': 'entropy', 'length/mean': 'length' };
-const short = (metric) => SHORT[metric] ?? metric;
+const short = (metric) => own(SHORT, metric) ?? metric;
 
 /** Keys that could be columns for these runs. @param {any[]} runs @returns {{plain: string[], last: string[], best: string[], config: string[]}} */
 export function possibleFields(runs) {

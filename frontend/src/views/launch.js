@@ -45,7 +45,7 @@ export function View() {
 /** A form that begins with a run's config waits for that config first. */
 function Start({ offers }) {
   const [query, change] = useQuery(SPEC);
-  const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) => get(`/runs/${query.from}`, undefined, signal));
+  const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) => get(`/runs/${encodeURIComponent(query.from)}`, undefined, signal));
   useEffect(() => {
     if (!query.from || !origin.data) return;
     const { config, variant, seed, name } = origin.data;

@@ -16,7 +16,7 @@ export function View() {
 }
 
 function OfRun({ id }) {
-  const run = useGet(`/runs/${id}`, undefined, { live: ['run'], concerns: (data) => data.id === id, every: 3000 });
+  const run = useGet(`/runs/${encodeURIComponent(id)}`, undefined, { live: ['run'], concerns: (data) => data.id === id, every: 3000 });
   const name = run.data?.name ?? '';
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
   return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>${(data) => html`

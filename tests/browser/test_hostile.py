@@ -1,0 +1,414 @@
+"""Five hundred hostile texts in every place where text from outside is shown, in a real browser.
+
+Nothing is executed, fetched, opened or reported, and what is read is what was written, with everything made
+visible that would hide. `make hostile` puts all 500 also into the places that take one text per page.
+"""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+from sqlalchemy import insert, update
+
+from backend.config.merge import config_hash, resolve
+from backend.config.run import RunConfig
+from backend.database import new_id
+from backend.datasets.files import Upload, Uploads
+from backend.metrics.store import write_points
+from backend.models import Experiment, Run, Worker
+from backend.rollouts.store import pack_groups, write_groups
+from backend.runs.events import add_event
+from backend.runs.store import append_log
+from backend.text import clean_text
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.payloads import PAYLOADS, seen
+from tests.browser.service import running
+from tests.browser.watched import watched
+from worker.logs import clean_line
+from worker.records import CompletionRecord, GroupRecord
+
+IS_LONG = bool(os.environ.get("GRPOLAB_HOSTILE"))
+NAMES = [text for text in PAYLOADS if text == clean_text(text)]
+"""Those that a database holds: other names are refused with the reason."""
+FEW = NAMES if IS_LONG else NAMES[::71]
+"""For places that take one text per page."""
+GROUPS = 5
+HUGE = "<img src=x onerror=__hit(1)>" * 360_000
+STYLES = ("light", "dark")
+
+
+def only(texts):
+    """The same texts, in chunks of one hundred."""
+    return [texts[at : at + 100] for at in range(0, len(texts), 100)]
+
+
+class Stage:
+    """A service whose every text is hostile."""
+
+    def __init__(self, service, directory):
+        self.service = service
+        self.runs = {new_id(): text for text in NAMES}
+        self.main = next(iter(self.runs))
+        self.experiment = new_id()
+        with service.sessions.begin() as session:
+            self._runs(session)
+            self._texts(session)
+            self._rollouts(session)
+        self._datasets(directory / "datasets")
+
+    def _runs(self, session):
+        """A run for each text, called so in every respect."""
+        variants = [{"name": text} for text in NAMES[:100]]
+        request = {"name": NAMES[0], "base": {}, "variants": variants, "seeds": [0]}
+        one = {"id": self.experiment, "name": "<svg onload=__hit(1)>", "request": request}
+        session.execute(insert(Experiment), {**one, "request_hash": "0" * 64})
+        config = resolve({}, None, 0)
+        common = {
+            "seed": 0, "config": config.model_dump(mode="json"), "config_hash": config_hash(config), "steps": 5,
+            "last_step": 5, "summary": {"step": 5, "last": {"reward/mean": 0.5}, "best": {}},
+        }  # fmt: skip
+        rows = [
+            {
+                **common, "id": run_id, "name": text, "variant": text, "tags": [text[:64]], "notes": text,
+                "reason": text, "status": "queued" if number % 2 else "failed",
+                "experiment_id": self.experiment if number < 100 else None,
+            }
+            for number, (run_id, text) in enumerate(self.runs.items())
+        ]  # fmt: skip
+        session.execute(insert(Run), rows)
+        for run_id in self.runs:
+            write_points(session, run_id, 1, [(step, {"reward/mean": step / 5}) for step in range(1, 6)])
+        session.execute(
+            insert(Worker),
+            [
+                {
+                    "id": f"w{number}",
+                    "host": text,
+                    "pid": 1,
+                    "slot": 0,
+                    "device": text[:64],
+                    "device_name": text,
+                }
+                for number, text in enumerate(NAMES)
+            ],
+        )
+
+    def _texts(self, session):
+        """History and output of one run."""
+        for text in PAYLOADS:
+            add_event(session, "alert", text, run_id=self.main, level="warning", step=1)
+        self.log = "".join(clean_line(line) + "\n" for text in PAYLOADS for line in text.split("\n"))
+        append_log(session, self.main, 1, 0, self.log)
+        session.execute(update(Run).where(Run.id == self.main).values(reason=clean_text("\n".join(PAYLOADS))))
+
+    def _rollouts(self, session):
+        """Every text as a completion, and as the prompt, the answer and the source of some group."""
+        chunks = only(PAYLOADS)
+        groups = [
+            GroupRecord(
+                "train", number, f"id/{number}", "\n".join(chunk), "math", "\n".join(chunk), "\n".join(chunk),
+                [completion(text) for text in chunk],
+            )
+            for number, chunk in enumerate(chunks)
+        ]  # fmt: skip
+        huge = GroupRecord("eval", 0, "huge", "sums", "math", HUGE, HUGE, [completion(HUGE)])
+        for step, kept in ((1, groups), (2, [huge])):
+            write_groups(session, pack_groups(self.main, step, 1, kept))
+
+    def _datasets(self, directory):
+        """A data set called by each text; the files differ in their last row."""
+        uploads = Uploads(directory)
+        for number, text in enumerate(NAMES):
+            with uploads.draft() as draft:
+                draft.file.write(b'{"prompt": "1", "answer": 1}\n{"prompt": "%d+1", "answer": 2}\n' % number)
+                about = {"sha256": f"{number:064x}", "rows": 2, "bytes": 60, "uploaded_at": 0.0}
+                uploads.keep(draft, Upload(name=text, **about))
+
+
+def completion(text):
+    """A completion in pieces of five characters."""
+    tokens = [text[at : at + 5] for at in range(0, min(len(text), 40_000), 5)] or [""]
+    return CompletionRecord(
+        text=text, token_strings=tokens, token_ids=[0] * len(tokens), reward=0.0, rewards={"correctness": 0.0},
+        advantage=0.0, finish_reason="stop", correct=False,
+        arrays={"logprob": np.full(len(tokens), -1.0, np.float32), "entropy": np.ones(len(tokens), np.float32)},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("lab")
+    with running(directory) as service:
+        yield Stage(service, directory)
+
+
+@pytest.fixture(scope="module")
+def browser(chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(stage, browser) -> Iterator[Page]:
+    """A page so tall that nothing needs to be scrolled to."""
+    with watched(browser, stage.service.base, viewport={"width": 1400, "height": 17_500}) as page:
+        yield page
+
+
+def texts_of(page, selector):
+    """The text of every element, as it stands in the document."""
+    return page.locator(selector).evaluate_all("(found) => found.map((element) => element.textContent)")
+
+
+def go(page, address):
+    """To an address of the application, as a link inside of it goes."""
+    page.evaluate(
+        "(address) => { history.pushState(null, '', address); dispatchEvent(new PopStateEvent('popstate')); }",
+        address,
+    )
+
+
+def test_completions_prompts_and_answers(page, stage):
+    for number, chunk in enumerate(only(PAYLOADS), 1):
+        page.goto(f"/rollouts?run={stage.main}&step=1&prompt={number}&colour=none")
+        expect(page.get_by_text(f"prompt {number} of {GROUPS}")).to_be_visible()
+        expect(page.get_by_role("article")).to_have_count(len(chunk))
+        shown = [seen(text, "U+{:04X}") for text in chunk]
+        assert texts_of(page, "article .model-text") == shown
+        assert (
+            texts_of(page, ".group-question .model-text, .group-answer .model-text") == ["\n".join(shown)] * 2
+        )
+        assert seen(clean_text("\n".join(chunk))) in texts_of(page, ".group-facts")[0]
+    print(f"\n{len(PAYLOADS)} texts as completion, prompt, answer and source")
+
+
+def test_tokens(page, stage):
+    for number, chunk in enumerate(only(PAYLOADS), 1):
+        page.goto(f"/rollouts?run={stage.main}&step=1&prompt={number}")
+        coloured = page.locator("article .model-text.is-coloured")
+        expect(coloured).to_have_count(len(chunk))
+        assert texts_of(page, "article .model-text") == [seen(text, "U+{:04X}") for text in chunk]
+        for token in page.locator("article [data-token='0']").all()[:: 1 if IS_LONG else 25]:
+            token.hover()
+        expect(page.locator(".readout-token")).to_be_visible()
+    print(f"\n{len(PAYLOADS)} texts token by token")
+
+
+def test_a_line_of_ten_megabytes(page, stage):
+    page.goto(f"/rollouts?run={stage.main}&kind=eval&colour=none")
+    expect(page.locator("article .model-text")).to_contain_text("9.6 MiB more")
+    [text] = texts_of(page, "article .model-text")
+    assert text.startswith(HUGE[:20_000])
+    assert len(text) < 20_100
+
+
+def test_the_table_of_runs(page, stage):
+    page.goto("/runs?show=-&columns=reward/mean,experiment,tags,reason")
+    for size in (100, 200, 300, 400, len(NAMES)):
+        expect(page.locator(".runs-tools")).to_contain_text(f"{min(size, len(NAMES))} runs")
+    rows = dict(
+        page.locator(".grid-row").evaluate_all(
+            "(rows) => rows.map((row) => [row.dataset.key, [...row.children].map((cell) => cell.textContent)])"
+        )
+    )
+    assert len(rows) == len(NAMES)
+    for run_id, text in stage.runs.items():
+        reason = seen(text if run_id != stage.main else clean_text("\n".join(PAYLOADS)))
+        cells = rows[run_id]
+        assert cells[2].startswith(seen(text) + seen(text[:64]))
+        assert (cells[3], cells[-2], cells[-1]) == (seen(text), seen(text[:64]), reason)
+    for menu in ("variant", "tag", "experiment"):
+        page.get_by_role("button", name=menu, exact=True).click()
+        page.keyboard.press("Escape")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == "runs.csv"
+    check_csv(download.value.path().read_text(encoding="utf-8", errors="surrogatepass"), stage)
+    print(f"\n{len(NAMES)} texts as name, variant, tag and reason of a run; {len(rows)} rows of CSV")
+
+
+def check_csv(text, stage):
+    """No cell of text is a formula to a spreadsheet, and each is what it was but for the apostrophe."""
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert {row["id"] for row in rows} == set(stage.runs)
+    for row in rows:
+        for field in ("name", "variant", "experiment_name", "tags"):
+            assert not row[field].startswith(tuple("=@\t\r\n＝＋－＠")) or row[field] == ""
+            assert not row[field].startswith(("+", "-")) or float(row[field]) is not None
+        assert row["name"].removeprefix("'") == stage.runs[row["id"]].removeprefix("'")
+
+
+def test_curves_legends_and_hover_labels(page, stage):
+    shown = 0
+    for chunk in only(list(stage.runs)) if IS_LONG else [list(stage.runs)[at::17][:30] for at in (0, 5)]:
+        page.set_viewport_size({"width": 1400, "height": 1000})
+        page.goto(f"/runs?show={','.join(chunk)}&panel=reward/mean")
+        plot = page.locator("dialog .js-plotly-plot")
+        expect(plot.locator(".trace").first).to_be_attached()
+        page.wait_for_function("document.querySelector('dialog .js-plotly-plot').data.length > 1")
+        found = plot.evaluate(HOVER)
+        assert len(found) == len(chunk)
+        for label, run in found:
+            name = seen(stage.runs[run])
+            assert squeezed(label).startswith(squeezed(f"{name} · {name} s0"))
+        assert plot.locator("a, img, script, foreignObject").count() == 0
+        shown += len(found)
+    page.goto(f"/compare?experiment={stage.experiment}")
+    expect(page.locator(".legend-item")).to_have_count(40)
+    page.get_by_role("button", name="60 more").click()
+    legend = set(texts_of(page, ".legend-item > span:first-of-type"))
+    assert {seen(text) for text in NAMES[:100]} <= legend
+    print(f"\n{shown} texts in hover labels, 100 in legend and tables of a comparison")
+
+
+HOVER = """(plot) => plot.data.flatMap((trace, curveNumber) => {
+    if (trace.meta.role !== 'main') return [];
+    Plotly.Fx.hover(plot, [{ curveNumber, pointNumber: 2 }]);
+    const found = [...plot.querySelectorAll('.hovertext')].map((label) => [label.textContent, trace.meta.run]);
+    Plotly.Fx.unhover(plot);
+    return found;
+})"""
+"""The hover label of every curve; it is cut by nobody but Plotly."""
+
+
+def squeezed(text):
+    """Without white space, which SVG folds, and without the mark that keeps Plotly from filling in values."""
+    return "".join(text.replace("%\u200b{", "%{").split())
+
+
+def test_history_and_output(page, stage):
+    page.goto(f"/run/{stage.main}?tab=events")
+    for count in range(100, len(PAYLOADS), 100):
+        expect(page.locator(".event")).to_have_count(count)
+        page.get_by_role("button", name="Older events").click()
+    expect(page.locator(".event")).to_have_count(len(PAYLOADS))
+    wanted = [seen(clean_text(text), "U+{:04X}") for text in reversed(PAYLOADS)]
+    assert texts_of(page, ".event-message") == wanted
+    page.goto(f"/run/{stage.main}?tab=log")
+    expect(page.locator(".run-log")).to_contain_text("brave-otter")
+    assert texts_of(page, ".run-log") == [seen(stage.log, "U+{:04X}")]
+    assert texts_of(page, ".run-failure pre") == [seen(clean_text("\n".join(PAYLOADS)))]
+    print(f"\n{len(PAYLOADS)} texts as event, output and reason")
+
+
+def test_the_queue_and_the_workers(page):
+    page.goto("/queue")
+    waiting = NAMES[1::2][:200]
+    expect(page.locator(".queue-name")).to_have_count(len(waiting))
+    assert sorted(texts_of(page, ".queue-name")) == sorted(map(seen, waiting))
+    table = texts_of(page, "section:last-of-type tbody tr td:nth-child(2)")
+    assert sorted(table) == sorted(map(seen, NAMES))
+    print(f"\n{len(waiting)} texts in the queue, {len(table)} hosts and devices")
+
+
+def test_titles_and_headings(page, stage):
+    few = list(stage.runs) if IS_LONG else list(stage.runs)[:: len(NAMES) // 12]
+    page.goto("/runs?show=-")
+    for run_id in few:
+        go(page, f"/run/{run_id}?tab=config")
+        heading = page.locator("h1.run-name")
+        page.wait_for_function(
+            "(id) => location.pathname.endsWith(id) && document.querySelector('h1.run-name')", arg=run_id
+        )
+        page.wait_for_function("() => document.title !== 'Run · GRPO Lab'")
+        shown = seen(stage.runs[run_id])
+        page.wait_for_function(
+            "(text) => document.querySelector('h1.run-name')?.textContent === text", arg=shown
+        )
+        expect(heading).to_be_attached()
+        # Browsers fold white space in titles.
+        assert page.title().split() == f"{shown} · GRPO Lab".split()
+    print(f"\n{len(few)} texts as title and heading")
+
+
+def test_messages_about_what_was_done(page, stage):
+    page.set_viewport_size({"width": 1400, "height": 900})
+    few = [text[:40] for text in FEW if text.strip() == text and "\n" not in text and "\r" not in text]
+    for text in few:
+        page.goto("/runs?show=-")
+        page.locator(".grid-row input[type=checkbox]").nth(3).check()
+        page.get_by_role("button", name="Tag", exact=True).click()
+        page.get_by_role("dialog").get_by_label("Tag").fill(text)
+        page.get_by_role("dialog").locator("button.button-primary").click()
+        expect(page.locator(".toast span").first).to_have_text(f"1 run tagged {seen(text)}")
+    print(f"\n{len(few)} texts in messages")
+
+
+def test_the_form_and_its_errors(page, stage):
+    for chunk in only(NAMES):
+        names = [{"name": text} for text in chunk]
+        page.goto(
+            f"/launch?variants={quote(json.dumps(names[: 100 if IS_LONG else 25]))}&name={quote(chunk[0])}"
+        )
+        expect(page.get_by_label("Name of the experiment")).to_have_value(chunk[0].replace("\n", ""))
+    for text in FEW:
+        base = {"policy": {"name": text}, "problems": [{"name": "file", "path": text or "x"}], text: 1}
+        page.goto(f"/launch?base={quote(json.dumps(base))}")
+        expect(page.get_by_text("to mend before it can be launched")).to_be_visible()
+        options = texts_of(page, "[data-path='problems.0.path'] option[value^='uploads/']")
+        assert sorted(options) == sorted(f"{seen(each)} · 2 rows, 60 B" for each in NAMES)
+        assert page.evaluate("({}).polluted") is None
+    print(f"\n{len(NAMES)} texts as variants and data sets, {len(FEW)} in errors of the form")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/runs?q={}", "/runs?tag={}&variant={}&experiment={}", "/runs?columns={},reward/mean", "/runs?sort={}", "/runs?group={}",
+        "/runs?panel={}", "/runs?show={}", "/runs?metrics={}&x={}&zoom={}&log={}", "/compare?runs={}", "/compare?experiment={}&baseline={}",
+        "/run/{}", "/rollouts?run={}", "/rollouts?run=RUN&filter={}&sort={}", "/launch?seeds={}&open={}", "/launch?from={}", "/launch?base={}",
+        "/launch?variants={}", "/nowhere/{}", "/runs?x=1#{}",
+    ],
+)  # fmt: skip
+def test_crafted_links(page, stage, place):
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto("/queue")
+    few = (
+        NAMES
+        if IS_LONG
+        else [*NAMES[::125], "__proto__", "constructor", "toString", '{"__proto__": {"polluted": 1}}']
+    )
+    for text in few:
+        go(page, place.replace("RUN", stage.main).replace("{}", quote(text, safe="")))
+        page.wait_for_timeout(60)
+        assert page.locator("#main").count() == 1
+    expect(page.locator("h1, h2, .runs").first).to_be_attached()
+    expect(page.get_by_text("This page has a fault")).to_have_count(0)
+    assert page.evaluate("({}).polluted") is None
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("width", [400, 1400])
+def test_no_text_pushes_a_page_apart(stage, browser, style, width):
+    """No page is wider than the window, however long a word is."""
+    addresses = {
+        "runs": "/runs?show=-", "run": f"/run/{stage.main}", "log": f"/run/{stage.main}?tab=log", "queue": "/queue",
+        "rollouts": f"/rollouts?run={stage.main}&step=1&colour=none", "compare": f"/compare?experiment={stage.experiment}",
+        "events": f"/run/{stage.main}?tab=events",
+        "launch": "/launch?base=" + quote(json.dumps({"policy": {"name": "W" * 190}})),
+    }  # fmt: skip
+    wide = {}
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": style}
+    with watched(browser, stage.service.base, **options) as page:
+        for name, address in addresses.items():
+            page.goto(address)
+            page.locator("h1, .grid-row").first.wait_for(state="attached")
+            page.wait_for_timeout(700)
+            if directory := os.environ.get("GRPOLAB_SCREENSHOTS"):
+                page.screenshot(path=f"{directory}/{name}-{style}-{width}.png")
+            if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
+                wide[name] = found
+    assert wide == {}
+
+
+def test_the_corpus_is_whole():
+    assert len(set(PAYLOADS)) == 500
+    assert RunConfig().steps > 0
