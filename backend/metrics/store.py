@@ -71,6 +71,8 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
     known = _known.setdefault(session.get_bind().engine, {})
     ids = {name: known[name] for name in set(names) if name in known}
     if missing := sorted(set(names) - ids.keys()):
+        if wrong := [name for name in missing if not NAME.fullmatch(name)]:
+            raise ValueError(f"a metric's name is 1 to 128 of A-Z, 0-9, _ . / @ -, got {wrong[0][:40]!r}")
         found = find_keys(session, missing)
         if not session.info.get(MAKES_KEYS):
             known.update(found)
@@ -82,8 +84,6 @@ def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:
 
 def _make_keys(session: Session, names: Sequence[str]) -> dict[str, int]:
     # Not remembered: an id whose transaction is rolled back never existed.
-    if wrong := [name for name in names if not NAME.fullmatch(name)]:
-        raise ValueError(f"a metric's name is 1 to 128 letters, digits and _ . / @ -, got {wrong[0][:40]!r}")
     session.info[MAKES_KEYS] = True
     session.execute(
         insert_into(session, MetricKey).on_conflict_do_nothing(), [{"name": name} for name in names]

@@ -142,7 +142,10 @@ def is_hidden(character: str) -> bool:
     """Whether a reader could not see it, by Unicode's own table, and a few letters that look like nothing."""
     if character in "\n\t":
         return False
-    if character in "\u2065\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0" or "\U000e0000" <= character <= "\U000e01ef":
+    if (
+        character in "\u2065\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+        or "\U000e0000" <= character <= "\U000e01ef"
+    ):
         return True
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

@@ -199,7 +199,17 @@ def test_a_field_that_varies_inside_a_variant_shows_all_its_values(in_browser):
 
 @pytest.mark.parametrize(
     ("cell", "text"),
-    [("=1+1", "'=1+1"), ("-0.5", "-0.5"), (-0.5, "-0.5"), ('a "b", c', '"a ""b"", c"'), (None, "")],
+    [
+        ("=1+1", "'=1+1"),
+        ("\t1", '"\'\t1"'),
+        ("+1e5", "+1e5"),
+        ("＝1", "'＝1"),
+        ("a;=1", '"a;=1"'),
+        ("-0.5", "-0.5"),
+        (-0.5, "-0.5"),
+        ('a "b", c', '"a ""b"", c"'),
+        (None, ""),
+    ],
 )
 def test_a_cell_of_a_csv_runs_no_formula(in_browser, cell, text):
     assert in_browser("lib/csv.js", "(c, cell) => c.csvCell(cell)", cell) == text

@@ -53,7 +53,7 @@ function IdleText() {
   return alive.length ? `${plural(alive.length, 'worker slot')} free.` : 'There is no worker either: a launched run would wait until one is started.';
 }
 
-const nameCell = (run) => html`<td><a class="queue-name" href=${`/run/${run.id}`}>${run.name}</a></td><td>${run.variant || '–'}</td><td class="number">${run.seed ?? '–'}</td>
+const nameCell = (run) => html`<td><a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>${run.name}</a></td><td>${run.variant || '–'}</td><td class="number">${run.seed ?? '–'}</td>
   <td>${run.experiment ? html`<a class="quiet" href=${`/compare?experiment=${run.experiment}`}>${run.experiment_name ?? run.experiment}</a>` : '–'}</td>`;
 
 const NAME_HEAD = html`<th>run</th><th>variant</th><th class="number">seed</th><th>experiment</th>`;
