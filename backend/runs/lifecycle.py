@@ -251,6 +251,7 @@ def resume_run(session: Session, run_id: str) -> None:
     """Back to the queue, to continue from the newest checkpoint; a running run drops its wish to end."""
     run = locked_run(session, run_id)
     if run.status == "running" and run.wish:
+        _not_in_trash(run)
         request_wish(session, run_id, "")
     elif run.status in ("paused", "stopped"):
         _requeue(session, run, "resumed by the user")
@@ -266,9 +267,13 @@ def retry_run(session: Session, run_id: str) -> None:
     _requeue(session, run, "tried again by the user")
 
 
-def _requeue(session: Session, run: Run, reason: str) -> None:
+def _not_in_trash(run: Run) -> None:
     if run.deleted_at is not None:
         raise Conflict(f"run {run.id!r} is in the trash: restore it first")
+
+
+def _requeue(session: Session, run: Run, reason: str) -> None:
+    _not_in_trash(run)
     values = {"queued_at": db_now(), "finished_at": None, "own_failures": 0, "run_after": 0.0, "wish": ""}
     _move(session, run, "queued", "", note=reason, **values)
 

@@ -1,0 +1,183 @@
+"""Whatever is asked of runs in whatever order, the record is where a small model says. On both databases.
+
+GRPOLAB_MODEL_OPERATIONS sets how many operations are played, e.g. 2000 for the long form.
+"""
+
+import os
+import random
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from backend.database import db_now
+from backend.errors import Conflict, Fenced, RunNotFound
+from backend.models import Run
+from backend.runs import lifecycle
+from backend.runs.deletion import begin_deletion, carry_on
+from backend.runs.lost import Lease
+from backend.runs.store import restore_run, trash_run
+from tests.factories import make_run
+from tests.faults.audit import audit
+
+OPERATIONS = int(os.environ.get("GRPOLAB_MODEL_OPERATIONS", "150"))
+MOST_RUNS = 6
+AFTER_WISH = {"": "queued", "stop": "stopped", "pause": "paused"}
+
+
+class Model:
+    """What a run should be: status, wish, whether it lies in the trash, attempt, own failures."""
+
+    def __init__(self):
+        self.status, self.wish, self.trashed, self.attempt, self.failures = "queued", "", False, 0, 0
+
+    def stop(self):
+        self._wish("stop", {"queued": "stopped", "paused": "stopped"})
+
+    def pause(self):
+        self._wish("pause", {"queued": "paused"})
+
+    def _wish(self, wish, at_once):
+        if self.status == "running":
+            self.wish = wish
+        elif self.status in at_once:
+            self.status = at_once[self.status]
+        else:
+            raise Conflict("")
+
+    def resume(self):
+        if self.trashed or not (self.status in ("paused", "stopped") or self.wish):
+            raise Conflict("")
+        if self.status == "running":
+            self.wish = ""
+        else:
+            self.status, self.failures = "queued", 0
+
+    def retry(self):
+        if self.trashed or self.status not in ("failed", "stopped"):
+            raise Conflict("")
+        self.status, self.failures = "queued", 0
+
+    def trash(self):
+        self.trashed = True
+        self.wish = "stop" if self.status == "running" else ""
+
+    def restore(self):
+        self.wish = "" if self.trashed and self.wish == "stop" else self.wish
+        self.trashed = False
+
+    def leave(self, status):
+        self._owned()
+        self.status, self.wish = status, ""
+
+    def release(self):
+        self.leave(AFTER_WISH[self.wish])
+
+    def fail(self):
+        self._owned()
+        self.failures += 1
+        self.leave("failed" if self.failures >= lifecycle.FAILURE_LIMIT else AFTER_WISH[self.wish])
+
+    def _owned(self):
+        if self.status != "running":
+            raise Fenced("", 0)
+
+
+def lose(session, run_id, _attempt):
+    """The lease runs out, for all to see, and the reconciler takes the run back."""
+    session.execute(update(Run).where(Run.id == run_id, Run.status == "running").values(lease_until=1.0))
+    row = session.execute(select(Run.id, Run.attempt, Run.lease_until).where(Run.id == run_id)).one()
+    if not lifecycle.take_back_lost(session, [Lease(*row)]):
+        raise Fenced(run_id, row.attempt)
+
+
+PLAYS: dict[str, tuple[Any, Any]] = {
+    "stop": (Model.stop, lambda s, run, _: lifecycle.request_wish(s, run, "stop")),
+    "pause": (Model.pause, lambda s, run, _: lifecycle.request_wish(s, run, "pause")),
+    "resume": (Model.resume, lambda s, run, _: lifecycle.resume_run(s, run)),
+    "retry": (Model.retry, lambda s, run, _: lifecycle.retry_run(s, run)),
+    "trash": (Model.trash, lambda s, run, _: trash_run(s, run)),
+    "restore": (Model.restore, lambda s, run, _: restore_run(s, run)),
+    "finish": (
+        lambda model: model.leave("finished"),
+        lambda s, run, attempt: lifecycle.finish_run(s, run, attempt, "finished"),
+    ),
+    "release": (Model.release, lifecycle.release_run),
+    "fail": (Model.fail, lambda s, run, attempt: lifecycle.fail_attempt(s, run, attempt, "boom")),
+    "lose": (Model.release, lose),
+}
+
+
+def play(model, sessions, run_id, name):
+    """One operation on both; they agree on whether it is refused."""
+    step, act = PLAYS[name]
+    expected = found = None
+    try:
+        step(model)
+    except (Conflict, Fenced) as error:
+        expected = type(error)
+    try:
+        with sessions.begin() as session:
+            act(session, run_id, model.attempt)
+    except (Conflict, Fenced) as error:
+        found = Fenced if isinstance(error, Fenced) else Conflict
+    assert found is expected, (name, vars(model))
+
+
+def claim(models, sessions):
+    """A worker takes one of the runs that wait, or none where none waits."""
+    waiting = {run_id for run_id, model in models.items() if model.status == "queued" and not model.trashed}
+    with sessions.begin() as session:
+        session.execute(update(Run).values(run_after=0.0))
+        taken = lifecycle.claim_run(session, "worker", "host")
+    assert (taken.run_id in waiting) if taken else not waiting
+    if taken:
+        models[taken.run_id].status = "running"
+        models[taken.run_id].attempt += 1
+        with sessions.begin() as session, pytest.raises(Fenced):
+            lifecycle.fence(session, taken.run_id, taken.attempt - 1)
+
+
+def delete(models, sessions, settings, run_id):
+    """For ever, where that is allowed."""
+    allowed = models[run_id].trashed and models[run_id].status != "running"
+    try:
+        with sessions.begin() as session:
+            begin_deletion(session, run_id)
+    except Conflict:
+        assert not allowed
+        return
+    assert allowed
+    del models[run_id]
+    with sessions.begin() as session, pytest.raises(RunNotFound):
+        restore_run(session, run_id)
+    assert carry_on(sessions, settings, seconds=60) == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_model_and_record_agree_after_every_operation(database, settings, seed):
+    chance = random.Random(seed)
+    models: dict[str, Model] = {}
+    for _ in range(OPERATIONS):
+        if len(models) < MOST_RUNS and (not models or chance.random() < 0.1):
+            with database.sessions.begin() as session:
+                models[make_run(session, queued_at=db_now()).id] = Model()
+        run_id = chance.choice(sorted(models))
+        name = chance.choice([*PLAYS, "claim", "claim", "claim", "delete"])
+        if name == "claim":
+            claim(models, database.sessions)
+        elif name == "delete":
+            delete(models, database.sessions, settings, run_id)
+        else:
+            play(models[run_id], database.sessions, run_id, name)
+        with database.sessions() as session:
+            for run in session.scalars(select(Run)):
+                model = models[run.id]
+                assert vars(model) == {
+                    "status": run.status,
+                    "wish": run.wish,
+                    "trashed": run.deleted_at is not None,
+                    "attempt": run.attempt,
+                    "failures": run.own_failures,
+                }, (name, run_id)
+    assert audit(database.sessions, settings.state) == []
