@@ -139,18 +139,18 @@ function errorsOf(owner, verdicts, variants, base) {
 
 const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
-/** Sends the form once: the same content keeps its key, so that a second press or a retry starts nothing twice. */
+/** Sends the form once: a second press or a retry of the same content starts nothing twice. An experiment keeps its key; of several forks those are sent that are not made yet. */
 function useLaunch(requests, fork) {
   const [state, setState] = useState({ launching: false, failure: null });
-  const sent = useRef({ content: '', key: '' });
+  const sent = useRef({ content: '', key: '', made: [] });
   const content = JSON.stringify(requests);
   useEffect(() => setState({ launching: false, failure: null }), [content]);
   const onLaunch = async () => {
-    if (sent.current.content !== content) sent.current = { content, key: randomKey() };
+    if (sent.current.content !== content) sent.current = { content, key: randomKey(), made: [] };
     setState({ launching: true, failure: null });
     try {
-      const made = [];
-      for (const [i, { path, body }] of JSON.parse(content).entries()) made.push(await post(path, body, { 'Idempotency-Key': `${sent.current.key}-${i}` }));
+      const { key, made } = sent.current;
+      for (const { path, body } of JSON.parse(content).slice(made.length)) made.push(await post(path, body, fork ? {} : { 'Idempotency-Key': key }));
       navigate(placeOf(made, fork));
     } catch (failure) {
       setState({ launching: false, failure });

@@ -1,0 +1,97 @@
+"""Callers that really act at the same time, each through the HTTP interface. On both databases."""
+
+import random
+import threading
+
+from sqlalchemy import select
+
+from backend.models import Checkpoint, Run
+from backend.runs import lifecycle
+from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
+from tests.contract.test_forks import add_checkpoints
+from tests.factories import make_run
+from tests.faults.audit import attempts, moves
+
+VERBS = ("stop", "pause", "resume", "retry", "clone", "restore")
+
+
+def together(*actions):
+    """Runs all at once and raises what one of them raised."""
+    failures = []
+
+    def guarded(act):
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - shown in the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(act,)) for act in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client, database):
+    """Either the fork is refused, or the checkpoint it begins with stays."""
+    with database.sessions.begin() as session:
+        parent = make_run(session, config={"steps": 1000}).id
+        lifecycle.claim_run(session, "worker", "host")
+    steps = range(1, 40)
+    accepted = []
+
+    def train():
+        for step in steps:
+            row = {"run_id": parent, "step": step, "attempt": 1, "path": f"s{step:06d}-a1"}
+            row |= {"sha256": "0" * 64, "bytes_total": 1, "manifest": {}}
+            for write in (
+                lambda session, row=row: add_checkpoint(session, row),
+                lambda session: forget_old_checkpoints(session, parent, keep=1),
+            ):
+                with database.sessions.begin() as session:
+                    lifecycle.fence(session, parent, 1)
+                    write(session)
+
+    def fork():
+        for _ in range(15):
+            newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
+            if newest:
+                answer = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
+                assert answer.status_code in (202, 422), answer.text
+                if answer.status_code == 202:
+                    accepted.append(newest[0]["step"])
+
+    together(train, fork, fork)
+    with database.sessions() as session:
+        kept = set(session.scalars(select(Checkpoint.step).where(Checkpoint.run_id == parent)))
+    assert set(accepted) <= kept
+    assert accepted
+
+
+def test_wishes_of_many_callers_leave_a_history_without_a_forbidden_move(client, database):
+    with database.sessions.begin() as session:
+        runs = [make_run(session, config={"steps": 20}).id for _ in range(2)]
+        for run in runs:
+            add_checkpoints(session, session.get_one(Run, run), 10)
+
+    def user(seed):
+        chance = random.Random(seed)
+        for _ in range(25):
+            path = f"/api/v1/runs/{chance.choice(runs)}"
+            verb = chance.choice([*VERBS, "trash"])
+            answer = client.delete(path) if verb == "trash" else client.post(f"{path}/{verb}")
+            assert answer.status_code in (200, 202, 409), answer.text
+
+    def worker():
+        for _ in range(15):
+            with database.sessions.begin() as session:
+                claim = lifecycle.claim_run(session, "worker", "host")
+            if claim:
+                with database.sessions.begin() as session:
+                    lifecycle.release_run(session, claim.run_id, claim.attempt)
+
+    together(*(lambda seed=seed: user(seed) for seed in range(3)), worker, worker)
+    with database.sessions() as session:
+        for run in session.scalars(select(Run)):
+            assert [*moves(session, run), *attempts(session, run)] == []
