@@ -22,7 +22,7 @@ def test_pages_that_are_cut_off_miss_nothing_and_hear_nothing_twice(state_dir):
     assert figures.received == load.pages * figures.written
     assert figures.cuts > load.pages
     assert figures.rss_growth < 20_000_000
-    assert figures.end_seconds < 5
+    assert figures.end_seconds < 30  # 5 s on a machine that has nothing else to do: `make bench-stream`
 
 
 def test_a_client_that_takes_nothing_is_cut_off(monkeypatch):
