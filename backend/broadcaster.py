@@ -43,7 +43,13 @@ class Parcel(NamedTuple):
 
     content: bytes
     event: int
-    """Id of the event it tells of; 0 for other messages, which may be told twice."""
+    """Last event that is told with it; -1 for what has no place in the stream."""
+    is_event: bool
+    """Whether it tells of that event; other messages may be told twice."""
+
+    def is_told(self, told: int) -> bool:
+        """Whether a page that knows the events up to `told` knows this; its place would lead it back."""
+        return 0 <= self.event < told or (self.is_event and self.event == told)
 
 
 Queue = asyncio.Queue[Parcel | None]
@@ -128,7 +134,7 @@ class Broadcaster:
             while not queue.empty():  # whoever is behind gets all of it at once
                 parcels.append(queue.get_nowait())
             known = [parcel for parcel in parcels if parcel is not None]
-            if content := b"".join(parcel.content for parcel in known if not 0 < parcel.event <= told):
+            if content := b"".join(parcel.content for parcel in known if not parcel.is_told(told)):
                 yield content
             if None in parcels:
                 return
@@ -214,7 +220,7 @@ class Broadcaster:
         self._workers = {worker.id: _state(worker) for worker in workers}
         messages += [Message("worker", _shown_worker(worker)) for worker in changed]
         return [
-            Parcel(message.encode(), int(message.data["id"]) if message.kind == "event" else 0)
+            Parcel(message.encode(), message.place.event if message.place else -1, message.kind == "event")
             for message in messages
         ]
 

@@ -128,7 +128,7 @@ def test_a_listener_that_does_not_read_is_dropped_and_others_go_on(sessions):
         broadcaster = Broadcaster(sessions)
         slow = asyncio.Queue(MOST_WAITING)
         broadcaster._listeners.add(slow)
-        broadcaster._tell([Parcel(b"", 0)] * (MOST_WAITING + 1))
+        broadcaster._tell([Parcel(b"", -1, False)] * (MOST_WAITING + 1))
         return broadcaster.listeners, slow.qsize(), slow.get_nowait()
 
     assert asyncio.run(go()) == (0, 1, None)
@@ -176,6 +176,22 @@ def test_an_event_committed_while_a_page_comes_back_is_told_once(sessions):
         return [data["message"] for _, data, _ in found]
 
     assert asyncio.run(go()) == [str(number) for number in range(20)]
+
+
+def test_what_waited_while_a_page_caught_up_does_not_lead_it_back(sessions):
+    """A run's message of an older place would make the page resume there, and hear events twice."""
+
+    async def go():
+        broadcaster, queue = Broadcaster(sessions), asyncio.Queue()
+        for name, event, is_event in [
+            *(("run 4", 4, False), ("event 5", 5, True), ("run 5", 5, False), ("worker", -1, False)),
+            ("event 6", 6, True),
+        ]:
+            queue.put_nowait(Parcel(f"{name};".encode(), event, is_event))
+        queue.put_nowait(None)
+        return [content async for content in broadcaster._follow(queue, 5)]
+
+    assert asyncio.run(go()) == [b"run 5;worker;event 6;"]
 
 
 def test_a_place_of_another_database_begins_again(sessions):
