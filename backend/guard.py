@@ -30,7 +30,8 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; "
     "style-src 'self' 'unsafe-inline'; "  # Plotly writes style elements
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types grpolab default"  # frontend/src/lib/trusted.js
 )
 
 HEADERS = {

@@ -138,6 +138,7 @@ def test_every_answer_carries_the_security_headers(client, path):
     assert "default-src 'none'" in policy
     assert "script-src 'self';" in policy
     assert "unsafe-eval" not in policy
+    assert "require-trusted-types-for 'script'; trusted-types grpolab default" in policy
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert (headers.get("cache-control") == "no-store") is path.startswith("/api/")

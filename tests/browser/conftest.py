@@ -16,7 +16,10 @@ from playwright.sync_api import Page, expect, sync_playwright
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
-POLICY = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; object-src 'none'"
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; object-src 'none'; "
+    "require-trusted-types-for 'script'; trusted-types grpolab default"
+)
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

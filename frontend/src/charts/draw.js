@@ -2,6 +2,7 @@
  * The only file that touches Plotly. It keeps many panels cheap: a panel is drawn when it comes near the screen and
  * purged when it is far, one panel per animation frame; hover is shown in all of them.
  */
+import { plotlyAddress } from '../lib/trusted.js';
 import { formatValue } from '../lib/format.js';
 
 /**
@@ -26,7 +27,7 @@ let loading = null;
 export function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
-    script.src = '/vendor/plotly.min.js';
+    script.src = plotlyAddress();
     script.onload = () => resolve(window.Plotly);
     script.onerror = () => reject(new Error('The chart library could not be loaded'));
     document.head.append(script);

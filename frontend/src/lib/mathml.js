@@ -1,4 +1,5 @@
 /** MathML from the server as a plain tree of known elements; whatever else it holds becomes text. */
+import { parseXml } from './trusted.js';
 
 const KNOWN = new Set(['math', 'mrow', 'mi', 'mn', 'mo', 'mtext', 'mspace', 'mfrac', 'msqrt', 'mroot', 'msub', 'msup', 'msubsup',
   'munder', 'mover', 'munderover', 'mtable', 'mtr', 'mtd', 'mstyle', 'mpadded']);
@@ -7,7 +8,7 @@ const KNOWN = new Set(['math', 'mrow', 'mi', 'mn', 'mo', 'mtext', 'mspace', 'mfr
 
 /** @param {string} source @returns {MathNode | null} null where it cannot be read */
 export function mathTree(source) {
-  const parsed = new DOMParser().parseFromString(source, 'application/xml');
+  const parsed = parseXml(source);
   return parsed.querySelector('parsererror') || parsed.documentElement.localName !== 'math' ? null : nodeOf(parsed.documentElement);
 }
 

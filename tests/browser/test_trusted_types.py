@@ -1,0 +1,53 @@
+"""The pages under Trusted Types, which the service demands: they draw, and text never becomes markup."""
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import TOKEN, running
+
+
+@pytest.fixture(scope="module")
+def visit(tmp_path_factory, chromium):
+    """A page that has looked at a trained run, and what its console complained about."""
+    with running(tmp_path_factory.mktemp("lab")) as service, sync_playwright() as playwright:
+        run = service.launch("trained")
+        service.train(run, 4, end="finished")
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
+        page.set_default_timeout(60_000)
+        complaints = []
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"/run/{run}")
+        yield page, complaints
+        browser.close()
+
+
+def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
+    page, complaints = visit
+    expect(page.locator(".js-plotly-plot .trace").first).to_be_visible()
+    expect(page.locator("math").first).to_be_visible()
+    panel = page.locator(".panel").first
+    panel.hover()
+    with page.expect_download(timeout=30_000) as download:
+        panel.get_by_role("button", name="Save as picture").click()
+    assert download.value.suggested_filename.endswith(".png")
+    assert complaints == []
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "document.body.innerHTML = '<img src=x onerror=alert(1)>'",
+        "document.createElement('script').src = '/static/src/main.js'",
+        "trustedTypes.createPolicy('mine', {createHTML: (text) => text})",
+        "import('/static/src/lib/trusted.js').then(() => eval('1'))",
+    ],
+)
+def test_the_browser_refuses_what_a_mistake_of_ours_would_do(visit, attempt):
+    page, _ = visit
+    trying = f"try {{ await ({attempt}); return '' }} catch (error) {{ return error.name }}"
+    refusal = page.evaluate(f"async () => {{ {trying} }}")
+    assert refusal in ("TypeError", "EvalError")
