@@ -3,6 +3,8 @@
     storms    random kills, crashes, freezes and damage on six runs at a time
     deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
     reboots   everything killed at once, then `make up` again
+    takeovers a worker killed while another is free: how soon its run goes on
+    soak      one fault a minute for MINUTES: nothing lost, nothing grows
 
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
 """
@@ -23,6 +25,8 @@ from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover
 from tests.faults.plant import Kind, Plant, warm_parent
 from tests.faults.reboots import reboot
+from tests.faults.soak import soak
+from tests.faults.takeovers import take_over
 
 RUNS = 6
 FAULTS = 30
@@ -44,10 +48,9 @@ def main() -> int:
     options.seed = options.seed or random.randrange(1, 10**9)
     print(f"seed {options.seed}: `make faults SEED={options.seed}` draws the same faults again", flush=True)
     logging.getLogger("backend").setLevel(logging.ERROR)  # that a database is away is no news here
-    forms = {"storms": _storms, "deaths": _deaths, "reboots": _reboots}
     with warm_parent() if options.trainers == "forked" else nullcontext() as warm:
         for name in options.forms:
-            for played in forms[name](options, warm):
+            for played in FORMS[name](options, warm):
                 ledger.append(options.ledger, played.line())
                 _show(options, played)
                 if not played.is_clean:
@@ -87,16 +90,37 @@ def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         yield reboot(options.seed + number, times=REBOOTS)
 
 
+def _takeovers(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    for database in options.databases:
+        yield take_over(Kind(database, BROKERS[0], options.trainers), warm, times=options.takeovers)
+
+
+def _soak(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    kind = Kind(options.databases[0], options.brokers[0], options.trainers)
+    yield soak(kind, warm, seed=options.seed, minutes=options.minutes, every_seconds=options.every)
+
+
+FORMS = {
+    "storms": _storms,
+    "deaths": _deaths,
+    "reboots": _reboots,
+    "takeovers": _takeovers,
+    "soak": _soak,
+}
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
-    parser.add_argument("--forms", nargs="+", choices=("storms", "deaths", "reboots"), default=["storms"])
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=["storms"])
     parser.add_argument("--seed", type=int, default=0, help="of the faults; 0 draws one")
     parser.add_argument("--databases", nargs="+", choices=ledger.DATABASES, default=list(ledger.DATABASES))
     parser.add_argument("--brokers", nargs="+", choices=BROKERS, default=["valkey", "valkey", "filesystem"])
     parser.add_argument("--faults", nargs="+", choices=WEIGHTS, default=[], help="only these in storms")
     parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
     parser.add_argument("--reboots", type=int, default=50, help="how many")
-    parser.add_argument("--minutes", type=float, default=1e6, help="no new round after so long")
+    parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
+    parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
+    parser.add_argument("--every", type=float, default=60, help="seconds between the faults of a soak")
     parser.add_argument("--trainers", choices=("forked", "own"), default="forked", help="see warm.py")
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER)
     return parser.parse_args()

@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from backend.database import reading
@@ -73,6 +73,8 @@ class Round:
     faults: Counter[str]
     verdict: Verdict
     seconds: float
+    measured: dict[str, Any] = field(default_factory=dict)
+    """What else the ledger keeps."""
 
     @property
     def is_clean(self) -> bool:
@@ -88,6 +90,7 @@ class Round:
             **{key: value for key, value in asdict(self.verdict).items() if key != "sentences"},
             "violations": len(self.verdict.sentences),
             "seconds": round(self.seconds, 1),
+            **self.measured,
         }
 
 

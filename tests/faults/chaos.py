@@ -57,6 +57,8 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.witness = Witness()
         self.damaged: set[str] = set()
+        self.spared = 0
+        """Process id of a worker that is never killed nor frozen."""
         self._random = random.Random(seed)
 
     def storm(self, run_ids: Sequence[str], faults: list[str], *, pause_seconds: float = 0.4) -> None:
@@ -96,11 +98,10 @@ class Chaos:
 
     def _worker_killed(self) -> None:
         victim = self._victim()
-        if victim is None:
+        workers = {one.pid: one for one in self.plant.alive() if one.pid != self.spared}
+        if victim is None or victim.worker_pid not in workers:
             return
-        process = next((one for one in self.plant.alive() if one.pid == victim.worker_pid), None)
-        if process is None:
-            return
+        process = workers[victim.worker_pid]
         orphans = [one.pid for one in self.plant.trainers() if one.worker_pid == process.pid]
         process.kill()
         process.wait()
@@ -139,7 +140,7 @@ class Chaos:
     def _frozen_past_lease(self) -> None:
         """A trainer and its worker sleep until another attempt has the run, and wake."""
         victim = self._victim()
-        if victim is None or len(self.plant.alive()) < 2:
+        if victim is None or victim.worker_pid == self.spared or len(self.plant.alive()) < 2:
             return
         with frozen(victim.pid, victim.worker_pid):
             try:

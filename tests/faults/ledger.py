@@ -50,6 +50,7 @@ def read(ledger: Path = LEDGER) -> list[dict[str, Any]]:
 
 def append(ledger: Path, line: Mapping[str, Any]) -> None:
     """Add a finished round, with what it ran on, and bring the table beside the ledger up to date."""
+    ledger.parent.mkdir(parents=True, exist_ok=True)
     with ledger.open("a") as file:
         file.write(json.dumps({**line, "versions": versions(), "commit": _commit()}) + "\n")
     ledger.with_name("results.md").write_text(table(read(ledger)))
