@@ -38,6 +38,7 @@ ROUNDS = 4
 REBOOTS = 5
 """Of one run."""
 
+ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
 
 
@@ -79,8 +80,9 @@ def _deaths(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         raise SystemExit("deaths at every point need forked trainers")
     for database in options.databases:
         kind = Kind(database, BROKERS[0])
-        for role, points in discover(kind, warm).items():
-            played, missed = die_at(kind, warm, role, points)
+        found = discover(kind, warm)
+        for role in options.roles:
+            played, missed = die_at(kind, warm, role, found[role])
             played.verdict.sentences.extend(f"no {role} came to {point!r}" for point in missed)
             yield played
 
@@ -118,6 +120,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", nargs="+", choices=WEIGHTS, default=[], help="only these in storms")
     parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
     parser.add_argument("--reboots", type=int, default=50, help="how many")
+    parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
     parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
     parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
     parser.add_argument("--every", type=float, default=60, help="seconds between the faults of a soak")

@@ -18,6 +18,9 @@ CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every":
 BATCHES = 12
 """So often runs are queued for points that no process came to before."""
 
+MOST_KILLS = 100
+"""Of trainers, so that their supervisors come to what they do then."""
+
 Points = dict[str, list[str]]
 """By role, "trainer" and "worker": the points in order of their first visit."""
 
@@ -71,23 +74,26 @@ def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Ro
                     if role == "worker":
                         _move_workers_on(plant, plan, chaos)
                     time.sleep(0.2)
-                if not plan.points("todo") and not plan.points("taken"):
+                for pid in plan.takers():
+                    plan.give_back(pid)
+                if not plan.points("todo"):
                     break
-                plan.give_back()
             chaos.counts["failpoint"] = len(plan.points("hit"))
             verdict = verdict_of(plant, chaos, dict.fromkeys(run_ids, expected))
             played = Round(kind, 0, chaos.counts, verdict, time.monotonic() - started)
-            return played, plan.points("todo") + plan.points("taken")
+            return played, plan.points("todo")
 
 
 def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
     """A new worker for each dead one; a farewell and a dead trainer for the points that need them."""
-    taken = " ".join(plan.points("taken"))
-    if "_move_on" in taken or "_settle" in taken:
-        chaos.strike([], "trainer_killed")
-    if "Station.close" in taken or "remove_slot" in taken:
-        for process in plant.alive():
-            process.send_signal(signal.SIGTERM)
-            wait_for(lambda pid=process.pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
+    alive = {process.pid: process for process in plant.alive()}
+    for pid, point in plan.takers().items():
+        if pid not in alive:
+            plan.give_back(pid)
+        elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MOST_KILLS:
+            chaos.strike([], "trainer_killed")
+        elif "Station.close" in point and pid in [one.worker_pid for one in plant.trainers()]:
+            alive[pid].send_signal(signal.SIGTERM)
+            wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
     while len(plant.alive()) < plant.workers:
         plant.start_worker()

@@ -63,20 +63,25 @@ class Plan:
         """The next point and its number, for this process alone; empty when none is left."""
         for file in sorted((self.directory / "todo").iterdir()):
             try:
-                taken = file.rename(self.directory / "taken" / file.name)
+                taken = file.rename(self.directory / f"taken/{file.name}.{os.getpid()}")
             except FileNotFoundError:
                 continue  # somebody was quicker
-            return taken.read_text(), file.name
+            return taken.read_text(), taken.name
         return "", ""
 
     def hit(self, number: str) -> None:
         """This process has come to its point."""
         (self.directory / "taken" / number).rename(self.directory / "hit" / number)
 
-    def give_back(self) -> None:
-        """What was taken by processes that ended without coming to it is to do again."""
-        for file in (self.directory / "taken").iterdir():
-            file.rename(self.directory / "todo" / file.name)
+    def takers(self) -> dict[int, str]:
+        """Which process is to die where."""
+        taken = (self.directory / "taken").iterdir()
+        return {int(file.name.partition(".")[2]): file.read_text() for file in taken}
+
+    def give_back(self, pid: int) -> None:
+        """A process ended without coming to its point: it is to do again."""
+        for file in (self.directory / "taken").glob(f"*.{pid}"):
+            file.rename(self.directory / "todo" / file.stem)
 
     def points(self, state: str) -> list[str]:
         """The points that are `todo`, `taken` or `hit`."""
