@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from backend.database import Sessions, reading
 from backend.metrics.attempts import counts, limits_of
-from backend.models import Attempt, Event, Metric, RolloutGroup, Run
+from backend.models import Attempt, Checkpoint, Event, Metric, RolloutGroup, Run
 from backend.runs.lifecycle import MOVES, STATUSES
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
@@ -42,20 +42,17 @@ def audit(
     """
     with reading(sessions) as session:
         runs = list(session.scalars(select(Run).order_by(Run.id)))
-        found = [
-            sentence
-            for run in runs
-            for sentence in (
-                *steps(session, run),
-                *attempts(session, run, clock_jumped=clock_jumped),
-                *moves(session, run),
-                *checkpoint_files(session, run, state_dir, damaged),
-            )
-        ]
-        found += rows_of_nobody(session)
-        found += files_of_nobody(session, runs, state_dir)
-        if canary:
-            found += [*canary_in_rows(session, canary), *canary_in_files(state_dir, canary)]
+        checkpoints = list(session.scalars(select(Checkpoint)))
+        found = [*rows_of_nobody(session), *(canary_in_rows(session, canary) if canary else ())]
+    for run in runs:  # each in a transaction of its own: a database ends one that idles for a minute
+        with reading(sessions) as session:
+            found += steps(session, run)
+            found += attempts(session, run, clock_jumped=clock_jumped)
+            found += moves(session, run)
+        own = [row for row in checkpoints if row.run_id == run.id]
+        found += checkpoint_files(run, own, state_dir, damaged)
+    found += files_of_nobody(runs, checkpoints, state_dir)
+    found += canary_in_files(state_dir, canary) if canary else ()
     return found + damage(sessions)
 
 

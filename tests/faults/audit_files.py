@@ -6,9 +6,6 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
 from backend.models import Checkpoint, Run
 
 MANIFEST = "manifest.json"
@@ -17,12 +14,12 @@ OPENLY_SECRET = {"token"}
 
 
 def checkpoint_files(
-    session: Session, run: Run, state_dir: Path, damaged: Collection[str] = ()
+    run: Run, checkpoints: Collection[Checkpoint], state_dir: Path, damaged: Collection[str] = ()
 ) -> Iterator[str]:
     """I3. A running run adds and removes checkpoints meanwhile, so only one at rest is looked at."""
     if run.status == "running":
         return
-    for row in session.scalars(select(Checkpoint).where(Checkpoint.run_id == run.id)):
+    for row in checkpoints:
         if f"{run.id}/{row.path}" not in damaged:
             reason = _fault(state_dir / "runs" / run.id / row.path, row.sha256)
             if reason:
@@ -50,14 +47,16 @@ def _described(path: Path) -> dict[str, Any]:
         return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
 
 
-def files_of_nobody(session: Session, runs: Collection[Run], state_dir: Path) -> Iterator[str]:
+def files_of_nobody(
+    runs: Collection[Run], checkpoints: Collection[Checkpoint], state_dir: Path
+) -> Iterator[str]:
     """I5, files: the next attempt of a run tidies up what a killed one left, so a finished run has none."""
     directories = {path.name: path for path in (state_dir / "runs").glob("*")}
     for name in sorted(directories.keys() - {run.id for run in runs}):
         yield f"I5: {directories[name]} belongs to no run"
     for run in runs:
         if run.status == "finished" and run.id in directories:
-            rows = set(session.scalars(select(Checkpoint.path).where(Checkpoint.run_id == run.id)))
+            rows = {row.path for row in checkpoints if row.run_id == run.id}
             for path in sorted(directories[run.id].iterdir()):
                 if path.name not in rows:
                     yield f"I5: {path} belongs to no checkpoint"

@@ -137,7 +137,7 @@ class Plant:
             self.start_worker()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: object, *_: object) -> None:
         self.reconciler.stop()
         for process in [*self.crew, self.broker]:
             if process is not None:
@@ -148,7 +148,8 @@ class Plant:
         self.engine.dispose()
         if self.postgres is not None:
             servers.stop(self.postgres.pid)
-        shutil.rmtree(self.directory)
+        if failed is None:
+            shutil.rmtree(self.directory)
 
     # ------------------------------------------------------------ processes
 
@@ -223,7 +224,18 @@ class Plant:
 
     def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 600.0) -> None:
         """Until none of the runs waits or trains."""
-        wait_for(lambda: not self.unended(run_ids), f"{len(run_ids)} runs end", seconds=seconds)
+        try:
+            wait_for(lambda: not self.unended(run_ids), f"{len(run_ids)} runs end", seconds=seconds)
+        except TookTooLong as error:
+            raise TookTooLong(f"{error}; {self.describe(run_ids)}") from error
+
+    def describe(self, run_ids: Sequence[str]) -> str:
+        """Where everything stands, for whoever looks into a failure; its directory is kept."""
+        codes = [process.poll() for process in self.crew]
+        columns = (Run.id, Run.status, Run.attempt, Run.last_step, Run.worker_id, Run.reason)
+        with reading(self.sessions) as session:
+            rows = session.execute(select(*columns).where(Run.id.in_(run_ids))).all()
+        return f"workers ended with {codes}; runs {[tuple(row) for row in rows]}; see {self.directory}"
 
     def trainers(self) -> list[Trainer]:
         """Who trains now, as far as their processes are known and alive."""
