@@ -222,20 +222,27 @@ class Plant:
         with reading(self.sessions) as session:
             return list(session.scalars(query))
 
-    def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 600.0) -> None:
-        """Until none of the runs waits or trains."""
-        try:
-            wait_for(lambda: not self.unended(run_ids), f"{len(run_ids)} runs end", seconds=seconds)
-        except TookTooLong as error:
-            raise TookTooLong(f"{error}; {self.describe(run_ids)}") from error
+    def wait_until_ended(self, run_ids: Sequence[str], *, seconds: float = 300.0) -> None:
+        """Until none of the runs waits or trains; gives up when nothing has moved for so long."""
+        standing: object = None
+        deadline = 0.0
+        while self.unended(run_ids):
+            if (now := self._standing(run_ids)) != standing:
+                standing, deadline = now, time.monotonic() + seconds
+            if time.monotonic() > deadline:
+                raise TookTooLong(f"nothing moved for {seconds:.0f} s; {self.describe(run_ids)}")
+            time.sleep(0.1)
+
+    def _standing(self, run_ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        columns = (Run.id, Run.status, Run.attempt, Run.last_step, Run.worker_id, Run.reason)
+        with reading(self.sessions) as session:
+            rows = session.execute(select(*columns).where(Run.id.in_(run_ids)).order_by(Run.id)).all()
+        return [tuple(row) for row in rows]
 
     def describe(self, run_ids: Sequence[str]) -> str:
         """Where everything stands, for whoever looks into a failure; its directory is kept."""
         codes = [process.poll() for process in self.crew]
-        columns = (Run.id, Run.status, Run.attempt, Run.last_step, Run.worker_id, Run.reason)
-        with reading(self.sessions) as session:
-            rows = session.execute(select(*columns).where(Run.id.in_(run_ids))).all()
-        return f"workers ended with {codes}; runs {[tuple(row) for row in rows]}; see {self.directory}"
+        return f"workers ended with {codes}; runs {self._standing(run_ids)}; see {self.directory}"
 
     def trainers(self) -> list[Trainer]:
         """Who trains now, as far as their processes are known and alive."""
