@@ -125,7 +125,7 @@ def _schemathesis(
     output = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=directory)
     try:
         report: dict[str, Any] = json.loads((directory / "report.json").read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, json.JSONDecodeError):  # it died before or while it wrote
         raise RuntimeError(output.stdout[-2000:] + output.stderr[-2000:]) from None
     if report["failures"] or report["errors"]:
         print(output.stdout)

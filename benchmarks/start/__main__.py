@@ -1,0 +1,114 @@
+"""From the request that launches a run until it trains in a slot that is free, with a broker and without.
+
+    python -m benchmarks.start
+
+Writes results.md beside this file; `make docs` brings it into README.
+"""
+
+import argparse
+import random
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import httpx2
+
+from benchmarks.service import ENDED, Service, machine
+
+HERE = Path(__file__).parent
+LOOK_SECONDS = 0.01
+WAIT_SECONDS = 120.0
+QUICK = {
+    "steps": 1,
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 16},
+    "evaluation": {"every": 0},
+    "checkpointing": {"every": 0},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="from launch to training")
+    parser.add_argument("--runs", type=int, default=20, help="with a broker; half as many without")
+    arguments = parser.parse_args()
+    with_broker = measure(arguments.runs)
+    without = measure(arguments.runs // 2, BROKER_URL=f"redis://127.0.0.1:{_closed_port()}/0")
+    text = table(with_broker, without)
+    print(text)
+    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+
+
+def measure(runs: int, **variables: str) -> list[tuple[float, float]]:
+    """Seconds from the request to the status `running` and to the first recorded step, for each run."""
+    with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
+        service = Service(state, WORKER_SLOTS="1", **variables)
+        try:
+            return [start_one(service) for _ in range(runs)]
+        finally:
+            service.stop()
+
+
+def start_one(service: Service) -> tuple[float, float]:
+    """One run, launched at any moment between two looks of the worker."""
+    until(lambda: is_idle(service))
+    time.sleep(random.uniform(0, 1))
+    body = {"name": "start", "base": QUICK, "variants": [{"name": "only"}], "seeds": [0]}
+    asked = time.monotonic()
+    answer = service.http.post("/api/v1/experiments", json=body).raise_for_status().json()
+    address = f"/api/v1/runs/{answer['runs'][0]['id']}"
+    until(lambda: service.http.get(address).json()["status"] != "queued")
+    running = time.monotonic()
+    until(lambda: service.http.get(address).json()["last_step"])
+    trained = time.monotonic()
+    until(lambda: service.http.get(address).json()["status"] in ENDED)
+    return running - asked, trained - asked
+
+
+def is_idle(service: Service) -> bool:
+    """Whether a slot waits with a trainer that has imported everything."""
+    try:
+        answer = service.http.get("/api/v1/workers")
+    except httpx2.TransportError:
+        return False
+    return answer.is_success and any(slot["status"] == "idle" for slot in answer.json()["items"])
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Look again and again."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"it did not happen within {WAIT_SECONDS:.0f} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def table(with_broker: list[tuple[float, float]], without: list[tuple[float, float]]) -> str:
+    """The figures in Markdown."""
+    facts = machine()
+    setting = (
+        f"A free slot on {facts['cores']} cores, SQLite, Python {facts['python']}; from the request "
+        "that launches a run of one small step, median and worst."
+    )
+    lines = [
+        setting,
+        "",
+        "| broker | runs | until it runs | until its first step is stored |",
+        "|---|---|---|---|",
+    ]
+    for title, found in (("Valkey", with_broker), ("none that answers", without)):
+        cells = [f"{median(times):.2f} / {max(times):.2f} s" for times in zip(*found, strict=True)]
+        lines.append(f"| {title} | {len(found)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main()
