@@ -65,7 +65,7 @@ def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machi
 
 
 def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
-    run_id = lab.client.launch(steps=12)
+    run_id = lab.client.launch(steps=40)
     wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2)
     lab.process.send_signal(signal.SIGTERM)
     assert lab.process.wait(60) == 0
@@ -77,7 +77,7 @@ def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
     first, second = run["attempts"]
     assert first["ended_at"] is not None
     assert (first["number"], second["number"]) == (1, 2)
-    assert run["last_step"] == 12
+    assert run["last_step"] == 40
 
 
 def test_the_demo_is_launched_once(state_dir):
