@@ -1,7 +1,7 @@
 """Five hundred hostile paths and names as every text of every route: nothing outside is opened or called.
 
 An audit hook of the interpreter tells what the process opens, lists, starts and connects to meanwhile. Each
-text meets a third of the places that lead to files and a twentieth of the others; with GRPOLAB_ALL_PATHS=1 all.
+text meets a third of the places that lead to files and a twentieth of the others; GRPOLAB_ALL_PATHS=1: all.
 """
 
 import asyncio
