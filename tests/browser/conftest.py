@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
@@ -53,6 +53,15 @@ class StaticFiles(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(scope="module")
+def browser(chromium: Path) -> Iterator[Browser]:
+    """One Chromium for the tests of a file; each opens pages of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="session")
 def module_server() -> Iterator[str]:
     handler = functools.partial(StaticFiles, directory=str(FRONTEND))
@@ -66,13 +75,11 @@ def module_server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def module_page(module_server, chromium) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        page = browser.new_page()
-        page.goto(module_server)
-        yield page
-        browser.close()
+def module_page(module_server, browser) -> Iterator[Page]:
+    page = browser.new_page()
+    page.goto(module_server)
+    yield page
+    page.close()
 
 
 @pytest.fixture

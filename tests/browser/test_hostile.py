@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 from sqlalchemy import insert, update
 
 from backend.config.merge import config_hash, resolve
@@ -26,7 +26,6 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from backend.runs.store import append_log
 from backend.text import clean_text
-from tests.browser.conftest import ARGUMENTS
 from tests.browser.payloads import PAYLOADS, seen
 from tests.browser.service import running
 from tests.browser.watched import watched
@@ -145,14 +144,6 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("lab")
     with running(directory) as service:
         yield Stage(service, directory)
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

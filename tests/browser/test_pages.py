@@ -7,10 +7,9 @@ from urllib.parse import urlencode
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from backend.runs.events import add_event
-from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, running
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
@@ -27,14 +26,6 @@ def service(tmp_path_factory):
         service.train(service.failed, 1, end="failed", reason="out of memory: 12 GiB asked, 8 GiB there")
         service.waiting = service.launch("waiting")
         yield service
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light"])
