@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -20,9 +21,9 @@ from backend.migrate import upgrade
 from backend.models import Run
 from backend.runs import lifecycle
 from backend.settings import Settings
-from worker import trainer as trainer_module
 from worker.checkpoints import Checkpoints
 from worker.recorder import Recorder
+from worker.recording import step_records
 from worker.rollout.collector import Collector
 from worker.trainer import Trainer
 
@@ -119,8 +120,8 @@ def main() -> None:
 
 
 def _bare(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
-    trainer_module.step_records = lambda *_: ()  # type: ignore[assignment]
-    _train(config, Nothing(), Nothing(), state, clock)
+    with patch("worker.trainer.step_records", return_value=()):
+        _train(config, Nothing(), Nothing(), state, clock)
     return clock.report()
 
 
@@ -147,12 +148,11 @@ def _kept(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
         if claim is None:
             raise LookupError("the run was queued a moment ago")
     recorder = Recorder(sessions, claim.run_id, claim.attempt, config=config)
-    trainer_module.step_records = clock.timed("records", trainer_module.step_records)  # type: ignore[assignment]
-    with recorder:
+    laying_out = clock.timed("records", step_records)
+    with recorder, patch("worker.trainer.step_records", laying_out):
         recorder.record_step = clock.timed("hand over", recorder.record_step)  # type: ignore[method-assign]
         root = state / "runs" / claim.run_id
-        keep = config.checkpointing.keep
-        checkpoints = Checkpoints(root, recorder, run_id=claim.run_id, attempt=claim.attempt, keep=keep)
+        checkpoints = Checkpoints(root, recorder, run_id=claim.run_id, attempt=claim.attempt, config=config)
         checkpoints.save = clock.timed("checkpoint", checkpoints.save)  # type: ignore[method-assign]
         _train(config, recorder, checkpoints, state, clock)
         report = clock.report()
