@@ -7,7 +7,6 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
 from backend.answers import Json, Page
-from backend.config.formula import formula
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
 from backend.config.policies import LANGUAGE_MODEL
@@ -22,6 +21,7 @@ from backend.depends import ReadSession, SettingsOf
 from backend.experiments.checks import runnable
 from backend.experiments.estimates import estimates
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
+from backend.formula.loss import formula
 from backend.policies import policy_offers
 from backend.problem import ERRORS
 from backend.runs.schemas import Body, Fields

@@ -7,11 +7,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from backend.config import knobs
-from backend.config.formula import formula as formula_of
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
+from backend.formula.loss import formula as formula_of
 
 
 def formula(objective):

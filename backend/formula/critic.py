@@ -1,9 +1,9 @@
 """The part of a formula that a critic adds: token advantages and the critic's own loss."""
 
 from backend.config import knobs
-from backend.config.formula_weights import kl_weight
-from backend.config.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
 from backend.config.objective import Objective
+from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
+from backend.formula.weights import kl_weight
 
 _VALUE = symbol("V", "it")
 _NEXT_VALUE = symbol("V", "i,t+1")

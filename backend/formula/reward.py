@@ -3,10 +3,8 @@
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.mathml import Math, call, fraction, number, product, root, row, summed, symbol
-
-_REWARD = symbol("R", "i")
-_ONE = number(1)
+from backend.formula.mathml import Math, call, fraction, number, product, root, row, summed, symbol
+from backend.formula.symbols import ONE, REWARD
 
 
 def compared(advantage: knobs.RewardAdvantage) -> Math:
@@ -38,7 +36,7 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
 
 def _deviation(values: Math, scale: knobs.Scale) -> Math:
     if isinstance(scale, knobs.NoScale):
-        return _ONE
+        return ONE
     if isinstance(scale, knobs.Sas):
         return call("std" if scale.ddof == 1 else "std_population", values)
     name = "std" if scale.ddof == 1 else "std_population"
@@ -55,15 +53,15 @@ def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
 def _centred(advantage: knobs.RewardAdvantage) -> Math:
     match advantage:
         case knobs.GroupMean():
-            return row(_REWARD, "−", call("mean", symbol("R", "group")))
+            return row(REWARD, "−", call("mean", symbol("R", "group")))
         case knobs.LeaveOneOut():
-            return row(_REWARD, "−", call("mean", symbol("R", "group without i")))
+            return row(REWARD, "−", call("mean", symbol("R", "group without i")))
         case knobs.BatchMean():
-            return row(_REWARD, "−", call("mean", symbol("R", "step")))
+            return row(REWARD, "−", call("mean", symbol("R", "step")))
         case knobs.MovingAverage():
-            return row(_REWARD, "−", symbol("b"))
+            return row(REWARD, "−", symbol("b"))
         case knobs.NoBaseline():
-            return _REWARD
+            return REWARD
         case _:
             assert_never(advantage)
 
@@ -83,13 +81,13 @@ def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
 def _smoothing(scale: knobs.Sas) -> list[Math]:
     """SAS: this group's standardisation and that of all n earlier visits with it, blended both ways."""
     visits, new, total = symbol("n"), symbol("a", "new"), symbol("a", "tot")
-    both = row(visits, "+", _ONE)
+    both = row(visits, "+", ONE)
     group, every = symbol("R", "group"), symbol("R", "visits")
     return [
         row(symbol("S", "new"), "=", fraction(row(visits, new, "+", total), both)),
         row(symbol("S", "tot"), "=", fraction(row(new, "+", visits, total), both)),
-        row(new, "=", fraction(row(_REWARD, "−", call("mean", group)), _deviation(group, scale))),
-        row(total, "=", fraction(row(_REWARD, "−", call("mean", every)), _deviation(every, scale))),
+        row(new, "=", fraction(row(REWARD, "−", call("mean", group)), _deviation(group, scale))),
+        row(total, "=", fraction(row(REWARD, "−", call("mean", every)), _deviation(every, scale))),
     ]
 
 

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.mathml import Math, call, number, product, row, symbol
+from backend.formula.mathml import Math, call, number, product, row, symbol
 
 _TOKEN = symbol("o", "it")
 _TRAINED = symbol("U", "it")

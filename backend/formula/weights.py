@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from backend.config import knobs
-from backend.config.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
 from backend.config.objective import Objective
+from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
 
 AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
 _BETA = symbol("β")
