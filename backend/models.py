@@ -120,6 +120,9 @@ class Run(Base):
     notes: Mapped[str] = mapped_column(Text, default="")
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
+    idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
+    """Of the request that cloned, forked or evaluated; runs of an experiment have none of their own."""
+    request_hash: Mapped[str | None] = mapped_column(String(64))
     archived_at: Mapped[float | None]
     deleted_at: Mapped[float | None]
     """Since when it lies in the trash."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Header, Query
+from fastapi import APIRouter, BackgroundTasks, Query
 
 from backend.answers import Cursor, Json, Limit
 from backend.depends import LabOf, ReadSession
@@ -17,22 +17,19 @@ from backend.experiments.schemas import (
 )
 from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
 from backend.experiments.summary import summarize
+from backend.idempotency import Key
 from backend.metrics.known import must_be_known
 from backend.paging import page_of, split_list
 from backend.problem import ERRORS
 from backend.queue import ring
-from backend.secrecy import refuse_secrets
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
 
-Key = Annotated[str, Header(max_length=200, pattern=r"^[\x21-\x7e]*$")]
-
 
 @router.post("", status_code=201, response_model=LaunchedExperiment)
-def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, idempotency_key: Key = "") -> Json:
+def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key) -> Json:
     """Queue variants x seeds, all or none. The same Idempotency-Key and body again give the same answer."""
-    refuse_secrets(idempotency_key, "Idempotency-Key")
-    answer = launch(lab, body, key=idempotency_key)
+    answer = launch(lab, body, key=key)
     later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)
 

@@ -1,7 +1,5 @@
 """Variants x seeds become runs in the queue: all of them or none."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,22 +10,16 @@ from backend.config.merge import config_hash
 from backend.config.run import RunConfig
 from backend.database import insert_into, new_id, reading
 from backend.depends import Lab
-from backend.errors import Conflict, FieldError, InvalidConfig
+from backend.errors import FieldError, InvalidConfig
 from backend.experiments.checks import runnable
 from backend.experiments.naming import new_run_names
 from backend.experiments.schemas import MOST_RUNS, ExperimentRequest
+from backend.idempotency import digest_of, made_before
 from backend.models import Experiment, Run
 from backend.runs.events import add_event
 from backend.settings import Settings
 
 MOST_STEPS_TOGETHER = 100_000_000
-
-
-class KeyTaken(Conflict):
-    """The Idempotency-Key belongs to another request."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the Idempotency-Key {key!r} was used for another body: choose a new one")
 
 
 class Planned(NamedTuple):
@@ -44,20 +36,19 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
     """
     document = request.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    digest = digest_of(document)
     with reading(lab.sessions) as session:
-        if key and (known := _launched_before(session, key, digest)):
-            return known
+        if known := made_before(session, key, digest):
+            return launched(session, known)
     planned = list(plan(lab.settings, request))
     row = {"id": new_id(), "name": request.name, "request": document, "request_hash": digest}
     with lab.sessions.begin() as session:
         statement = insert_into(session, Experiment).values(**row, idempotency_key=key or None)
         made = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
-        if made is None:
-            # Somebody with the same key was quicker by a moment.
-            return _launched_before(session, key, digest) or {}
-        _queue(session, made, planned, request)
-        return launched(session, made)
+        if made is not None:
+            _queue(session, made, planned, request)
+        # Else somebody with the same key was quicker by a moment.
+        return launched(session, made or made_before(session, key, digest) or "")
 
 
 def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
@@ -118,17 +109,6 @@ def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
         "steps": config.steps,
         "status": "queued",
     }
-
-
-def _launched_before(session: Session, key: str, digest: str) -> dict[str, Any] | None:
-    known = session.execute(
-        select(Experiment.id, Experiment.request_hash).where(Experiment.idempotency_key == key)
-    ).one_or_none()
-    if known is None:
-        return None
-    if known.request_hash != digest:
-        raise KeyTaken(key)
-    return launched(session, known.id)
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from backend.answers import Cursor, Json, Limit, Page
 from backend.database import reading
 from backend.depends import Lab, LabOf, ReadSession, SettingsOf, WriteSession
 from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.idempotency import Key
 from backend.models import Checkpoint, Event, LogChunk
 from backend.paging import iso, page_of, read_cursor, split_list
 from backend.problem import ERRORS
@@ -162,31 +163,36 @@ def retry(run_id: str, session: WriteSession, settings: SettingsOf, later: Backg
 
 
 @router.post("/{run_id}/clone", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
-def clone(run_id: str, lab: LabOf, later: BackgroundTasks, body: CloneRequest | None = None) -> Json:
+def clone(
+    run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: CloneRequest | None = None
+) -> Json:
     """Queue a new run with the same config, and whatever is changed in it; it belongs to no experiment."""
-    return _queued_child(lab, later, run_id, body or CloneRequest())
+    return _queued_child(lab, later, run_id, body or CloneRequest(), key)
 
 
 @router.post("/{run_id}/fork", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
-def fork(run_id: str, lab: LabOf, later: BackgroundTasks, body: ForkRequest) -> Json:
+def fork(run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: ForkRequest) -> Json:
     """Queue a new run that continues from a checkpoint of this one, with whatever is changed in its config.
 
     It takes over the whole state: optimizer, random numbers, place in the data, controllers, critic. With no
     changes it does what this run did behind that step. Its curves up to that step are those of this run.
     """
-    return _queued_child(lab, later, run_id, body)
+    return _queued_child(lab, later, run_id, body, key)
 
 
 @router.post(
     "/{run_id}/evaluations", status_code=202, response_model=RunItem, response_model_exclude_unset=True
 )
-def evaluate(run_id: str, lab: LabOf, later: BackgroundTasks, body: EvaluationRequest | None = None) -> Json:
+def evaluate(
+    run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: EvaluationRequest | None = None
+) -> Json:
     """Queue a run without steps that evaluates one checkpoint of this run."""
-    return _queued_child(lab, later, run_id, body or EvaluationRequest())
+    return _queued_child(lab, later, run_id, body or EvaluationRequest(), key)
 
 
-def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest) -> Json:
-    new_id = queue_child(lab, run_id, request)
+def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest, key: str) -> Json:
+    """The same key and request again give the same run, as it is then."""
+    new_id = queue_child(lab, run_id, request, key=key)
     later.add_task(ring, lab.settings)
     with reading(lab.sessions) as session:
         return Json(find_run(session, new_id), 202, background=later)

@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from backend.config.merge import merge
 from backend.config.run import RunConfig
-from backend.database import reading
+from backend.database import insert_into, reading
 from backend.depends import Lab
 from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.experiments.checks import runnable
 from backend.experiments.launch import run_row
 from backend.experiments.naming import new_run_names
+from backend.idempotency import digest_of, made_before
 from backend.models import Run
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.events import add_event
@@ -37,9 +37,15 @@ class Child(NamedTuple):
     """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
 
 
-def queue_child(lab: Lab, run_id: str, request: ChildRequest) -> str:
-    """Check the config while nobody waits for the database, then enter the run; its id."""
+def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:
+    """Check the config while nobody waits for the database, then enter the run; its id.
+
+    The same key and request again give the same run.
+    """
+    digest = digest_of([run_id, type(request).__name__, request.model_dump(mode="json")])
     with reading(lab.sessions) as session:
+        if known := made_before(session, key, digest):
+            return known
         parent = session.get(Run, run_id)
         if parent is None or parent.deleting_at is not None:
             raise RunNotFound(run_id)
@@ -52,7 +58,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest) -> str:
         case EvaluationRequest():
             child = _evaluation(lab.settings, parent, request, step)
     with lab.sessions.begin() as session:
-        return _enter(session, run_id, child)
+        made = _enter(session, run_id, child, key=key, digest=digest)
+        # None: somebody with the same key was quicker by a moment.
+        return made or made_before(session, key, digest) or ""
 
 
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> Child:
@@ -114,15 +122,20 @@ def _step(session: Session, parent: Run, wanted: int | None) -> int:
     raise InvalidRequest([FieldError("step", reason)])
 
 
-def _enter(session: Session, parent: str, child: Child) -> str:
-    """The row and its first line of history; a child is no seed of its parent's experiment."""
+def _enter(session: Session, parent: str, child: Child, *, key: str, digest: str) -> str | None:
+    """The row and its first line of history, unless there is a row with this key; the new run's id.
+
+    A child is no seed of its parent's experiment.
+    """
     run = locked_run(session, parent)
     if child.fork_step is not None:
         _step(session, run, child.fork_step)  # old checkpoints are removed while a run trains
     name = child.name or new_run_names(session, 1)[0]
     row = run_row(name, child.variant, child.config)
     row |= {"tags": child.tags, "parent_run": parent, "fork_step": child.fork_step}
-    session.execute(insert(Run).values(**row))
-    data = {"to": "queued"}
-    add_event(session, "lifecycle", f"queued as {child.reason}", run_id=row["id"], data=data)
-    return str(row["id"])
+    row |= {"idempotency_key": key or None, "request_hash": digest}
+    statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
+    made: str | None = session.scalar(statement.returning(Run.id))
+    if made is not None:
+        add_event(session, "lifecycle", f"queued as {child.reason}", run_id=made, data={"to": "queued"})
+    return made

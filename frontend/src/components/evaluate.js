@@ -1,6 +1,6 @@
 /** Asks for an evaluation of a checkpoint: a run of its own that trains nothing. */
 import { html, useState } from '../dom.js';
-import { post } from '../api.js';
+import { usePostOnce } from '../once.js';
 import { Dialog } from './overlay.js';
 import { ForOperator } from './role.js';
 
@@ -33,11 +33,14 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
   const [values, setValues] = useState(() => initially(run));
   const [errors, setErrors] = useState(new Map());
   const [busy, setBusy] = useState(false);
+  const postOnce = usePostOnce();
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
     try {
-      onBegun(await post(`/runs/${run.id}/evaluations`, { step, ...Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) }));
+      const body = { step, ...Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) };
+      const [child] = await postOnce([{ path: `/runs/${run.id}/evaluations`, body }]);
+      onBegun(child);
     } catch (error) {
       setErrors(placed(error));
       setBusy(false);

@@ -1,6 +1,7 @@
 /** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
-import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
-import { get, post } from '../api.js';
+import { html, useEffect, useMemo, useState } from '../dom.js';
+import { get } from '../api.js';
+import { usePostOnce } from '../once.js';
 import { navigate, useQuery } from '../router.js';
 import { useLoad } from '../resource.js';
 import { useTitle } from '../title.js';
@@ -137,21 +138,16 @@ function errorsOf(owner, verdicts, variants, base) {
   return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
 }
 
-const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-
-/** Sends the form once: a second press or a retry of the same content starts nothing twice. An experiment keeps its key; of several forks those are sent that are not made yet. */
+/** Sends the form once: a second press or a retry of the same content starts nothing twice. */
 function useLaunch(requests, fork) {
   const [state, setState] = useState({ launching: false, failure: null });
-  const sent = useRef({ content: '', key: '', made: [] });
+  const postOnce = usePostOnce();
   const content = JSON.stringify(requests);
   useEffect(() => setState({ launching: false, failure: null }), [content]);
   const onLaunch = async () => {
-    if (sent.current.content !== content) sent.current = { content, key: randomKey(), made: [] };
     setState({ launching: true, failure: null });
     try {
-      const { key, made } = sent.current;
-      for (const { path, body } of JSON.parse(content).slice(made.length)) made.push(await post(path, body, fork ? {} : { 'Idempotency-Key': key }));
-      navigate(placeOf(made, fork));
+      navigate(placeOf(await postOnce(requests), fork));
     } catch (failure) {
       setState({ launching: false, failure });
     }

@@ -1,0 +1,112 @@
+"""A request that makes a run, sent again with its Idempotency-Key, makes nothing twice. On both databases."""
+
+import threading
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.models import Event, Run
+from tests.contract.test_forks import add_checkpoints
+from tests.factories import make_run
+
+REQUESTS = [("fork", {"step": 10}, {"step": 20}), ("clone", {}, {"seed": 7}), ("evaluations", {}, {"k": 4})]
+"""What is asked for, its body, and another body."""
+
+EXPERIMENT = {"name": "x", "variants": [{"name": "v"}]}
+
+
+@pytest.fixture
+def parent(database):
+    """A finished run with checkpoints of steps 10 and 20."""
+    with database.sessions.begin() as session:
+        run = make_run(session, name="parent", config={"steps": 30}, status="finished", attempt=1)
+        add_checkpoints(session, run, 10, 20)
+        return run.id
+
+
+def ask(client, parent, verb, body, key):
+    headers = {"Idempotency-Key": key} if key else {}
+    return client.post(f"/api/v1/runs/{parent}/{verb}", json=body, headers=headers)
+
+
+def counts(database):
+    """Runs, and lines of history that say so."""
+    with database.sessions() as session:
+        return [session.scalar(select(func.count()).select_from(table)) for table in (Run, Event)]
+
+
+@pytest.mark.parametrize(("verb", "body", "other"), REQUESTS)
+def test_the_same_key_and_body_give_the_same_run_another_body_is_refused(
+    client, database, parent, verb, body, other
+):
+    first, again = (ask(client, parent, verb, body, "k1") for _ in range(2))
+    assert (first.status_code, again.status_code) == (202, 202), first.text
+    assert first.json() == again.json()
+    refused = ask(client, parent, verb, other, "k1")
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == (
+        "the Idempotency-Key 'k1' was used for another request: choose a new one"
+    )
+    assert counts(database) == [2, 1]
+    assert ask(client, parent, verb, body, "k2").json()["id"] != first.json()["id"]
+    assert (
+        ask(client, parent, verb, body, "").json()["id"] != ask(client, parent, verb, body, "").json()["id"]
+    )
+    assert counts(database) == [5, 4]
+
+
+def test_a_key_names_one_request_of_all_routes_and_runs(client, database, parent):
+    headers = {"Idempotency-Key": "k1"}
+    assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 201
+    assert ask(client, parent, "clone", {}, "k1").status_code == 409
+    (other,) = client.get("/api/v1/runs", params={"status": "queued"}).json()["items"]
+    assert ask(client, parent, "clone", {}, "k2").status_code == 202
+    assert ask(client, other["id"], "clone", {}, "k2").status_code == 409
+    assert ask(client, parent, "evaluations", {}, "k2").status_code == 409
+    headers["Idempotency-Key"] = "k2"
+    assert client.post("/api/v1/experiments", json=EXPERIMENT, headers=headers).status_code == 409
+    assert counts(database)[0] == 3
+
+
+def test_the_answer_is_the_run_as_it_is_even_when_it_could_not_be_made_any_more(client, database, parent):
+    made = ask(client, parent, "fork", {"step": 10}, "k1").json()["id"]
+    client.post(f"/api/v1/runs/{made}/stop")
+    client.delete(f"/api/v1/runs/{parent}")
+    again = ask(client, parent, "fork", {"step": 10}, "k1")
+    assert (again.status_code, again.json()["id"], again.json()["status"]) == (202, made, "stopped")
+    assert ask(client, parent, "fork", {"step": 10}, "k2").status_code == 409
+
+
+@pytest.mark.parametrize(("verb", "body", "_other"), REQUESTS)
+def test_the_same_key_sent_at_the_same_time_makes_one_run(client, database, parent, verb, body, _other):
+    answers = []
+
+    def send():
+        answers.append(ask(client, parent, verb, body, "k1"))
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert counts(database) == [2, 1]
+
+
+def test_every_route_that_makes_runs_documents_its_key_in_the_same_way(client):
+    paths = client.get("/openapi.json").json()["paths"]
+    routes = ["/experiments", *(f"/runs/{{run_id}}/{verb}" for verb, _, _ in REQUESTS)]
+    found = [
+        [one for one in paths[f"/api/v1{route}"]["post"]["parameters"] if one["in"] == "header"]
+        for route in routes
+    ]
+    assert all(headers == found[0] for headers in found)
+    assert [header["name"] for header in found[0]] == ["idempotency-key"]
+
+
+def test_a_key_that_looks_like_a_secret_is_refused(client, parent):
+    secret = "hf_" + "S" * 40
+    answer = ask(client, parent, "clone", {}, secret)
+    assert answer.status_code == 422
+    assert secret not in answer.text
