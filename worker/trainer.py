@@ -10,19 +10,16 @@ for each step:
     obey      shutdown, stop, pause, stop rules
 """
 
-import resource
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
-from backend.config.run import RunConfig, StopAfterTime, StopAtAccuracy, StopOnNonFinite
+from backend.config.run import RunConfig
 from backend.settings import Settings
 from worker.checkpoints import Checkpoints
+from worker.ending import reason_to_end
 from worker.learned import Learned
 from worker.learner import Learner
 from worker.outcome import Outcome
@@ -39,11 +36,10 @@ from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
+from worker.standing import Standing
 from worker.state import Parts
 from worker.step_metrics import Metrics, evaluation_metrics, group_metrics
-
-EMPTY_STEPS = 20
-"""A run stops after this many steps in a row without a single group that carries signal."""
+from worker.timings import peak_bytes, timings
 
 SLOW_SAVE_SECONDS = 20.0
 """A checkpoint that takes longer is worth a word."""
@@ -52,41 +48,6 @@ SLOW_SAVE_SECONDS = 20.0
 def use_threads(threads: int) -> None:
     """How many CPU threads this process computes with."""
     torch.set_num_threads(threads)
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where a run stands."""
-
-    step: int = 0
-    """Last finished step."""
-    cursor: int = 0
-    """Prompts taken."""
-    tokens: int = 0
-    """Tokens generated."""
-    wall_seconds: float = 0.0
-    """Training time, pauses left out."""
-    empty_steps: int = 0
-    """Steps in a row without signal."""
-    short_steps: int = 0
-    """Steps in a row that refilling could not fill."""
-    skipped_steps: int = 0
-    """Steps in a row whose every update was not finite."""
-    accuracy: float | None = None
-    """Held-out accuracy at this very step, if it was measured."""
-
-    def values(self) -> dict[str, Any]:
-        """See Stateful."""
-        return asdict(self)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """See Stateful."""
-        return {}
-
-    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        """See Stateful."""
-        for name, value in values.items():
-            setattr(self, name, value)
 
 
 class Trainer:
@@ -123,9 +84,9 @@ class Trainer:
         self.scorer = Scorer(config.rewards)
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
-        self.progress = Progress()
+        self.standing = Standing()
         self.parts: Parts = {
-            "progress": self.progress,
+            "progress": self.standing,
             "random": Randomness({"training": self.generator}),
             "optimizer": self.optimizer,
             **self.learner.parts,
@@ -142,7 +103,7 @@ class Trainer:
         try:
             self._begin()
             outcome = None
-            while outcome is None and self.progress.step < self.config.steps:
+            while outcome is None and self.standing.step < self.config.steps:
                 metrics = self._step()
                 outcome = self._reason_to_end(metrics)
             if self.config.steps:
@@ -185,22 +146,22 @@ class Trainer:
         except Interrupted:
             self.generator.set_state(before)
             return {}
-        self.progress.step += 1
-        self.progress.accuracy = None
+        self.standing.step += 1
+        self.standing.accuracy = None
         learned = self._learn(collected)
         seconds = time.perf_counter() - started
         self._advance(collected, learned)
-        metrics = group_metrics(collected) | learned.metrics() | _timings(collected, learned, seconds)
+        metrics = group_metrics(collected) | learned.metrics() | timings(collected, learned, seconds)
         metrics |= staleness
         groups = step_records(collected, learned, self.scorer)
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
-        if change := self.reference.after_step(self.progress.step):
+        if change := self.reference.after_step(self.standing.step):
             self._event("reference", "info", change)
         metrics |= self._clocks()
         is_alarmed = bool(learned.skipped) or not collected.kept
-        self.recorder.record_step(StepRecord(self.progress.step, metrics, groups, is_alarmed=is_alarmed))
+        self.recorder.record_step(StepRecord(self.standing.step, metrics, groups, is_alarmed=is_alarmed))
         if self._is_due(self.config.checkpointing.every):
             self._save()
         return metrics
@@ -216,11 +177,11 @@ class Trainer:
         )
 
     def _collect(self, sampler: Sampler) -> Collected:
-        return self.collector.collect(sampler, self.generator, cursor=self.progress.cursor)
+        return self.collector.collect(sampler, self.generator, cursor=self.standing.cursor)
 
     def _learn(self, collected: Collected) -> Learned:
         """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
-        updates, learned = self.config.updates, Learned(self.progress.step)
+        updates, learned = self.config.updates, Learned(self.standing.step)
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
             self.learner.learn(collected, self.generator, learned)
@@ -239,13 +200,13 @@ class Trainer:
 
     def _advance(self, collected: Collected, learned: Learned) -> None:
         """Move the run's state on, and say so when a step carried too little signal."""
-        progress, wanted = self.progress, self.config.sampling.prompts_per_step
-        progress.cursor = collected.cursor
-        progress.tokens += collected.tokens
-        progress.skipped_steps = progress.skipped_steps + 1 if learned.is_stuck else 0
-        progress.empty_steps = 0 if collected.kept else progress.empty_steps + 1
-        progress.short_steps = progress.short_steps + 1 if collected.is_short else 0
-        if progress.short_steps == 1:
+        standing, wanted = self.standing, self.config.sampling.prompts_per_step
+        standing.cursor = collected.cursor
+        standing.tokens += collected.tokens
+        standing.skipped_steps = standing.skipped_steps + 1 if learned.is_stuck else 0
+        standing.empty_steps = 0 if collected.kept else standing.empty_steps + 1
+        standing.short_steps = standing.short_steps + 1 if collected.is_short else 0
+        if standing.short_steps == 1:
             found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
             self._event("data", "warning", f"refilling found {found}; the step trains on those")
         if slow := self.scorer.timeouts - self.timeouts:
@@ -269,12 +230,12 @@ class Trainer:
             top_p=1.0 if evaluation.k == 1 else sampling.top_p,
             top_k=0 if evaluation.k == 1 else sampling.top_k,
         )
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.progress.step)
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.standing.step)
         completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
-        self.progress.accuracy = metrics.get("eval/accuracy")
-        self.reference.saw(self.progress.accuracy)
+        self.standing.accuracy = metrics.get("eval/accuracy")
+        self.reference.saw(self.standing.accuracy)
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
 
@@ -289,26 +250,13 @@ class Trainer:
             return Outcome("stopped", "stopped by the user")
         if self.recorder.wish == "pause":
             return Outcome("paused", "paused by the user")
-        if self.progress.empty_steps >= EMPTY_STEPS:
-            return Outcome("stopped", "no_signal")
-        return self._stop_rule(metrics)
-
-    def _stop_rule(self, metrics: Metrics) -> Outcome | None:
-        for rule in self.config.stop_rules:
-            match rule:
-                case StopAtAccuracy(value=value) if metrics.get("eval/accuracy", 0.0) >= value:
-                    return Outcome("finished", f"held-out accuracy reached {value:g}")
-                case StopAfterTime(seconds=seconds) if self.progress.wall_seconds >= seconds:
-                    return Outcome("stopped", f"trained for {seconds:g} seconds")
-                case StopOnNonFinite(patience=patience) if self.progress.skipped_steps >= patience:
-                    return Outcome("failed", f"{patience} steps in a row had no finite loss or gradient")
-        return None
+        return reason_to_end(self.config.stop_rules, self.standing, metrics)
 
     def _save(self) -> None:
         """A checkpoint of this step, unless there is one."""
         self.recorder.flush()
         started = time.perf_counter()
-        step, accuracy = self.progress.step, self.progress.accuracy
+        step, accuracy = self.standing.step, self.standing.accuracy
         self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
@@ -316,44 +264,22 @@ class Trainer:
             self._event("checkpoint", "warning", slow)
 
     def _is_due(self, every: int) -> bool:
-        return every > 0 and (self.progress.step % every == 0 or self.progress.step == self.config.steps)
+        return every > 0 and (self.standing.step % every == 0 or self.standing.step == self.config.steps)
 
     def _event(self, kind: str, level: str, message: str) -> None:
-        self.recorder.event(kind, level, message, step=self.progress.step)
+        self.recorder.event(kind, level, message, step=self.standing.step)
 
     def _clocks(self) -> Metrics:
         """Totals since the run began, and what the process takes."""
         now = time.perf_counter()
-        self.progress.wall_seconds += now - self.clock
+        self.standing.wall_seconds += now - self.clock
         self.clock = now
         metrics: Metrics = {
-            "time/wall_seconds": self.progress.wall_seconds,
-            "tokens/total": self.progress.tokens,
-            "memory/peak_bytes": _peak_bytes(self.policy.model.device),
+            "time/wall_seconds": self.standing.wall_seconds,
+            "tokens/total": self.standing.tokens,
+            "memory/peak_bytes": peak_bytes(self.policy.model.device),
         }
         if self.last_save_seconds:
             metrics["time/checkpoint_seconds"] = self.last_save_seconds
             self.last_save_seconds = 0.0
         return metrics
-
-
-def _timings(collected: Collected, learned: Learned, seconds: float) -> Metrics:
-    timings = {
-        "time/step_seconds": seconds,
-        "time/sample_seconds": collected.sample_seconds,
-        "time/score_seconds": collected.score_seconds,
-        "time/update_seconds": learned.seconds - learned.reference_seconds - learned.critic_seconds,
-        "throughput/tokens_per_second": collected.tokens / seconds,
-    }
-    parts = {
-        "time/reference_seconds": learned.reference_seconds,
-        "time/critic_seconds": learned.critic_seconds,
-    }
-    return timings | {name: taken for name, taken in parts.items() if taken}
-
-
-def _peak_bytes(device: torch.device) -> float:
-    """Largest memory so far: of the GPU on a GPU, else of the process."""
-    if device.type == "cuda":
-        return float(torch.cuda.max_memory_allocated(device))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0

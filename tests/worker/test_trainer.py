@@ -21,6 +21,7 @@ from backend.rollouts.reading import tokens_of
 from backend.runs import lifecycle
 from worker import learner
 from worker.checkpoints import Checkpoints
+from worker.ending import EMPTY_STEPS
 from worker.fork import origin_of
 from worker.learner import Learner
 from worker.objective.policy_loss import policy_loss
@@ -30,7 +31,7 @@ from worker.policy.model import BUILT_IN
 from worker.recorder import Recorder
 from worker.reference import ReferenceChanged
 from worker.rollout import sampler
-from worker.trainer import EMPTY_STEPS, Trainer
+from worker.trainer import Trainer
 
 SMALL: dict[str, Any] = {
     "steps": 4,
@@ -394,7 +395,7 @@ def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, tra
 
     def in_the_third_step(trainer):
         def is_unwanted():
-            if trainer.progress.step == 2 and not asked:
+            if trainer.standing.step == 2 and not asked:
                 asked.append(True)
                 trainer.stopping.set()
             return trainer.stopping.is_set()

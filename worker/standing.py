@@ -1,0 +1,42 @@
+"""Where a run stands, as its checkpoint keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Standing:
+    """Counters of a run; a part of its state."""
+
+    step: int = 0
+    """Last finished step."""
+    cursor: int = 0
+    """Prompts taken."""
+    tokens: int = 0
+    """Tokens generated."""
+    wall_seconds: float = 0.0
+    """Training time, pauses left out."""
+    empty_steps: int = 0
+    """Steps in a row without signal."""
+    short_steps: int = 0
+    """Steps in a row that refilling could not fill."""
+    skipped_steps: int = 0
+    """Steps in a row whose every update was not finite."""
+    accuracy: float | None = None
+    """Held-out accuracy at this very step, if it was measured."""
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return asdict(self)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
+        for name, value in values.items():
+            setattr(self, name, value)
