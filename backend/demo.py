@@ -8,30 +8,29 @@ from typing import Any
 from backend.access import token_of
 from backend.config.recipes import RECIPES
 from backend.errors import Unavailable
-from backend.instance import service_url
 from backend.permissions import Role
 from backend.settings import Settings
 
 DEMO = ("demo_healthy", "demo_collapse")
 
 
-def launch_demo(settings: Settings) -> str:
-    """What to look at; the same request again finds the same experiment."""
+def launch_demo(settings: Settings, url: str) -> str:
+    """What to look at; the same request again finds the same experiment. `url` is the service's."""
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
     ]
     body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
-    answer = _post(settings, "/api/v1/experiments", body, key="demo")
+    answer = _post(settings, url + "/api/v1/experiments", body, key="demo")
     return f"{len(answer['runs'])} runs: {', '.join(run['name'] for run in answer['runs'])}"
 
 
-def _post(settings: Settings, path: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
+def _post(settings: Settings, address: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
     headers = {
         "Authorization": f"Bearer {token_of(settings, Role.OPERATOR)}",
         "Content-Type": "application/json",
         "Idempotency-Key": key,
     }
-    request = urllib.request.Request(service_url(settings) + path, json.dumps(body).encode(), headers)  # noqa: S310
+    request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - our own service
     try:
         with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - our own service
             answer: dict[str, Any] = json.load(response)

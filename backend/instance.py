@@ -3,12 +3,16 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from backend.settings import Settings
+
+NOTE_SECONDS = 2.0
+"""How long the holder may take to write down who it is, or to let go when it is just ending."""
 
 
 class Instance(NamedTuple):
@@ -22,7 +26,11 @@ class AlreadyRunning(Exception):
     """Another launcher holds this state directory."""
 
     def __init__(self, instance: Instance) -> None:
-        super().__init__(f"GRPO Lab already runs here: {instance.url} (process {instance.pid})")
+        super().__init__(
+            f"GRPO Lab already runs here: {instance.url} (process {instance.pid})"
+            if instance.pid
+            else "GRPO Lab is just starting or ending here: try again in a moment"
+        )
         self.instance = instance
 
 
@@ -38,14 +46,25 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
     """Be the only launcher of this state directory; raises AlreadyRunning."""
     path = settings.run_dir / "up.lock"
     with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunning(read_instance(path)) from None
+        _take(file, path)
         was_clean = not path.read_text()
         _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
         yield Hold(is_after_crash=not was_clean)
         _write(path, "")
+
+
+def _take(file: IO[str], path: Path) -> None:
+    deadline = time.monotonic() + NOTE_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _read(path)
+            if holder.pid or time.monotonic() > deadline:
+                raise AlreadyRunning(holder) from None
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _write(path: Path, text: str) -> None:
@@ -54,13 +73,13 @@ def _write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def read_instance(path: Path) -> Instance:
-    """Who the lock's file names; the holder may be about to write it."""
+def _read(path: Path) -> Instance:
+    """Who the lock's file names; process 0 when the holder has not written it yet."""
     try:
         content = json.loads(path.read_text())
         return Instance(int(content["pid"]), str(content["url"]))
     except (ValueError, KeyError):
-        return Instance(0, "it is just starting")
+        return Instance(0, "")
 
 
 def service_url(settings: Settings) -> str:

@@ -42,6 +42,10 @@ STEADY_SECONDS = 60
 """A program that ran this long starts again without the longer pauses."""
 
 
+START_SECONDS = 120
+"""A program that is not ready by then will not be."""
+
+
 class Stopped(Exception):
     """The user asked to stop."""
 
@@ -159,8 +163,8 @@ class Launcher:
         self.children.append(child)
         return child
 
-    def _await(self, child: Child, ready: Callable[[], bool], *, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
+    def _await(self, child: Child, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self.signals:
                 raise Stopped
@@ -169,7 +173,9 @@ class Launcher:
                     f"the {child.name} did not start: {last_words(child.log)} (log: {child.log})"
                 )
             if time.monotonic() > deadline:
-                raise CannotStart(f"the {child.name} was not ready after {seconds:.0f} s (log: {child.log})")
+                raise CannotStart(
+                    f"the {child.name} was not ready after {START_SECONDS} s (log: {child.log})"
+                )
             time.sleep(0.03)
 
     def keep_running(self) -> None:
@@ -261,15 +267,19 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
     except AlreadyRunning as running:
         terminal.say(f"  {running}")
         if show_demo and running.instance.pid:
-            _show_demo(terminal, settings)
+            _show_demo(terminal, settings, running.instance.url)
     return 0
 
 
-def _show_demo(terminal: Terminal, settings: Settings) -> None:
+def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
+    """Launch the demo; a service that somebody else is just starting gets a while."""
     from backend.demo import launch_demo
 
     with terminal.step("demo", "launching") as step:
-        step.result = launch_demo(settings)
+        deadline = time.monotonic() + START_SECONDS
+        while not _is_alive(url) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        step.result = launch_demo(settings, url)
 
 
 def _live(launcher: Launcher, *, show_demo: bool) -> None:
@@ -279,7 +289,7 @@ def _live(launcher: Launcher, *, show_demo: bool) -> None:
             step.result = migrate(settings)
         launcher.start()
         if show_demo:
-            _show_demo(terminal, settings)
+            _show_demo(terminal, settings, service_url(settings))
         show_link(terminal, settings, login_link(settings))
         terminal.say("\n  Ctrl-C stops everything; the next start continues what was running.\n")
         launcher.keep_running()

@@ -1,6 +1,5 @@
 """The schema grows by migrations alone, on both databases."""
 
-import os
 import sqlite3
 import threading
 from contextlib import closing
@@ -10,7 +9,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, make_url, text
+from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
 from backend.database import open_engine, open_sessions
@@ -20,23 +19,6 @@ from tests.factories import make_run
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
 REVISIONS = [script.revision for script in SCRIPTS.walk_revisions()][::-1]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def empty_url(request, tmp_path):
-    """A database without a schema."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'new.db'}"
-        return
-    server = make_url(request.getfixturevalue("postgres"))
-    name = f"migrated_{os.getpid()}"  # the server is shared with the other test processes
-    admin = create_engine(server, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield server.set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
 
 
 def tables(url):

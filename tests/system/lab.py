@@ -135,11 +135,11 @@ def _kill(process):
 class Lab(Program):
     """`make up`: a launcher and everything below it."""
 
-    def __init__(self, state_dir, command="up", port=None, **settings):
+    def __init__(self, state_dir, command="up", port=None, name="terminal", **settings):
         self.port = port or free_port()
         self.client = Client(self.port)
-        (state_dir / "terminal.txt").unlink(missing_ok=True)
-        super().__init__(state_dir, command, PORT=self.port, **settings)
+        (state_dir / f"{name}.txt").unlink(missing_ok=True)
+        super().__init__(state_dir, command, name, PORT=self.port, **settings)
 
     def wait_until_up(self):
         """Return once it has shown its link."""

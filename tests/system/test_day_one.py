@@ -2,14 +2,17 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from backend.devices import Gpu, default_cpu_slots, visible_gpus
 from backend.doctor import examine
+from backend.migrate import upgrade
 from backend.preflight import free_port, is_loopback
 from backend.settings import Settings
 from backend.terminal import tunnel_hint
@@ -66,6 +69,16 @@ def test_a_sqlite_file_in_a_missing_directory_is_named(state_dir):
         command("up", STATE_DIR=state_dir, DATABASE_URL="sqlite:////nowhere/x.db", PORT=free_port())
     )
     assert said == "the directory of the database does not exist: /nowhere"
+
+
+def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
+    url = f"sqlite:///{state_dir / 'grpolab.db'}"
+    upgrade(url)
+    with closing(sqlite3.connect(state_dir / "grpolab.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    said = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
+    assert said.startswith("the database has schema 9999, which this version does not know")
+    assert said.endswith("start the newer version again, or use another STATE_DIR or DATABASE_URL")
 
 
 def test_a_setting_that_makes_no_sense_is_named_with_its_value(state_dir):

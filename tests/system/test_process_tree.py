@@ -7,7 +7,10 @@ import socket
 import httpx
 import pytest
 
+from backend.database import open_engine, open_sessions
+from backend.migrate import downgrade, upgrade
 from backend.preflight import free_port
+from tests.factories import make_run
 from tests.system.lab import Lab, are_gone, wait_for
 
 
@@ -61,12 +64,36 @@ def test_the_link_logs_in_once(start):
     assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
 
 
-def test_a_second_start_says_where_the_first_one_runs(start):
-    lab = start().wait_until_up()
-    other = start(port=free_port())
-    assert other.process.wait(30) == 0
-    assert f"already runs here: http://127.0.0.1:{lab.port} (process {lab.process.pid})" in other.said()
-    assert lab.client.is_alive()
+def old_database(state_dir):
+    """One of the oldest schema, with a run."""
+    url = f"sqlite:///{state_dir / 'grpolab.db'}"
+    upgrade(url)
+    engine = open_engine(url, pool_size=1)
+    with open_sessions(engine).begin() as session:
+        make_run(session, name="of old", status="finished")
+    engine.dispose()
+    downgrade(url, "0001")
+
+
+def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_dir):
+    old_database(state_dir)
+    labs = [start(name=name, port=free_port()) for name in ("one", "other")]
+    (loser,) = wait_for(lambda: [lab for lab in labs if lab.process.poll() is not None])
+    (lab,) = [lab for lab in labs if lab is not loser]
+    where = f"already runs here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
+    assert (loser.process.returncode, where in loser.said()) == (0, True), loser.said()
+    lab.wait_until_up()
+    assert "upgraded from schema 0001" in lab.said()
+    assert (state_dir / "grpolab.db.0001.backup").is_file()
+
+    third = start(command="demo", name="third", port=free_port())
+    assert third.process.wait(60) == 0, third.said()
+    assert where in third.said()
+    names = {run["name"] for run in lab.client.get("/runs")["items"]}
+    assert "of old" in names
+    assert len(names) == 3  # the demo was launched where the lab runs
+    started = (state_dir / "logs" / "broker.log").read_text().count("eady to accept connections")
+    assert started == 1
 
 
 def test_after_a_kill_nothing_stays_and_the_next_start_works(start):

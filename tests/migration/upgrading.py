@@ -1,0 +1,104 @@
+"""Upgrades in processes of their own, forked from this one, which has imported everything.
+
+Each line of standard input is a request, the answer to it one line of JSON: for each process how it ended,
+where it died, and the schema of the database then.
+
+    die EVERY URL    kill -9 at one point (or every so many) after the other, until no point is left
+    race NUMBER URL  so many at once
+
+Points are before and after each statement, before each commit, and around the copy of a SQLite database.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from backend import migrate
+from backend.database import copy_sqlite, open_engine
+from tests.faults import failpoints
+
+Visit = Callable[[str], None]
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    for line in sys.stdin:
+        form, number, url = line.split()
+        processes = {"die": _die, "race": _race}[form]
+        print(json.dumps(list(processes(url, int(number)))), flush=True)
+
+
+def _die(url: str, every: int) -> Iterator[dict[str, Any]]:
+    place = 0
+    while True:
+        ended = _ended(url, *_start(url, _death_at(place)))
+        yield ended
+        if not ended["code"]:
+            return
+        place += every
+
+
+def _race(url: str, number: int) -> Iterator[dict[str, Any]]:
+    for child, end in [_start(url, lambda _: None) for _ in range(number)]:
+        yield _ended(url, child, end)
+
+
+def _death_at(place: int) -> Visit:
+    left = place
+
+    def visit(point: str) -> None:
+        nonlocal left
+        if not left:
+            os.write(2, point.encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    return visit
+
+
+def _start(url: str, visit: Visit) -> tuple[int, int]:
+    """A process that upgrades; its id, and where it says at what point it dies."""
+    end, point = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(point)
+        return child, end
+    os.dup2(point, 2)
+    try:
+        failpoints.listen(visit)
+        _watch_copy(visit)
+        migrate.upgrade(url)
+    except BaseException as error:  # noqa: BLE001 - a fork must not return
+        os.write(2, repr(error).encode())
+        os._exit(1)
+    os._exit(0)
+
+
+def _watch_copy(visit: Visit) -> None:
+    def watched(engine: Engine, target: Path) -> None:
+        visit("before copy")
+        copy_sqlite(engine, target)
+        visit("after copy")
+
+    vars(migrate)["copy_sqlite"] = watched
+
+
+def _ended(url: str, child: int, end: int) -> dict[str, Any]:
+    with os.fdopen(end, "rb") as said:
+        point = said.read().decode()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    engine = open_engine(url, pool_size=1)
+    with engine.connect() as connection:
+        schema = migrate.schema_of(connection)
+    engine.dispose()
+    return {"code": code, "point": point, "schema": schema}
+
+
+if __name__ == "__main__":
+    main()
