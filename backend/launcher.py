@@ -38,6 +38,9 @@ LOG_LOOK_SECONDS = 5.0
 RESTART_PAUSES = (0.5, 1, 2, 5, 10, 30)
 """Seconds before a program that ended by itself is started again."""
 
+HURRY_SECONDS = 5.0
+"""Asked twice, whatever has not ended by itself after this time is ended."""
+
 STEADY_SECONDS = 60
 """A program that ran this long starts again without the longer pauses."""
 
@@ -108,7 +111,7 @@ class Launcher:
     children: list[Child] = field(default_factory=list)
     """In order of start."""
     signals: int = 0
-    """How often we were asked to stop: the second time means at once."""
+    """How often we were asked to stop: the second time means without saving."""
 
     def catch_signals(self) -> None:
         """Ctrl-C, SIGTERM and a closed terminal all ask for the same thing."""
@@ -216,13 +219,19 @@ class Launcher:
                 self._end(child)
 
     def _end(self, child: Child) -> None:
-        asked = self.signals
-        doing = "stopping (running runs save a checkpoint)" if child.name == "worker" else "stopping"
+        saves = "running runs save a checkpoint; Ctrl-C again ends them at once"
+        doing = f"stopping ({saves})" if child.name == "worker" else "stopping"
         with self.terminal.step(child.name, doing) as step:
             child.signal(signal.SIGTERM)
             deadline = time.monotonic() + child.grace_seconds
-            while child.is_running and time.monotonic() < deadline and self.signals == asked:
+            is_hurried = False
+            while child.is_running and time.monotonic() < deadline:
                 time.sleep(0.02)
+                if self.signals > 1 and not is_hurried:
+                    # Asked twice itself, the worker gives its runs back without a checkpoint.
+                    is_hurried = True
+                    child.signal(signal.SIGTERM)
+                    deadline = min(deadline, time.monotonic() + HURRY_SECONDS)
             step.result = "stopped"
             if child.is_running:
                 child.signal(signal.SIGKILL)

@@ -42,7 +42,7 @@ class LogCollector:
 
     def add(self, line: str) -> None:
         """Take one line of output."""
-        if self._left <= 0:
+        if self._left < 0:
             return
         text = clean_line(line) + "\n"
         with self._lock:

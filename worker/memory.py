@@ -1,6 +1,7 @@
 """Whether an error means that memory has run out, and how much there was."""
 
 import resource
+from pathlib import Path
 
 import psutil
 
@@ -30,3 +31,12 @@ def memory_text() -> str:
 def used_text(count: float) -> str:
     """How much of the machine's memory a process took."""
     return f"the trainer took {size_text(count)} of the machine's {size_text(psutil.virtual_memory().total)}"
+
+
+def oom_kills() -> int:
+    """How many processes the kernel of this machine has killed for want of memory."""
+    try:
+        words = Path("/proc/vmstat").read_text().split()
+    except OSError:
+        return 0
+    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0

@@ -92,7 +92,7 @@ class TrainerProcess:
         self.ready = threading.Event()
         self.failure: dict[str, str] = {}
         """What the trainer said about its own end: {"reason", "kind"}."""
-        self.last_error_line = ""
+        self._last_error = ""
         self._memory = 0
         self._listener: Listener | None = None
         self._waiting: list[str] = []
@@ -111,6 +111,11 @@ class TrainerProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    @property
+    def last_error_line(self) -> str:
+        """The last that it said on standard error, without secrets; "" when it said nothing."""
+        return redact(self._last_error.strip())[:REASON_CHARACTERS]
 
     def see_memory(self) -> int:
         """The most memory that it was seen to hold, in bytes; call it now and then."""
@@ -190,7 +195,7 @@ class TrainerProcess:
 
     def _on_error(self, line: str) -> None:
         if line.strip():
-            self.last_error_line = redact(line.strip())[:REASON_CHARACTERS]
+            self._last_error = line
         self._emit(line)
 
     def _emit(self, line: str) -> None:

@@ -52,6 +52,7 @@ class Station:
     ) -> None:
         self.name = f"gpu{uuid.uuid4().hex[:8]}"
         self.stopping = threading.Event()
+        self.hurrying = threading.Event()
         self._settings = settings
         self._sessions = sessions
         self._look = threading.Event()
@@ -63,7 +64,7 @@ class Station:
             Place(
                 f"{self.name}-{slot.number}",
                 slot,
-                Supervisor(settings, sessions, slot, self.stopping, argv=argv),
+                Supervisor(settings, sessions, slot, self.stopping, argv=argv, hurrying=self.hurrying),
             )
             for slot in slots
         ]
@@ -154,13 +155,19 @@ class Station:
             forget_silent(session)
 
     def stop(self) -> None:
-        """Ask everything to end: running trainers save a checkpoint. Safe in a signal handler."""
+        """Ask everything to end: running trainers save a checkpoint; asked again, they end at once.
+
+        Safe in a signal handler.
+        """
+        if self.stopping.is_set():
+            self.hurrying.set()
         self.stopping.set()
         self._look.set()
 
     def close(self) -> None:
         """Wait for the running trainers, end the spares, leave the record."""
-        self.stop()
+        self.stopping.set()
+        self._look.set()
         for thread in self._threads:
             thread.join()
         for place in self._places:

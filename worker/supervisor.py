@@ -15,7 +15,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -32,7 +31,7 @@ from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
 from backend.settings import Settings
 from worker.logs import FLUSH_SECONDS, LogCollector
-from worker.memory import used_text
+from worker.memory import oom_kills, used_text
 from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
 from worker.patience import first_line, left_for_later, persist
 from worker.process import TRAINER, TrainerProcess, trainer_environment
@@ -84,15 +83,6 @@ class Verdict(NamedTuple):
     """Pause before the run starts again through no fault of its own."""
 
 
-def oom_kills() -> int:
-    """How many processes the kernel of this machine has killed for want of memory."""
-    try:
-        words = Path("/proc/vmstat").read_text().split()
-    except OSError:
-        return 0
-    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
-
-
 class Supervisor:
     """The trainers of one slot: the one at work and a spare that has imported everything already."""
 
@@ -105,11 +95,14 @@ class Supervisor:
         *,
         argv: tuple[str, ...] = TRAINER,
         patience: Patience | None = None,
+        hurrying: threading.Event | None = None,
     ) -> None:
+        """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once."""
         self._settings = settings
         self._sessions = sessions
         self._slot = slot
         self._stopping = stopping
+        self._hurrying = hurrying or threading.Event()
         self._argv = argv
         self._patience = patience or Patience()
         self._bad_spares = 0
@@ -225,7 +218,7 @@ class Supervisor:
             if self._stopping.is_set() and kill_at == float("inf"):
                 trainer.ask_to_stop()
                 kill_at = now + GRACE_SECONDS
-            if now >= kill_at:
+            if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
                 trainer.kill()
             if now - started > SPARE_DELAY_SECONDS:
                 self.keep_spare()
@@ -269,7 +262,9 @@ class Supervisor:
     def _judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
         """What an exit code means for a run that the trainer has left unfinished."""
         if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
-            return Verdict(f"the trainer was ended by {signal.Signals(-code).name}", is_own_fault=False)
+            ended = f"the trainer was ended by {signal.Signals(-code).name}"
+            why = ": its worker was asked to end" if self._stopping.is_set() else ""
+            return Verdict(ended + why, is_own_fault=False)
         if code in (0, EXIT_ORPHANED, EXIT_FENCED):
             return Verdict("the trainer ended without a word", is_own_fault=code == 0)
         if code < 0 and is_oom:

@@ -4,6 +4,8 @@
     deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
     reboots   everything killed at once, then `make up` again
     takeovers a worker killed while another is free: how soon its run goes on
+    stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
+    bells     1,000 doorbells delivered twice or more while 8 workers race for 100 runs
     soak      one fault a minute for MINUTES: nothing lost, nothing grows
 
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
@@ -20,12 +22,14 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tests.faults import ledger
+from tests.faults.bells import ring_doubled
 from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover
 from tests.faults.plant import Kind, Plant, warm_parent
 from tests.faults.reboots import reboot
 from tests.faults.soak import soak
+from tests.faults.stops import stop
 from tests.faults.takeovers import take_over
 
 RUNS = 6
@@ -97,6 +101,18 @@ def _takeovers(options: argparse.Namespace, warm: Path | None) -> Iterator[Round
         yield take_over(Kind(database, BROKERS[0], options.trainers), warm, times=options.takeovers)
 
 
+def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    for database in options.databases:
+        yield stop(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, times=options.stops)
+    yield reboot(options.seed, times=max(2, options.stops // 10), ways=("up_asked", "up_asked_twice"))
+
+
+def _bells(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    wanted = {"runs": 100, "bells": 1000, "workers": 8}
+    for database in options.databases:
+        yield ring_doubled(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, **wanted)
+
+
 def _soak(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kind = Kind(options.databases[0], options.brokers[0], options.trainers)
     yield soak(kind, warm, seed=options.seed, minutes=options.minutes, every_seconds=options.every)
@@ -107,6 +123,8 @@ FORMS = {
     "deaths": _deaths,
     "reboots": _reboots,
     "takeovers": _takeovers,
+    "stops": _stops,
+    "bells": _bells,
     "soak": _soak,
 }
 
@@ -122,6 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--reboots", type=int, default=50, help="how many")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
     parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
+    parser.add_argument("--stops", type=int, default=60, help="how many on each database")
     parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
     parser.add_argument("--every", type=float, default=60, help="seconds between the faults of a soak")
     parser.add_argument("--trainers", choices=("forked", "own"), default="forked", help="see warm.py")

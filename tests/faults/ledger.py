@@ -29,6 +29,10 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Postgres frozen, or all its connections cut", ("postgres_frozen", "backends_ended")),
     ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
     ("checkpoint damaged or removed", ("checkpoint_damaged",)),
+    ("run stopped by its user", ("stop_wished",)),
+    ("worker asked to end (SIGTERM), and asked twice", ("worker_asked", "worker_asked_twice")),
+    ("`make up` asked to end, and asked twice", ("up_asked", "up_asked_twice")),
+    ("doorbell delivered twice or more, to 8 workers", ("bell_doubled",)),
 )
 RESULTS: tuple[tuple[str, str], ...] = (
     ("runs", "runs that ended"),

@@ -1,14 +1,25 @@
-"""`make up`, every process of which is killed at once; the same command goes on (row 18 of the plan)."""
+"""`make up` ends, by the death of all its processes or because it was asked to; the same command goes on.
+
+reboot            every process is killed at once (row 18 of the plan)
+up_asked          SIGTERM: what runs is saved, no step is lost (row 17)
+up_asked_twice    and again at once: nobody waits for a checkpoint
+"""
 
 import random
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 
-from backend.database import open_engine, open_sessions, reading
-from backend.models import Run
+from sqlalchemy import func, select
+
+from backend.database import Sessions, open_engine, open_sessions, reading
+from backend.models import Attempt, Checkpoint, Run
 from tests.factories import make_run
 from tests.faults.audit import audit
 from tests.faults.campaign import BASE, VARIANTS, Round
@@ -18,14 +29,17 @@ from tests.system.lab import Lab
 
 CONFIG = BASE | VARIANTS[0] | {"seed": 5, "steps": 12}
 
+SAVE_SECONDS = 45.0
+"""In which a machine that is not overloaded saves and ends: 30 s for a trainer, and the rest of the tree."""
 
-def reboot(seed: int, *, times: int = 1) -> Round:
-    """One run through so many reboots beside one that nothing interrupts."""
+
+def reboot(seed: int, *, times: int = 1, ways: Sequence[str] = ("reboot",)) -> Round:
+    """One run through so many ends, each way in turn, beside one that nothing interrupts."""
     chance = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="gl-"))
     settings = {"LEASE_SECONDS": LEASE_SECONDS, "OMP_NUM_THREADS": 1, "WORKER_SLOTS": 1}
     started = time.monotonic()
-    witness = Witness()
+    witness, seconds, said = Witness(), dict[str, list[float]](), list[str]()
     lab = Lab(directory, **settings)
     try:
         lab.wait_until_up()
@@ -41,10 +55,18 @@ def reboot(seed: int, *, times: int = 1) -> Round:
             return run.last_step >= step or run.status not in ("queued", "running")
 
         wait_for(lambda: has_reached(run_ids[0], CONFIG["steps"]), "the uninterrupted run ends", seconds=600)
-        for _ in range(times):
+        ended = 0
+        for way in islice(cycle(ways), times):
             step = chance.randrange(1, CONFIG["steps"])
             wait_for(lambda step=step: has_reached(run_ids[1], step), "a step to reboot at", seconds=600)  # type: ignore[misc]
-            lab.kill_all()
+            if way == "reboot":
+                lab.kill_all()
+            else:
+                wait_for(lambda e=ended: _trains(sessions, run_ids[1], e), "it trains", seconds=600)  # type: ignore[misc]
+                seconds.setdefault(way, []).append(_ask(lab, twice=way == "up_asked_twice"))
+                said += _unsaved(sessions, run_ids[1], way)
+            with reading(sessions) as session:
+                ended = session.get_one(Run, run_ids[1]).attempt
             lab = Lab(directory, port=lab.port, **settings).wait_until_up()
         wait_for(lambda: has_reached(run_ids[1], 10**9), "the interrupted run ends", seconds=600)
         found = audit(sessions, directory)
@@ -54,5 +76,44 @@ def reboot(seed: int, *, times: int = 1) -> Round:
     finally:
         lab.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
-    faults = Counter({"reboot": times})
-    return Round(Kind("sqlite", "valkey", "own"), seed, faults, verdict, time.monotonic() - started)
+    verdict.sentences.extend(said)
+    measured = {
+        f"{way}_seconds": [round(median(took), 1), round(max(took), 1)] for way, took in seconds.items()
+    }
+    faults = Counter(islice(cycle(ways), times))
+    kind = Kind("sqlite", "valkey", "own")
+    return Round(kind, seed, faults, verdict, time.monotonic() - started, measured)
+
+
+def _trains(sessions: Sessions, run_id: str, ended: int) -> bool:
+    """Whether an attempt after the one that ended has trained a step, or none is left to train."""
+    with reading(sessions) as session:
+        run = session.get_one(Run, run_id)
+        attempt = session.get(Attempt, (run_id, run.attempt))
+    is_on = attempt is not None and run.attempt > ended and run.last_step > attempt.from_step
+    return run.status == "finished" or is_on
+
+
+def _ask(lab: Lab, *, twice: bool) -> float:
+    """SIGTERM to the command; how long it took to end, well."""
+    asked = time.monotonic()
+    lab.process.send_signal(signal.SIGTERM)
+    if twice:
+        time.sleep(0.3)
+        lab.process.send_signal(signal.SIGTERM)
+    code = lab.process.wait(4 * SAVE_SECONDS)
+    assert code == 0, lab.said()
+    return time.monotonic() - asked
+
+
+def _unsaved(sessions: Sessions, run_id: str, way: str) -> list[str]:
+    """What is wrong with a run that was asked to end: it waits again, and asked once, all of it is saved."""
+    with reading(sessions) as session:
+        run = session.get_one(Run, run_id)
+        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == run_id)
+        saved = session.scalar(newest) or 0
+    if run.status not in ("queued", "finished"):
+        return [f"after {way} the run is {run.status}"]
+    if way == "up_asked" and saved != run.last_step:
+        return [f"after {way} the run is at step {run.last_step}, its newest checkpoint at {saved}"]
+    return []

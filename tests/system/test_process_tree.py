@@ -1,15 +1,21 @@
 """`make up` as a user meets it: one process tree that starts, ends, and comes back after any death."""
 
+import io
 import re
 import signal
 import socket
+import sys
+import threading
+import time
 
 import httpx
 import pytest
 
 from backend.database import open_engine, open_sessions
+from backend.launcher import Child, Launcher
 from backend.migrate import downgrade, upgrade
 from backend.preflight import free_port
+from backend.terminal import Terminal
 from tests.factories import make_run
 from tests.system.lab import Lab, are_gone, wait_for
 
@@ -121,3 +127,28 @@ def test_a_program_that_dies_is_started_again(start, word):
     wait_for(lambda: any(word in " ".join(p.cmdline()) for p in lab.family() if p.pid != victim.pid))
     assert "ended by itself" in lab.said()
     wait_for(lab.client.is_alive)
+
+
+def test_asked_twice_it_waits_for_no_checkpoint(settings, tmp_path):
+    program = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+    argv = (sys.executable, "-c", program)
+    said = io.StringIO()
+    launcher = Launcher(settings, Terminal(said))
+    child = Child("worker", argv, {}, tmp_path / "worker.log", grace_seconds=45)
+    child.start()
+    wait_for(lambda: "ready" in child.log.read_text())
+    threading.Timer(0.5, lambda: setattr(launcher, "signals", 2)).start()
+    launcher.children.append(child)
+    launcher.signals = 1
+    started = time.monotonic()
+    launcher.stop()
+    child.process.stdin.close()
+    assert not child.is_running
+    assert time.monotonic() - started < 20
+    assert "stopped" in said.getvalue()

@@ -54,3 +54,12 @@ def test_output_beyond_the_limit_leaves_one_visible_note():
         log.add(line)
     log.flush()
     assert written == ["0123456789\n" + LIMIT_NOTE]
+
+
+def test_output_that_fills_the_limit_exactly_is_not_cut_in_silence():
+    written = []
+    log = LogCollector(lambda _number, text: written.append(text), limit=22)
+    for line in ("0123456789", "0123456789", "more", "and more"):
+        log.add(line)
+    log.flush()
+    assert written == ["0123456789\n" * 2 + LIMIT_NOTE]

@@ -51,8 +51,8 @@ def toy(settings, sessions, stopping, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     made = []
 
-    def make(behaviour, **options):
-        argv = (sys.executable, str(TOY), behaviour)
+    def make(*behaviour, **options):
+        argv = (sys.executable, str(TOY), *behaviour)
         made.append(Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), stopping, argv=argv, **options))
         return made[-1]
 
@@ -233,6 +233,19 @@ def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, 
     thread.join(10)
     run = read(sessions, run_id)
     assert (run.status, run.own_failures, run.run_after < time.time() + 0.5) == ("queued", 0, True)
+
+
+def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, stopping):
+    hurrying = threading.Event()
+    run_id = queue_run(sessions)
+    thread = supervise_in_thread(toy("deaf", hurrying=hurrying), claim(sessions))
+    wait_for(has_steps(sessions, run_id))
+    stopping.set()
+    hurrying.set()
+    thread.join(module.GRACE_SECONDS / 2)
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 0)
+    assert run.reason == "the trainer was ended by SIGKILL: its worker was asked to end"
 
 
 def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):

@@ -126,16 +126,6 @@ def test_a_bell_starts_a_waiting_run_at_once(settings, sessions, broker, start_w
     ring_until(settings, are(sessions, "finished", run_ids))
 
 
-def test_doubled_bells_start_a_run_once(settings, sessions, broker, start_worker):
-    start_worker()
-    start_worker()
-    run_ids = queue_runs(sessions, 3)
-    for _ in range(30):
-        ring(settings)
-    wait_for(are(sessions, "finished", run_ids))
-    assert count(sessions, Attempt) == 3
-
-
 def test_two_slots_train_two_runs_at_the_same_time(settings, sessions, broker, start_worker):
     start_worker("long", slots=2)
     run_ids = queue_runs(sessions, 2)

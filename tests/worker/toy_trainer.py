@@ -11,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
+from backend.config.rewards import PluginReward
 from backend.config.run import RunConfig
 from backend.database import open_engine, open_sessions
 from backend.errors import Fenced
@@ -20,6 +22,8 @@ from backend.settings import Settings
 from worker.outcome import EXIT_FENCED
 from worker.recorder import Recorder
 from worker.records import StepRecord
+from worker.rewards.plugins import PluginTerm
+from worker.rollout.prompt import Prompt
 from worker.train import _await_assignment, _exit_with_supervisor, _say
 
 
@@ -38,6 +42,12 @@ def hang_if(wanted, recorder):
     if wanted:
         recorder.flush()
         threading.Event().wait()
+
+
+def ask_a_loud_reward(megabytes):
+    term = PluginReward(entry_point="loud", params={"megabytes": megabytes}, timeout_seconds=3600)
+    with closing(PluginTerm(term)) as plugin:
+        assert plugin.rewards([(Prompt("p", "1 + 1", "2", "sums"), "2")]) == [1.0]
 
 
 def main(behaviour):
@@ -66,6 +76,8 @@ def main(behaviour):
     if behaviour == "chatty":
         print("\x1b[31mred\x1b[0m\r50%\r100%")
         print("to stderr", file=sys.stderr)
+    if behaviour == "loud":
+        ask_a_loud_reward(int(sys.argv[2]))
     print(json.dumps({"threads": os.environ["OMP_NUM_THREADS"], "token": os.environ.get("GRPOLAB_TOKEN")}))
     steps = 1000 if behaviour in ("long", "deaf") else 3
     recorder = Recorder(

@@ -1,0 +1,162 @@
+"""Runs and workers that are asked to end: how soon they do, and that no step is lost (row 17 of the plan).
+
+stop_wished          the user stops a run: it ends within a step and 5 s
+worker_asked         SIGTERM to a worker: its trainer saves within 30 s, it ends with code 0
+worker_asked_twice   with a trainer that does not react: the second SIGTERM is not waited for
+"""
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+
+import psutil
+from sqlalchemy import func, select
+
+from backend.database import reading
+from backend.models import Attempt, Checkpoint, Metric, MetricKey
+from backend.runs import lifecycle
+from tests.faults.campaign import Round, configs, references, verdict_of
+from tests.faults.chaos import Chaos
+from tests.faults.plant import Kind, Plant, Trainer, send, wait_for
+from worker.supervisor import GRACE_SECONDS
+
+WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")
+
+STOP_SECONDS = 5.0
+"""Beyond the longest step."""
+
+TWICE_SECONDS = GRACE_SECONDS / 2
+"""What a machine that is not overloaded keeps to."""
+
+STEPS = 18
+
+
+def stop(kind: Kind, warm: Path | None, *, seed: int, times: int) -> Round:
+    """So many ends, each way in turn; a run that ended too soon is followed by another."""
+    started = time.monotonic()
+    with Plant(kind, warm, workers=1, slots=1) as plant:
+        (config,) = configs(1, steps=STEPS)
+        (expected,) = references(plant, [config])
+        enders = Enders(plant, seed)
+        run_ids = plant.queue([config])
+        for number in range(times):
+            victim = enders.next_victim(run_ids, config)
+            enders.chaos.look(run_ids)
+            getattr(enders, WAYS[number % len(WAYS)])(victim)
+        plant.wait_until_ended(run_ids)
+        verdict = verdict_of(plant, enders.chaos, dict.fromkeys(run_ids, expected))
+    verdict.sentences.extend(enders.said)
+    measured = {
+        f"{way}_seconds": [round(median(took), 2), round(max(took), 2)]
+        for way, took in enders.seconds.items()
+    }
+    return Round(kind, seed, enders.chaos.counts, verdict, time.monotonic() - started, measured)
+
+
+class Enders:
+    """The ways to end, each a method with the name of its fault, and what they took."""
+
+    def __init__(self, plant: Plant, seed: int) -> None:
+        self.plant = plant
+        self.chaos = Chaos(plant, seed)
+        self.seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        self.said: list[str] = []
+        self._random = random.Random(seed)
+
+    def next_victim(self, run_ids: list[str], config: dict[str, object]) -> Trainer:
+        """A trainer that has got on by a step or some more; where the run has ended, that of a new one."""
+
+        def found() -> list[Trainer]:
+            if not self.plant.unended(run_ids):
+                run_ids.extend(self.plant.queue([config]))
+            return [one for one in self.plant.trainers() if one.step > max(one.began_at, 0) + steps]
+
+        steps = self._random.randrange(3)
+        return wait_for(found, "a trainer gets on")[0]
+
+    def stop_wished(self, victim: Trainer) -> None:
+        """The user's wish; then resumed."""
+        asked = time.monotonic()
+        with self.plant.sessions.begin() as session:
+            lifecycle.request_wish(session, victim.run_id, "stop")
+        wait_for(lambda: self.plant.read(victim.run_id).status != "running", "a run stops")
+        took = self._note("stop_wished", asked)
+        if self.plant.read(victim.run_id).status != "stopped":
+            return  # it had just ended
+        self._check_saved("stop_wished", victim)
+        limit = self._longest_step(victim) + STOP_SECONDS
+        if took > limit:
+            self.said.append(
+                f"a stop took {took:.1f} s, more than a step and {STOP_SECONDS:.0f} s: {limit:.1f}"
+            )
+        with self.plant.sessions.begin() as session:
+            lifecycle.resume_run(session, victim.run_id)
+
+    def worker_asked(self, victim: Trainer) -> None:
+        """One SIGTERM."""
+        asked = time.monotonic()
+        self._end(victim, "worker_asked")
+        took = self._note("worker_asked", asked)
+        self._check_saved("worker_asked", victim)
+        if took > GRACE_SECONDS:
+            self.said.append(f"a worker took {took:.1f} s to save and end")
+        self.plant.start_worker()
+
+    def worker_asked_twice(self, victim: Trainer) -> None:
+        """A trainer in the middle of an endless step, and two SIGTERMs."""
+        send(victim.pid, signal.SIGSTOP)
+        stub = self._pid_of(victim)
+        asked = time.monotonic()
+        self._ask()
+        time.sleep(0.5)
+        if not psutil.pid_exists(stub) or not self.plant.alive():
+            self.said.append("one SIGTERM did not wait for a trainer that does not react")
+        self._end(victim, "worker_asked_twice", frozen=stub)
+        took = self._note("worker_asked_twice", asked)
+        if took > TWICE_SECONDS:
+            self.said.append(f"a worker that was asked twice took {took:.1f} s to end")
+        self.plant.start_worker()
+
+    def _note(self, way: str, asked: float) -> float:
+        took = time.monotonic() - asked
+        self.seconds[way].append(took)
+        self.chaos.counts[way] += 1
+        return took
+
+    def _ask(self) -> "subprocess.Popen[bytes]":
+        (worker,) = self.plant.alive()
+        worker.send_signal(signal.SIGTERM)
+        return worker
+
+    def _end(self, victim: Trainer, way: str, *, frozen: int = 0) -> None:
+        worker = self._ask()
+        if frozen:  # a forked trainer stands outside the session that its supervisor kills
+            wait_for(lambda: not psutil.pid_exists(frozen), "a trainer that does not react is ended")
+            send(victim.pid, signal.SIGKILL)
+        if code := worker.wait(180):
+            self.said.append(f"{way}: the worker ended with code {code}")
+        if (status := self.plant.read(victim.run_id).status) not in ("queued", "finished"):
+            self.said.append(f"{way}: the run is {status}")
+
+    def _check_saved(self, way: str, victim: Trainer) -> None:
+        run = self.plant.read(victim.run_id)
+        newest = select(func.max(Checkpoint.step)).where(Checkpoint.run_id == victim.run_id)
+        with reading(self.plant.sessions) as session:
+            saved = session.scalar(newest)
+        if saved != run.last_step:
+            self.said.append(f"{way}: the run is at step {run.last_step}, its newest checkpoint at {saved}")
+
+    def _longest_step(self, victim: Trainer) -> float:
+        query = select(func.max(Metric.value)).join(MetricKey, MetricKey.id == Metric.key_id)
+        one = query.where(Metric.run_id == victim.run_id, MetricKey.name == "time/step_seconds")
+        with reading(self.plant.sessions) as session:
+            return float(session.scalar(one) or 0.0)
+
+    def _pid_of(self, victim: Trainer) -> int:
+        """The process that the supervisor knows."""
+        with reading(self.plant.sessions) as session:
+            attempt = session.get_one(Attempt, (victim.run_id, victim.attempt))
+        return attempt.pid or 0
