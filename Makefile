@@ -15,7 +15,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-start bench-stream evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -96,6 +96,9 @@ bench-start: .venv/runtime.stamp ## time from launching a run until it trains, w
 
 bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
 	@.venv/bin/python -m benchmarks.stream $(ARGS)
+
+bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 10 million points
+	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
 evidence: .venv/runtime.stamp ## train what is missing of the learning evidence, hours; CLAIM=a takes one claim
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)

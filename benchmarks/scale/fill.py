@@ -1,0 +1,200 @@
+"""A large record of runs, written as trainers write it but without the training."""
+
+import math
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import insert
+
+from backend.config.merge import config_hash, resolve
+from backend.database import Sessions, new_id
+from backend.metrics.store import write_points
+from backend.models import Experiment, Run
+from backend.rollouts.store import pack_groups, write_groups
+from worker.records import CompletionRecord, GroupRecord
+
+METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
+    "reward/mean",
+    "policy/entropy",
+    "time/wall_seconds",
+]
+"""Ten curves of each run that has any."""
+
+STATUSES = ("finished", "finished", "finished", "stopped", "failed")
+COMPLETIONS = 8
+RARE = "quaternion"
+"""A word that stands in the completions of one group of each run alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is."""
+
+    runs: int = 10_000
+    chart_runs: int = 50
+    chart_steps: int = 10_000
+    long_steps: int = 1_000_000
+    """Points of one curve of one run."""
+    short_runs: int = 400
+    """Runs with ten curves of 1,000 steps."""
+    rollouts: int = 1_000_000
+    """Half of them of one run."""
+
+    def scaled(self, share: float) -> "Size":
+        """The same with less of everything, to try the benchmark itself."""
+        return Size(
+            runs=max(200, int(self.runs * share)),
+            chart_runs=self.chart_runs,
+            chart_steps=max(100, int(self.chart_steps * share)),
+            long_steps=max(1_000, int(self.long_steps * share)),
+            short_runs=max(2, int(self.short_runs * share)),
+            rollouts=max(1_600, int(self.rollouts * share)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was written, and how fast."""
+
+    long_run: str
+    chart_runs: list[str]
+    rollout_run: str
+    """The run with half of all rollouts."""
+    points: int
+    points_per_second: float
+    rollouts: int
+    rollouts_per_second: float
+
+
+def fill(sessions: Sessions, size: Size) -> Filled:
+    """Write everything into an empty database."""
+    ids = _runs(sessions, size.runs)
+    chart_runs, rest = ids[: size.chart_runs], ids[size.chart_runs :]
+    long_run, rollout_run, *others = rest
+    started = time.perf_counter()
+    points = sum(_curves(sessions, run, METRICS, size.chart_steps) for run in chart_runs)
+    points += sum(_curves(sessions, run, METRICS, 1_000) for run in others[: size.short_runs])
+    points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
+    seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    groups = size.rollouts // COMPLETIONS // 2
+    rollouts = _rollouts(sessions, rollout_run, groups)
+    rollouts += sum(_rollouts(sessions, run, groups // 10) for run in others[:10])
+    return Filled(
+        long_run=long_run,
+        chart_runs=chart_runs,
+        rollout_run=rollout_run,
+        points=points,
+        points_per_second=points / seconds,
+        rollouts=rollouts,
+        rollouts_per_second=rollouts / (time.perf_counter() - started),
+    )
+
+
+def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, Any]:
+    """A run that has ended, with the summary of an ordinary run."""
+    config = resolve({}, None, number % 5)
+    last = {f"family_{n % 8}/metric_{n}": chance.gauss(0, 1) for n in range(40)}
+    last |= {"reward/mean": chance.random(), "eval/accuracy": chance.random()}
+    best = {"eval/accuracy": {"value": last["eval/accuracy"], "step": 100}}
+    return {
+        "id": new_id(),
+        "name": f"run-{number:05}",
+        "experiment_id": experiment,
+        "variant": ("grpo", "dapo", "dr_grpo", "gspo")[number % 4],
+        "seed": number % 5,
+        "config": config.model_dump(mode="json"),
+        "config_hash": config_hash(config),
+        "steps": config.steps,
+        "status": STATUSES[number % len(STATUSES)],
+        "last_step": 150,
+        "summary": {"step": 150, "last": last, "best": best},
+        "tags": ["baseline"] if number % 7 == 0 else [],
+    }
+
+
+def _runs(sessions: Sessions, count: int) -> list[str]:
+    """Runs of experiments of twenty."""
+    chance = random.Random(0)
+    ids: list[str] = []
+    for first in range(0, count, 1_000):
+        with sessions.begin() as session:
+            rows = []
+            for number in range(first, min(first + 1_000, count)):
+                if number % 20 == 0:
+                    experiment = Experiment(name=f"sweep {number // 20}", request={}, request_hash="0" * 64)
+                    session.add(experiment)
+                    session.flush()
+                rows.append(run_row(number, experiment.id, chance))
+            session.execute(insert(Run), rows)
+            ids += [row["id"] for row in rows]
+    return ids
+
+
+def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int:
+    """Points of a run, in transactions of 20,000; every curve has one spike and one NaN."""
+    chance = np.random.default_rng(len(metrics) * steps)
+    per_transaction = 20_000 // len(metrics)
+    for first in range(1, steps + 1, per_transaction):
+        noise = chance.normal(0, 0.02, (per_transaction, len(metrics)))
+        batch = [
+            (first + row, dict(zip(metrics, values, strict=True)))
+            for row, values in enumerate(noise[: steps + 1 - first].tolist())
+        ]
+        for step, values in batch:
+            if step == steps // 2:
+                values.update(dict.fromkeys(metrics, 1e3))
+            if step == steps // 3:
+                values.update(dict.fromkeys(metrics, math.nan))
+        with sessions.begin() as session:
+            write_points(session, run, 1, batch)
+    return steps * len(metrics)
+
+
+def _rollouts(sessions: Sessions, run: str, groups: int) -> int:
+    """Groups of eight completions, sixteen a step."""
+    chance = random.Random(groups)
+    for first in range(0, groups, 512):
+        with sessions.begin() as session:
+            for step in range(first // 16, min(first + 512, groups) // 16):
+                made = list(_groups(step, chance))
+                write_groups(session, pack_groups(run, step + 1, 1, made, with_tokens=False))
+    return groups // 16 * 16 * COMPLETIONS
+
+
+def _groups(step: int, chance: random.Random) -> Iterator[GroupRecord]:
+    for index in range(16):
+        a, b, c = (chance.randint(10, 99) for _ in range(3))
+        yield GroupRecord(
+            kind="train",
+            prompt_index=index,
+            prompt_id=f"sums-{chance.randint(0, 4_000)}",
+            problem="sums",
+            domain="sums",
+            prompt=f"{a}+{b}+{c}=?",
+            answer=str(a + b + c),
+            completions=tuple(_completion(a, b, c, step * 16 + index, chance) for _ in range(COMPLETIONS)),
+        )
+
+
+def _completion(a: int, b: int, c: int, place: int, chance: random.Random) -> CompletionRecord:
+    is_right = chance.random() < 0.4
+    result = a + b + c + (0 if is_right else chance.randint(1, 9))
+    word = f" {RARE}" if place == 7 else ""
+    text = f"<think>{a}+{b}={a + b}, {a + b}+{c}={result}{word}</think>\\boxed{{{result}}}"
+    return CompletionRecord(
+        text=text,
+        token_strings=(),
+        token_ids=np.zeros(len(text), dtype=np.int64),
+        reward=float(is_right),
+        rewards={"correctness": float(is_right)},
+        advantage=chance.gauss(0, 1),
+        finish_reason="stop",
+        correct=is_right,
+        flags=(),
+        arrays={},
+    )

@@ -1,0 +1,174 @@
+"""What a person waits for: over HTTP with a connection that is kept, and in a browser."""
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from backend.database import Sessions
+from backend.models import Experiment, Run
+from benchmarks.scale.fill import METRICS, RARE, Filled, Size, run_row
+from benchmarks.service import Service
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+
+Params = dict[str, str | int | float]
+Request = tuple[str, Params]
+
+
+@dataclass(slots=True)
+class Figures:
+    """Seconds of each kind of request, and what was found to be right."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    walked: int = 0
+    """Runs that a walk through all pages met while others were added."""
+    walked_twice: int = 0
+    missed: int = 0
+    added: int = 0
+    """Runs that were added during the walk."""
+    pages: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """First paint, and until its data are drawn, in seconds, by page."""
+
+
+def measure(service: Service, sessions: Sessions, size: Size, filled: Filled, *, rounds: int) -> Figures:
+    """Everything, the requests of each kind in random places."""
+    figures = Figures()
+    for name, request in _requests(size, filled).items():
+        figures.seconds[name] = [_timed(service, *request()) for _ in range(rounds)]
+    _walk(service, sessions, figures)
+    _pages(service, filled, figures)
+    return figures
+
+
+def percentile(seconds: list[float], share: float) -> float:
+    """The nearest rank."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
+    chance = random.Random(1)
+    chart = ",".join(filled.chart_runs)
+
+    def zoomed() -> Params:
+        low = chance.randint(0, size.long_steps * 3 // 4)
+        return {"x_min": low, "x_max": low + size.long_steps // 4}
+
+    def series(**params: str | float) -> Request:
+        return "/series", {"metrics": "reward/mean", "max_points": 2_000, **params}
+
+    def rollouts(**params: str | float) -> Request:
+        return "/rollouts", {"run": filled.rollout_run, "limit": 20, **params}
+
+    return {
+        "list of runs, first page": lambda: ("/runs", {"limit": 50}),
+        "list of runs, part of a name, sorted by a metric": lambda: (
+            "/runs",
+            {"limit": 50, "q": f"run-0{chance.randint(0, 9)}", "sort": "-summary.reward/mean"},
+        ),
+        "list of runs, status and variant, sorted by name": lambda: (
+            "/runs",
+            {"limit": 50, "status": "failed", "variant": "dapo", "sort": "name"},
+        ),
+        f"a curve of {size.long_steps:,} points": lambda: series(runs=filled.long_run),
+        "a quarter of it": lambda: series(runs=filled.long_run, **zoomed()),
+        f"a chart of {size.chart_runs} runs x {size.chart_steps:,} steps": lambda: series(
+            runs=chart, metrics=chance.choice(METRICS[:9]), max_points=500
+        ),
+        "rollouts of a step": lambda: rollouts(step=chance.randint(1, size.rollouts // 256)),
+        "rollouts, lowest reward first": lambda: rollouts(sort="reward"),
+        f"rollouts with a rare word, of {size.rollouts // 2:,}": lambda: rollouts(q=RARE),
+    }
+
+
+def _timed(service: Service, path: str, params: Params) -> float:
+    started = time.perf_counter()
+    answer = service.http.get(f"/api/v1{path}", params=params)
+    seconds = time.perf_counter() - started
+    if not answer.is_success:
+        raise SystemExit(f"{path} {params}: {answer.status_code} {answer.text[:300]}")
+    return seconds
+
+
+def _walk(service: Service, sessions: Sessions, figures: Figures) -> None:
+    """Through the list of runs page by page while another thread adds runs."""
+    with sessions() as session:
+        expected = set(session.scalars(select(Run.id)))
+    done = threading.Event()
+    adding = threading.Thread(target=_add_runs, args=(sessions, done, figures))
+    adding.start()
+    try:
+        met = list(_all_runs(service))
+    finally:
+        done.set()
+        adding.join()
+    figures.walked = len(met)
+    figures.walked_twice = len(met) - len(set(met))
+    figures.missed = len(expected - set(met))
+
+
+def _all_runs(service: Service) -> Iterator[str]:
+    cursor: str | None = ""
+    while cursor is not None:
+        params: Params = {"limit": 100, "sort": "-created_at"}
+        if cursor:
+            params["cursor"] = cursor
+        page = service.http.get("/api/v1/runs", params=params).raise_for_status().json()
+        yield from (run["id"] for run in page["items"])
+        cursor = page["next"]
+
+
+def _add_runs(sessions: Sessions, done: threading.Event, figures: Figures) -> None:
+    chance = random.Random(2)
+    with sessions() as session:
+        experiment = session.scalar(select(Experiment.id).limit(1)) or ""
+    while not done.wait(0.02):
+        with sessions.begin() as session:
+            session.execute(insert(Run), [run_row(90_000 + figures.added, experiment, chance)])
+        figures.added += 1
+
+
+def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 5) -> None:
+    """The pages in Chromium, each visit in a browser context of its own; nothing where there is none."""
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        return
+    from playwright.sync_api import sync_playwright
+
+    pages = {
+        "Runs": ("/", "text=/run-\\d{5}/"),
+        "Compare, 50 runs": (
+            f"/compare?runs={','.join(filled.chart_runs)}",
+            "[data-metric='reward/mean'] .js-plotly-plot .trace",
+        ),
+        "Rollouts": (f"/rollouts?run={filled.rollout_run}", "text=boxed"),
+    }
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for name, (path, drawn) in pages.items():
+            paints, data = zip(*(_visit(chromium, service, path, drawn) for _ in range(visits)), strict=True)
+            figures.pages[name] = (median(paints), median(data))
+        chromium.close()
+
+
+def _visit(chromium: Any, service: Service, path: str, drawn: str) -> tuple[float, float]:
+    context = chromium.new_context(
+        viewport={"width": 1440, "height": 900},
+        extra_http_headers={"Authorization": f"Bearer {service.token}"},
+    )
+    page = context.new_page()
+    started = time.perf_counter()
+    page.goto(f"{service.url}{path}")
+    page.locator(drawn).first.wait_for(timeout=60_000)
+    seconds = time.perf_counter() - started
+    paint = page.evaluate(PAINTED) / 1000
+    context.close()
+    return paint, seconds
