@@ -3,6 +3,7 @@
     python -m benchmarks.evidence               everything that is not there yet, about three hours on 2 cores
     python -m benchmarks.evidence --claims a e  some claims; --seeds 2 the first seeds of each
     python -m benchmarks.evidence --table       only results.md, from what is there
+    python -m benchmarks.evidence --pictures    the same, and Compare as Chromium draws the kept runs
 
 Ctrl-C loses only what is training. Writes results.md beside this file; `make docs` brings it into README.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.evidence.claims import CLAIMS
-from benchmarks.evidence.picture import take_picture
+from benchmarks.evidence.picture import take_pictures
 from benchmarks.evidence.results import report
 from benchmarks.evidence.store import Wanted, is_outcome, keep, wanted
 from benchmarks.service import ENDED, Service, machine
@@ -34,9 +35,14 @@ def main() -> None:
     parser.add_argument("--claims", nargs="+", choices=sorted(CLAIMS), default=list(CLAIMS))
     parser.add_argument("--seeds", type=int, default=None, help="only the first seeds of each claim")
     parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument(
+        "--pictures", action="store_true", help="train nothing; draw the kept runs in Chromium"
+    )
     arguments = parser.parse_args()
     missing = [one for key in arguments.claims for one in wanted(key, arguments.seeds) if not one.found()]
-    if missing and not arguments.table:
+    if arguments.pictures:
+        take_pictures(arguments.claims)
+    elif missing and not arguments.table:
         train(missing)
     text = f"{caption()}\n\n{report()}\n"
     RESULTS.write_text(text, encoding="utf-8")
@@ -81,8 +87,6 @@ def work_on(service: Service, key: str, runs: list[Wanted]) -> None:
         answer = service.http.post("/api/v1/experiments", json=_plain(body)).raise_for_status().json()
         launched |= {run["id"]: asked[run["variant"]] for run in answer["runs"]}
     collect(service, launched)
-    if {one.variant for one in launched.values()} == set(CLAIMS[key].variants):
-        take_picture(service, key, launched)
 
 
 def refusal(service: Service, key: str, variant: str) -> str:
