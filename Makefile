@@ -132,7 +132,8 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 	@$(PYTHON) -m venv .venv
 
 # ---------------------------------------------------------------- what the tests need beside Python
-# Postgres and Redis come in wheels. Python's venv module and a browser do not; root on Debian gets them by apt.
+# Postgres and Redis come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets them by
+# apt.
 
 venv-tools:
 	@$(or $(PYTHON),false) -c 'import ensurepip, venv' 2>/dev/null || \
@@ -148,4 +149,11 @@ test-tools:
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
 	  else \
 	    echo "No Chromium here: the browser tests will be skipped (apt-get install chromium brings them back)."; \
+	  fi; }
+	@ls /usr/lib*/faketime/libfaketimeMT.so.1 /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null | grep -q . || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "Installing libfaketime for the tests with wrong clocks (apt-get) ..."; \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends faketime; \
+	  else \
+	    echo "No libfaketime here: two tests will be skipped (apt-get install faketime brings them back)."; \
 	  fi; }

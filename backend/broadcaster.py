@@ -146,7 +146,8 @@ class Broadcaster:
                 return Missed(Message("hello", {}, now).encode(), now, is_all=True)
             events = events_after(session, place.event, PAGE)
             runs = runs_after(session, place.changed, MOST_MISSED + 1)
-            is_known = 0 <= now.event - place.event <= MOST_MISSED  # else too old, or of another database
+            # else too old, of another database, or of a clock that was set back
+            is_known = 0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed
             if not is_known or len(runs) > MOST_MISSED:
                 return Missed(Message("reset", {}, now).encode(), now, is_all=True)
             is_all = len(events) < PAGE
@@ -209,6 +210,8 @@ class Broadcaster:
     def _news(self) -> list[Parcel]:
         """What happened since the last look."""
         with reading(self._sessions) as session:
+            newest = current_place(session).changed  # less than it was, once a clock was set back
+            self._place = self._place._replace(changed=min(self._place.changed, newest))
             events = events_after(session, self._place.event, PAGE)
             found = runs_after(session, self._place.changed, MOST_MISSED)
             workers = session.scalars(select(Worker).order_by(Worker.id)).all()

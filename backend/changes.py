@@ -75,7 +75,7 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
     found: list[Event] = []
     for event, now in session.execute(query):
-        if event.id != last + 1 and now - event.at < GAP_SECONDS:
+        if event.id != last + 1 and abs(now - event.at) < GAP_SECONDS:
             break
         last = event.id
         found.append(event)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from sqlalchemy import URL, Connection, Engine, Float, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Float, case, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session, sessionmaker
@@ -42,6 +42,11 @@ def _sqlite_now(element: Any, compiler: Any, **kw: Any) -> str:
 @compiles(db_now, "postgresql")
 def _postgres_now(element: Any, compiler: Any, **kw: Any) -> str:
     return "extract(epoch from clock_timestamp())::double precision"
+
+
+def now_or_later(column: Any) -> Any:
+    """`db_now()`, or the time in the column where the clock went back since: nothing ends before it began."""
+    return case((column > db_now(), column), else_=db_now())
 
 
 def new_id() -> str:

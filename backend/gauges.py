@@ -105,7 +105,7 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     rows = session.execute(running.where(Run.status == "running")).all()
     oldest = max((overdue + lease_seconds for _, overdue, _ in rows), default=0.0)
     yield "grpolab_lease_oldest_age_seconds", (), max(oldest, 0.0)
-    yield "grpolab_ingest_lag_seconds", (), max((lag or 0.0 for _, _, lag in rows), default=0.0)
+    yield "grpolab_ingest_lag_seconds", (), max((0.0, *(lag or 0.0 for _, _, lag in rows)))
     steps = [summary["last"].get(STEP_TIME) for summary, _, _ in rows]
     if known := [step for step in steps if isinstance(step, int | float)]:
         yield "grpolab_trainer_step_seconds", ("0.5",), median_low(known)

@@ -1,5 +1,5 @@
-"""Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, and carries
-out deletions.
+"""Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, carries out
+deletions, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -13,6 +13,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from backend.clock import ClockWatch, Look, mend, tell
 from backend.database import Sessions, db_now, insert_into, reading
 from backend.models import Run, Singleton
 from backend.queue import ring
@@ -39,6 +40,7 @@ class Reconciler:
         self._settings = settings
         self._sessions = sessions
         self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
+        self._clock = ClockWatch()
         self._delete_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
@@ -71,14 +73,18 @@ class Reconciler:
     def look(self) -> int:
         """One round; returns how often the bell was rung."""
         with reading(self._sessions) as session:
+            clock = self._clock.look(session)
             rings = _rings_wanted(session)
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
-        if not rings and not lost and not is_deleting:
+        is_odd = bool(clock.jump) or clock.is_behind
+        if not (rings or lost or is_deleting or is_odd):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
                 return 0
+            if is_odd:
+                self._set_right(session, clock)
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
         for _ in range(rings):
@@ -87,6 +93,12 @@ class Reconciler:
         if is_deleting:
             self._delete()
         return rings
+
+    def _set_right(self, session: Session, clock: Look) -> None:
+        if clock.jump:
+            logger.warning("%s", tell(session, clock.jump))
+        if clock.is_behind:
+            mend(session, clock, lease_seconds=self._settings.lease_seconds)
 
     def _delete(self) -> None:
         """Go on with deletions; where files cannot be removed, the next try waits a while."""
@@ -100,10 +112,12 @@ class Reconciler:
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:
-    """Be, or stay, the one who does a job."""
-    free = update(Singleton).where(
-        Singleton.name == name, or_(Singleton.owner == owner, Singleton.until < db_now())
-    )
+    """Be, or stay, the one who does a job.
+
+    A lease that lasts longer than any that could be given now is of a time before the clock went back.
+    """
+    is_over = or_(Singleton.until < db_now(), Singleton.until > db_now() + max(seconds, LEASE_SECONDS))
+    free = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
     mine = free.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
     if session.scalar(mine) is not None:
         return True

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 from sqlalchemy import CursorResult, and_, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from backend.database import db_now
+from backend.database import db_now, now_or_later
 from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.models import Attempt, Run
 from backend.runs.events import add_event
@@ -209,7 +209,7 @@ def _leave(
     reason = redact(clean_text(reason))
     values |= {"status": status, "reason": reason, "wish": "", "worker_id": None, "lease_until": 0.0}
     if status in ENDED:
-        values |= {"finished_at": db_now()}
+        values |= {"finished_at": now_or_later(Run.started_at)}
     owned = update(Run).where(Run.id == run_id, Run.attempt == attempt, Run.status == "running")
     if not _changed(session, owned.values(**values)):
         raise Fenced(run_id, attempt)
@@ -223,7 +223,7 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
     one = update(Attempt).where(
         Attempt.run_id == run_id, Attempt.number == attempt, Attempt.ended_at.is_(None)
     )
-    session.execute(one.values(ended_at=db_now(), outcome=outcome))
+    session.execute(one.values(ended_at=now_or_later(Attempt.started_at), outcome=outcome))
 
 
 # ---------------------------------------------------------------- wishes of the user
@@ -239,7 +239,7 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
             session, "lifecycle", f"asked to {verb}", run_id=run_id, attempt=run.attempt, data={"wish": wish}
         )
     elif wish == "stop" and run.status in ("queued", "paused"):
-        _move(session, run, "stopped", "stopped by the user", finished_at=db_now())
+        _move(session, run, "stopped", "stopped by the user", finished_at=now_or_later(Run.started_at))
     elif wish == "pause" and run.status == "queued":
         _move(session, run, "paused", "paused by the user")
     else:

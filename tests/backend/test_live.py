@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from backend.broadcaster import MOST_WAITING, Broadcaster, Parcel
 from backend.changes import GAP_SECONDS, Place, events_after, read_place
-from backend.database import open_engine, open_sessions
+from backend.database import db_now, open_engine, open_sessions
 from backend.main import Service
 from backend.models import Event, Run, Worker
 from backend.runs import lifecycle
@@ -108,6 +108,20 @@ def test_whoever_missed_too_much_is_told_to_begin_again(sessions, monkeypatch):
         for _ in range(5):
             make_run(session)
     assert listen(sessions, "0.0", 1)[0][0] == "reset"
+
+
+def test_pages_go_on_after_the_clock_went_back(sessions):
+    with sessions.begin() as session:
+        run = make_run(session)
+        session.execute(update(Run).values(changed_at=db_now() + 3600))
+
+    def mend():
+        with sessions.begin() as session:
+            session.execute(update(Run).values(changed_at=db_now()))
+
+    hello, told = listen(sessions, "", 2, then=mend)
+    assert (hello[0], told[0], told[1]["id"]) == ("hello", "run", run.id)
+    assert listen(sessions, hello[2], 1)[0][0] == "reset"
 
 
 def test_a_renewed_lease_is_no_news(sessions):
@@ -231,6 +245,8 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
     session.flush()
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2]
     session.execute(update(Event).values(at=Event.at - GAP_SECONDS))
+    assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
+    session.execute(update(Event).values(at=Event.at + 3600))  # the clock went back since
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
 
 

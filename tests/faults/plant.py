@@ -109,6 +109,10 @@ class Plant:
     """Arguments of `failpoints.arm` for the workers."""
     trainer_failpoint: Sequence[str] = ()
     """The same for forked trainers."""
+    trainer: Sequence[str] = ()
+    """Another trainer's command."""
+    reconciles: bool = True
+    """Whether the harness looks after the queue; otherwise a service of the test does."""
     crew: list["subprocess.Popen[bytes]"] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -132,13 +136,15 @@ class Plant:
         self.broker: subprocess.Popen[bytes] | None = None
         self.start_broker()
         self.reconciler = Reconciler(self.settings, self.sessions)
-        self.reconciler.start()
+        if self.reconciles:
+            self.reconciler.start()
         for _ in range(self.workers):
             self.start_worker()
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        self.reconciler.stop()
+        if self.reconciles:
+            self.reconciler.stop()
         for process in [*self.crew, self.broker]:
             if process is not None:
                 with suppress(ProcessLookupError):
@@ -162,9 +168,29 @@ class Plant:
             self.broker = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
             wait_for(lambda: is_ready(socket), "the broker is ready")
 
-    def start_worker(self, failpoint: Sequence[str] | None = None) -> "subprocess.Popen[bytes]":
+    def start_worker(
+        self, failpoint: Sequence[str] | None = None, **environment: str
+    ) -> "subprocess.Popen[bytes]":
         """A worker process as `backend.cli worker` starts it."""
         environment = {
+            **self.environment,
+            **environment,
+            failpoints.VARIABLE: json.dumps(list(self.failpoint if failpoint is None else failpoint)),
+            worker_app.VARIABLE: json.dumps(self._trainer_command()),
+        }
+        app = "tests.faults.worker_app" if self.warm or self.failpoint or self.trainer else "worker.app"
+        argv = [sys.executable, "-m", "celery", "--app", app, "--quiet", "worker", "--pool", "threads"]
+        argv += ["--concurrency", str(self.slots), "--queues", "gpu"]
+        argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        with (self.directory / f"worker{len(self.crew)}.log").open("wb") as log:
+            process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
+        self.crew.append(process)
+        return process
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every process of this installation."""
+        return {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
@@ -174,19 +200,11 @@ class Plant:
             "LEASE_SECONDS": str(self.settings.lease_seconds),
             "POLL_SECONDS": str(self.settings.poll_seconds),
             "WORKER_SLOTS": str(self.slots),
-            failpoints.VARIABLE: json.dumps(list(self.failpoint if failpoint is None else failpoint)),
-            worker_app.VARIABLE: json.dumps(self._trainer_command()),
         }
-        app = "tests.faults.worker_app" if self.warm or self.failpoint else "worker.app"
-        argv = [sys.executable, "-m", "celery", "--app", app, "--quiet", "worker", "--pool", "threads"]
-        argv += ["--concurrency", str(self.slots), "--queues", "gpu"]
-        argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        with (self.directory / f"worker{len(self.crew)}.log").open("wb") as log:
-            process = subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log)
-        self.crew.append(process)
-        return process
 
     def _trainer_command(self) -> list[str] | None:
+        if self.trainer:
+            return list(self.trainer)
         if self.warm is None:
             return None
         return [sys.executable, "-I", "-S", str(STUB), str(self.warm), *self.trainer_failpoint]

@@ -1,0 +1,47 @@
+"""Processes whose clock is wrong, and set while they run: libfaketime (Debian's package `faketime`).
+
+Only the time of day is faked. What measures durations goes on, as when a machine's clock is set.
+"""
+
+from pathlib import Path
+
+from tests.servers import Missing
+
+LIBRARIES = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
+SHIM = Path(__file__).parent / "fake_clock"
+ROOT = Path(__file__).parent.parent.parent
+
+
+def find_faketime() -> str:
+    """The library that a process is started with."""
+    for pattern in LIBRARIES:
+        for library in sorted(Path("/").glob(pattern[1:])):
+            return str(library)
+    raise Missing("libfaketime (apt-get install faketime)")
+
+
+class Clock:
+    """A clock that the processes started with its environment show, all the same."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "clock"
+        self._library = find_faketime()
+        self.set(0)
+
+    def set(self, seconds: int) -> None:
+        """It is so far ahead, or behind, from now on."""
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(f"{seconds:+d}\n")
+        draft.replace(self._file)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a process that shows it."""
+        return {
+            "LD_PRELOAD": self._library,
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+            "PYTHONPATH": f"{SHIM}:{ROOT}",
+        }

@@ -1,0 +1,146 @@
+"""Clocks that are wrong, and that are set while runs train (row 9 of the fault plan)."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from backend.database import reading
+from backend.models import Attempt, Event
+from backend.preflight import free_port
+from backend.runs import lifecycle
+from backend.runs.lost import grace_seconds
+from tests.conftest import require
+from tests.faults.audit import audit
+from tests.faults.clocks import Clock
+from tests.faults.plant import LEASE_SECONDS, Kind, Plant, wait_for
+from tests.system.lab import TOKEN, Program
+
+TOY = Path(__file__).parent.parent / "worker" / "toy_trainer.py"
+HOUR = 3600
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def clock(state_dir):
+    return require(lambda: Clock(state_dir))
+
+
+def trainer_on(clock):
+    """A toy that trains until it is stopped and shows this clock, as every process of its machine does."""
+    shown = (f"{name}={value}" for name, value in clock.environment.items())
+    return ("env", *shown, sys.executable, str(TOY), "endless")
+
+
+def trains(plant, run_id, *, attempt, more=1):
+    """Waits until this attempt has got on by so many steps."""
+    before = plant.read(run_id)
+    behind = before.last_step if before.attempt == attempt else 0
+
+    def has_got_on():
+        run = plant.read(run_id)
+        assert run.attempt <= attempt, "it was taken away"
+        return run.attempt == attempt and run.last_step >= behind + more
+
+    wait_for(has_got_on, "it trains")
+
+
+def keeps_its_run(plant, run_id, *, attempt):
+    """It trains for so long that a lease which nobody believed would be over."""
+    ends_at = time.monotonic() + LEASE_SECONDS + grace_seconds(LEASE_SECONDS)
+    while time.monotonic() < ends_at:
+        trains(plant, run_id, attempt=attempt)
+
+
+def stop(plant, run_id):
+    with plant.sessions.begin() as session:
+        lifecycle.request_wish(session, run_id, "stop")
+    wait_for(lambda: plant.read(run_id).status == "stopped", "it stops")
+
+
+def check(plant, run_id):
+    """Nothing ended before it began; rows and files are as they must be."""
+    run = plant.read(run_id)
+    with reading(plant.sessions) as session:
+        attempts = session.scalars(select(Attempt).where(Attempt.run_id == run_id)).all()
+    spans = [(run.started_at, run.finished_at), *((each.started_at, each.ended_at) for each in attempts)]
+    assert all(begin is not None and end is not None and begin <= end for begin, end in spans)
+    assert audit(plant.sessions, plant.settings.state, clock_jumped=True) == []
+
+
+def answers(client, path):
+    try:
+        return client.get(path).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_workers_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
+    with Plant(Kind("postgres", "filesystem"), workers=0, slots=1, trainer=trainer_on(clock)) as plant:
+        clock.set(-HOUR)
+        slow = plant.start_worker(**clock.environment)
+        (run_id,) = plant.queue([{}])
+        trains(plant, run_id, attempt=1)
+        plant.start_worker()
+        plant.wait_for_workers()
+        keeps_its_run(plant, run_id, attempt=1)
+        slow.send_signal(signal.SIGKILL)
+        slow.wait()
+        clock.set(HOUR)  # of the trainer that the other worker starts, which is right
+        keeps_its_run(plant, run_id, attempt=2)
+        stop(plant, run_id)
+        check(plant, run_id)
+
+
+def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
+    kind = Kind("sqlite", "filesystem")
+    with Plant(kind, workers=0, slots=1, trainer=trainer_on(clock), reconciles=False) as plant:
+        port = free_port()
+        service = Program(
+            plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
+        )
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        client = httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers)
+
+        def said():
+            with reading(plant.sessions) as session:
+                return list(
+                    session.scalars(
+                        select(Event.message).where(Event.run_id == run_id, Event.kind == "clock")
+                    )
+                )
+
+        try:
+            wait_for(lambda: answers(client, "/status"), "the service is there")
+            worker = plant.start_worker(**clock.environment)
+            (run_id,) = plant.queue([{}])
+            trains(plant, run_id, attempt=1)
+            clock.set(HOUR)
+            wait_for(lambda: len(said()) == 1, "it is told")
+            keeps_its_run(plant, run_id, attempt=1)
+            clock.set(-HOUR)
+            wait_for(lambda: len(said()) == 2, "it is told")
+            trains(plant, run_id, attempt=1)
+            worker.kill()
+            clock.set(-3 * HOUR)  # the lease that it leaves behind lies two hours ahead
+            plant.start_worker(**clock.environment)
+            trains(plant, run_id, attempt=2)
+            stop(plant, run_id)
+            assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
+            run = client.get(f"/runs/{run_id}").json()
+            spans = [(each["started_at"], each["ended_at"]) for each in run["attempts"]]
+            assert all(begin <= end for begin, end in [*spans, (run["started_at"], run["finished_at"])])
+        finally:
+            client.close()
+            service.kill_all()
+        begins = (
+            "the database's clock " + jump
+            for jump in ("jumped ahead by 3,600 s: ", *["went back by 7,200 s: "] * 2)
+        )
+        assert all(line.startswith(begin) for line, begin in zip(said(), begins, strict=True)), said()
+        check(plant, run_id)
