@@ -1,0 +1,97 @@
+"""Damaged checkpoints: refused by their hashes, the newest whole one continues, and none is made up."""
+
+import os
+import random
+import shutil
+import threading
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.config.merge import resolve
+from backend.models import Event
+from backend.runs import lifecycle
+from tests.faults.chaos import WAYS, damage
+from tests.worker.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
+from worker.checkpoints import Checkpoints
+from worker.policy.checkpoint import BadCheckpoint
+from worker.recorder import Recorder
+from worker.trainer import Trainer
+
+TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
+"""So many checkpoints are damaged; 200 take a minute."""
+
+
+@pytest.fixture
+def trained(sessions, settings, queued, train):  # noqa: F811 - fixtures
+    """A run that goes on behind three checkpoints, and the process that would continue it."""
+    config = resolve(
+        SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 3}, "evaluation": {"every": 0}}
+    )
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    with sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "worker", "host")
+    with Recorder(sessions, run_id, claim.attempt, config=config) as recorder:
+
+        def continuing(root):
+            own = {"run_id": run_id, "attempt": claim.attempt, "config": config}
+            checkpoints = Checkpoints(root, recorder, **own)
+            return Trainer(
+                config,
+                recorder,
+                settings=settings,
+                checkpoints=checkpoints,
+                device="cpu",
+                stopping=threading.Event(),
+            )
+
+        yield settings.artifacts_of(run_id), continuing, recorder
+
+
+def restored(trainer):
+    """The step that it continues from, 0 when none is whole, and a sum over all of its state."""
+    try:
+        step = trainer.checkpoints.restore(trainer.policy, trainer.parts)
+    except BadCheckpoint as error:
+        return 0, error.detail.rpartition(": ")[2]
+    weights = [parameter.detach() for parameter in trainer.policy.model.parameters()]
+    moments = [value for part in trainer.parts.values() for value in part.tensors().values()]
+    return step, float(sum(value.double().sum() for value in [*weights, *moments]))
+
+
+def refusals(sessions):  # noqa: F811
+    query = select(func.count()).where(Event.message.startswith("refused: "), Event.level == "error")
+    with sessions() as session:
+        return session.scalar(query)
+
+
+def test_a_damaged_checkpoint_never_continues_a_run(trained, sessions, tmp_path):  # noqa: F811
+    whole, continuing, recorder = trained
+    names = sorted((path.name for path in whole.iterdir()), reverse=True)
+    assert names == ["s000003-a1", "s000002-a1", "s000001-a1"]
+    good = {0: "none of the run's 3 checkpoints is whole"}
+    for step in (3, 2, 1):
+        root = shutil.copytree(whole, tmp_path / f"good{step}")
+        for name in names[: 3 - step]:
+            shutil.rmtree(root / name)
+        good[step] = restored(continuing(root))[1]
+    recorder.flush()
+    before, done = refusals(sessions), 0
+    chance = random.Random(0)
+    while done < TIMES:
+        root = shutil.copytree(whole, tmp_path / "damaged")
+        bad = chance.choice((1, 1, 2, 3))
+        for name in names[:bad]:
+            other = chance.choice(
+                [other for other in names if other != name and (root / other).is_dir()] or [""]
+            )
+            ways = WAYS if other else [way for way in WAYS if way != "swap"]
+            damage(root / name, chance.choice(ways), whole / other, chance)
+        step, state = restored(continuing(root))
+        assert step == 3 - bad
+        assert state == good[step]
+        shutil.rmtree(root)
+        done += bad
+        recorder.flush()
+        assert refusals(sessions) == before + done
