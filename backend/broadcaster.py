@@ -9,8 +9,18 @@ from typing import Any, NamedTuple
 from fastapi.concurrency import run_in_threadpool
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
-from backend.changes import Message, Place, current_place, events_after, messages_of, read_place, runs_after
+from backend.changes import (
+    Message,
+    Place,
+    current_place,
+    events_after,
+    messages_of,
+    read_place,
+    runs_after,
+    settled_place,
+)
 from backend.database import Sessions, reading
 from backend.models import Worker
 
@@ -141,15 +151,15 @@ class Broadcaster:
 
     def _missed(self, place: Place | None) -> Missed:
         with reading(self._sessions) as session:
-            now = current_place(session)
             if place is None:
-                return Missed(Message("hello", {}, now).encode(), now, is_all=True)
+                return _beginning(session, "hello")
+            now = current_place(session)
             events = events_after(session, place.event, PAGE)
             runs = runs_after(session, place.changed, MOST_MISSED + 1)
             # else too old, of another database, or of a clock that was set back
             is_known = 0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed
             if not is_known or len(runs) > MOST_MISSED:
-                return Missed(Message("reset", {}, now).encode(), now, is_all=True)
+                return _beginning(session, "reset")
             is_all = len(events) < PAGE
             messages = list(messages_of(events, runs if is_all else (), place, {}))
         content = b"".join(message.encode() for message in messages)
@@ -197,7 +207,7 @@ class Broadcaster:
 
     def _begin(self) -> None:
         with reading(self._sessions) as session:
-            self._place = current_place(session)
+            self._place = settled_place(session)
             self._told = {
                 row.id: row.changed_at for row in runs_after(session, self._place.changed, MOST_MISSED)
             }
@@ -226,6 +236,12 @@ class Broadcaster:
             Parcel(message.encode(), message.place.event if message.place else -1, message.kind == "event")
             for message in messages
         ]
+
+
+def _beginning(session: Session, kind: str) -> Missed:
+    """The first message to a page that resumes nothing."""
+    place = settled_place(session)
+    return Missed(Message(kind, {}, place).encode(), place, is_all=True)
 
 
 def _behind(messages: Sequence[Message], place: Place) -> Place:

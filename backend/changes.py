@@ -19,6 +19,9 @@ TIME_OVERLAP = 2.0
 GAP_SECONDS = 3.0
 """A transaction that has not shown its events after this time is taken as rolled back."""
 
+RECENT = 500
+"""So many events may be young enough that others can still appear between them."""
+
 
 class Place(NamedTuple):
     """How far a stream has come."""
@@ -54,9 +57,26 @@ class Message(NamedTuple):
 
 
 def current_place(session: Session) -> Place:
-    """Where a stream begins that resumes nothing."""
+    """The newest event and change that can be seen."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
     return Place(newest or 0, changed or 0.0)
+
+
+def settled_place(session: Session) -> Place:
+    """Where a stream begins that resumes nothing: no event before it can still appear."""
+    place = current_place(session)
+    last = 0
+    query = select(Event.id, Event.at, db_now()).where(Event.id > place.event - RECENT).order_by(Event.id)
+    for event, at, now in session.execute(query):
+        if last and not _is_settled(last, event, at, now):
+            break
+        last = event
+    return place._replace(event=last)
+
+
+def _is_settled(last: int, event: int, at: float, now: float) -> bool:
+    """Whether no event can still appear between these two."""
+    return event == last + 1 or abs(now - at) >= GAP_SECONDS
 
 
 def _newest_event() -> Any:
@@ -75,7 +95,7 @@ def events_after(session: Session, last: int, limit: int) -> list[Event]:
     query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
     found: list[Event] = []
     for event, now in session.execute(query):
-        if event.id != last + 1 and abs(now - event.at) < GAP_SECONDS:
+        if not _is_settled(last, event.id, event.at, now):
             break
         last = event.id
         found.append(event)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import closing
 from typing import cast
 
 import pytest
@@ -248,6 +249,47 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
     session.execute(update(Event).values(at=Event.at + 3600))  # the clock went back since
     assert [event.id for event in events_after(session, 0, 10)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(postgres_url, is_fresh):
+    """The later event is committed before the page comes, the earlier one after: Postgres gave its id before."""
+    engine = open_engine(postgres_url)
+    sessions = open_sessions(engine)
+
+    async def go(earlier):
+        with sessions.begin() as session:
+            add_event(session, "data", "long ago")
+        add_event(earlier, "data", "earlier")
+        earlier.flush()
+        with sessions.begin() as session:
+            add_event(session, "data", "later")
+        broadcaster = Broadcaster(sessions)
+        first = told(broadcaster.listen(""))
+        async with asyncio.timeout(10):
+            hello = await anext(first)
+            hello = await anext(first) if hello[0] is None else hello
+            stream = first if is_fresh else told(broadcaster.listen(hello[2]))
+            heard = asyncio.create_task(_two_events(stream))
+            await asyncio.sleep(0.5)
+            earlier.commit()
+            found = await heard
+        broadcaster.close()
+        return found
+
+    with closing(sessions()) as earlier:
+        found = asyncio.run(go(earlier))
+    engine.dispose()
+    assert found == ["earlier", "later"]
+
+
+async def _two_events(stream):
+    found = []
+    async for kind, data, _ in stream:
+        found += [data["message"]] if kind == "event" else []
+        if len(found) == 2:
+            return found
+    return found
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "1.", ".5", "-1.0", "1.2.3", "٣.1", "9" * 50])
