@@ -1,8 +1,11 @@
 """Runs, groups and metrics as tests want them: valid in every field, unlike only where a test says so."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from sqlalchemy.orm import Session
 from backend.config.merge import config_hash, resolve
 from backend.database import new_id
 from backend.metrics.store import write_points
-from backend.models import NOT_BEGUN, Attempt, Experiment, Run
+from backend.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, Run
 from backend.rollouts.store import pack_groups, write_groups
 
 
@@ -51,6 +54,25 @@ def make_attempt(session: Session, run: Run, number: int, *, from_step: int = NO
     session.add(attempt)
     session.flush()
     return attempt
+
+
+def make_checkpoint(
+    session: Session, run: Run, state_dir: Path, *, step: int, attempt: int = 1, content: bytes = b"weights"
+) -> Checkpoint:
+    """A checkpoint with one file, in the state directory and in SQL."""
+    name = f"s{step:06d}-a{attempt}"
+    directory = state_dir / "runs" / run.id / name
+    directory.mkdir(parents=True)
+    (directory / "model.safetensors").write_bytes(content)
+    entry = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+    manifest = json.dumps({"files": {"model.safetensors": entry}}).encode()
+    (directory / "manifest.json").write_bytes(manifest)
+    row = {"path": name, "bytes_total": len(content), "manifest": {"files": ["model.safetensors"]}}
+    row["sha256"] = sha256(manifest).hexdigest()
+    checkpoint = Checkpoint(run_id=run.id, step=step, attempt=attempt, **row)
+    session.add(checkpoint)
+    session.flush()
+    return checkpoint
 
 
 def write_metric(

@@ -253,7 +253,7 @@ def test_an_id_that_may_still_be_committed_is_waited_for(session):
 
 @pytest.mark.parametrize("is_fresh", [True, False])
 def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(postgres_url, is_fresh):
-    """The later event is committed before the page comes, the earlier one after: Postgres gave its id before."""
+    """The later event is committed before the page comes, the earlier one, whose id is smaller, after."""
     engine = open_engine(postgres_url)
     sessions = open_sessions(engine)
 

@@ -3,6 +3,7 @@
     storms    random kills, crashes, freezes and damage on six runs at a time
     deaths    one kill -9 at every statement, commit and file operation of a trainer and of a worker
     reboots   everything killed at once, then `make up` again
+    services  the API killed under clients that launch, fork, upload, download and follow
     takeovers a worker killed while another is free: how soon its run goes on
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
     bells     1,000 doorbells delivered twice or more while 8 workers race for 100 runs
@@ -28,6 +29,7 @@ from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover
 from tests.faults.plant import Kind, Plant, warm_parent
 from tests.faults.reboots import reboot
+from tests.faults.service_deaths import kill_service
 from tests.faults.soak import soak
 from tests.faults.stops import stop
 from tests.faults.takeovers import take_over
@@ -41,6 +43,9 @@ ROUNDS = 4
 
 REBOOTS = 5
 """Of one run."""
+
+SERVICE_DEATHS = 25
+"""Of one service's clients, before the next ones with an empty database."""
 
 ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
@@ -96,6 +101,13 @@ def _reboots(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         yield reboot(options.seed + number, times=REBOOTS)
 
 
+def _services(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    for database in options.databases:
+        for number in range(0, options.services, SERVICE_DEATHS):
+            times = min(SERVICE_DEATHS, options.services - number)
+            yield kill_service(database, options.seed + number, times=times)
+
+
 def _takeovers(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
         yield take_over(Kind(database, BROKERS[0], options.trainers), warm, times=options.takeovers)
@@ -122,6 +134,7 @@ FORMS = {
     "storms": _storms,
     "deaths": _deaths,
     "reboots": _reboots,
+    "services": _services,
     "takeovers": _takeovers,
     "stops": _stops,
     "bells": _bells,
@@ -138,6 +151,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", nargs="+", choices=WEIGHTS, default=[], help="only these in storms")
     parser.add_argument("--kills", type=int, default=500, help="storms end when the ledger has so many each")
     parser.add_argument("--reboots", type=int, default=50, help="how many")
+    parser.add_argument("--services", type=int, default=100, help="how many deaths on each database")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
     parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
     parser.add_argument("--stops", type=int, default=60, help="how many on each database")

@@ -1,33 +1,18 @@
 """The invariant checker sees what it is there to see: each test plants one violation."""
 
-import json
 import shutil
 import sqlite3
 from contextlib import closing
-from hashlib import sha256
 
 import psycopg
 import pytest
 from sqlalchemy import delete, select, text, update
 
 from backend.database import open_engine, open_sessions
-from backend.models import Attempt, Checkpoint, Event, LogChunk, Metric, Run
+from backend.models import Attempt, Event, LogChunk, Metric, Run
 from backend.runs import lifecycle
-from tests.factories import make_group, make_run, write_metric
+from tests.factories import make_checkpoint, make_group, make_run, write_metric
 from tests.faults.audit import audit
-
-
-def save(session, state_dir, run_id, name, attempt, step):
-    """A checkpoint with one file, in the state directory and in SQL."""
-    directory = state_dir / "runs" / run_id / name
-    directory.mkdir(parents=True)
-    (directory / "model.safetensors").write_bytes(b"weights")
-    entry = {"bytes": 7, "sha256": sha256(b"weights").hexdigest()}
-    manifest = json.dumps({"files": {"model.safetensors": entry}}).encode()
-    (directory / "manifest.json").write_bytes(manifest)
-    row = Checkpoint(run_id=run_id, step=step, attempt=attempt, path=name, manifest={}, bytes_total=7)
-    row.sha256 = sha256(manifest).hexdigest()
-    session.add(row)
 
 
 @pytest.fixture
@@ -40,7 +25,7 @@ def run_id(database, state_dir):
         write_metric(session, run, "reward/mean", {1: 0.1, 2: 0.2, 3: 0.3}, attempt=1)
         make_group(session, run, step=1, attempt=1)
         make_group(session, run, step=3, attempt=1)
-        save(session, state_dir, run.id, "s000002-a1", 1, 2)
+        make_checkpoint(session, run, state_dir, step=2)
         lifecycle.release_run(session, run.id, 1, "the trainer was ended by SIGKILL")
     with database.sessions.begin() as session:
         second = lifecycle.claim_run(session, "w2", "h")
@@ -48,7 +33,7 @@ def run_id(database, state_dir):
         write_metric(session, run, "reward/mean", {3: 0.3, 4: 0.4}, attempt=2)
         make_group(session, run, step=3, attempt=2)
         session.execute(update(Run).values(last_step=4))
-        save(session, state_dir, run.id, "s000004-a2", 2, 4)
+        make_checkpoint(session, run, state_dir, step=4, attempt=2)
         lifecycle.finish_run(session, run.id, 2, "finished")
     assert (first.run_id, second.attempt) == (run.id, 2)
     return run.id

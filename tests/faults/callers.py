@@ -1,0 +1,308 @@
+"""Five clients of a service that never pause. When it dies under them each makes good what was cut off.
+
+Maker      launches experiments, or forks, clones and evaluates a run, each request with a key of its own
+Uploader   uploads data sets          Reader     downloads a curve and a file of a checkpoint
+Follower   follows the stream of events
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from sqlalchemy import func, select
+
+from backend.database import Sessions, reading
+from backend.models import Event, Experiment, Run
+from tests.system.lab import QUICK, TOKEN
+
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+PIECES = 20
+"""Of an upload, sent one by one."""
+
+BEHIND_SECONDS = 120.0
+"""A stream that has not told everything by then has lost something."""
+
+VARIANTS = [{"name": "GRPO", "preset": "grpo"}, {"name": "DAPO", "preset": "dapo"}]
+SEEDS = [0, 1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where they call, and what is there."""
+
+    url: str
+    sessions: Sessions
+    datasets: Path
+    run_id: str
+    """A run with a curve and a checkpoint."""
+    step: int
+    """Of the checkpoint."""
+    file: str
+    """Of the checkpoint, as the interface names it."""
+    content: bytes
+
+
+@dataclass
+class Caller:
+    """One client."""
+
+    place: Place
+    answered: int = 0
+    """Requests that ended well; of a stream the events it told."""
+    cut: int = 0
+    """Those that the death of the service cut off in the middle."""
+    kept: int = 0
+    """Those of them whose work stood in SQL or on disk all the same."""
+    wrong: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self.http = httpx.Client(
+            base_url=f"{self.place.url}/api/v1", headers=HEADERS, timeout=120, limits=limits
+        )
+
+    @property
+    def name(self) -> str:
+        """For the ledger."""
+        return type(self).__name__.lower()
+
+    def work(self) -> None:
+        """One request after the other until the service is gone."""
+        while True:
+            try:
+                self.ask()
+            except httpx.ConnectError:
+                return
+            except httpx.TransportError:
+                self.cut += 1
+                return
+
+    def ask(self) -> None:
+        """One request, whole."""
+        raise NotImplementedError
+
+    def make_good(self) -> None:
+        """With the service back: what was cut off, again."""
+        self.ask()
+
+    def check(self) -> None:
+        """At the end: everything is there, once."""
+
+    def expect(self, *, that: bool, sentence: str) -> None:
+        """Note what is wrong."""
+        if not that:
+            self.wrong.append(f"{self.name}: {sentence}")
+
+
+@dataclass
+class Maker(Caller):
+    """Makes runs: `experiments` of several, or children of one."""
+
+    experiments: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._requests = self._launches() if self.experiments else self._children()
+        self._made: dict[str, list[str]] = {}
+        """Ids of the runs that each key was answered with."""
+        self._request: tuple[str, Any] = ("", {})
+        self._key = ""
+
+    @property
+    def name(self) -> str:
+        return "launcher" if self.experiments else "forker"
+
+    def _launches(self) -> Iterator[tuple[str, Any]]:
+        for number in itertools.count():
+            yield "/experiments", {"name": f"e{number}", "base": QUICK, "variants": VARIANTS, "seeds": SEEDS}
+
+    def _children(self) -> Iterator[tuple[str, Any]]:
+        bodies = {"fork": {"step": self.place.step}, "clone": {"seed": 3}, "evaluations": {"prompts": 8}}
+        for verb, body in itertools.cycle(bodies.items()):
+            yield f"/runs/{self.place.run_id}/{verb}", body
+
+    def ask(self) -> None:
+        self._request, self._key = next(self._requests), uuid4().hex
+        self._send()
+        self.answered += 1
+
+    def _send(self) -> str:
+        """The same request as before, if there was one; the answer's text."""
+        path, body = self._request
+        answer = self.http.post(path, json=body, headers={"Idempotency-Key": self._key})
+        said = answer.json()
+        self.expect(that=answer.status_code in (201, 202), sentence=f"{path} gave {answer.text}")
+        runs = sorted(run["id"] for run in said.get("runs", [said]))
+        known = self._made.setdefault(self._key, runs)
+        self.expect(that=known == runs, sentence=f"{path} gave {runs}, before it was {known}")
+        return answer.text
+
+    def make_good(self) -> None:
+        found = self._stored().get(self._key, [])
+        whole = len(VARIANTS) * len(SEEDS) if self.experiments else 1
+        self.expect(that=len(found) in (0, whole), sentence=f"{len(found)} runs of {whole} are there")
+        self.kept += bool(found) and self._key not in self._made
+        self.expect(that=self._send() == self._send(), sentence=f"two answers to {self._request}")
+
+    def _stored(self) -> dict[str, list[str]]:
+        """Ids of the runs in SQL that each key has made, each with its line of history."""
+        key = func.coalesce(Run.idempotency_key, Experiment.idempotency_key)
+        query = select(key, Run.id, func.count(Event.id)).join(Event, Event.run_id == Run.id, isouter=True)
+        query = query.join(Experiment, Experiment.id == Run.experiment_id, isouter=True)
+        query = query.where(key.is_not(None)).group_by(key, Run.id).order_by(Run.id)
+        found: dict[str, list[str]] = {}
+        with reading(self.place.sessions) as session:
+            for name, run_id, events in session.execute(query):
+                found.setdefault(name, []).append(run_id)
+                self.expect(that=events == 1, sentence=f"run {run_id} has {events} events")
+        return found
+
+    def check(self) -> None:
+        stored = self._stored()
+        for key, runs in self._made.items():
+            there = stored.get(key, [])
+            self.expect(that=there == runs, sentence=f"answered with {runs}, in SQL are {there}")
+
+
+@dataclass
+class Uploader(Caller):
+    """Uploads files that differ in their first line."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._content = b""
+        self._uploaded: set[str] = set()
+
+    def ask(self) -> None:
+        rows = [{"prompt": f"{uuid4().hex} {number}", "answer": number} for number in range(600)]
+        self._content = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        self._send()
+        self.answered += 1
+
+    def _send(self) -> int:
+        answer = self.http.post(
+            "/datasets",
+            params={"name": "rows.jsonl"},
+            content=self._pieces(),
+            headers={"Content-Type": "application/x-ndjson"},
+        )
+        self.expect(that=answer.is_success, sentence=f"an upload gave {answer.text}")
+        self._uploaded.add(sha256(self._content).hexdigest())
+        return answer.status_code
+
+    def _pieces(self) -> Iterator[bytes]:
+        size = len(self._content) // PIECES + 1
+        for begin in range(0, len(self._content), size):
+            yield self._content[begin : begin + size]
+            time.sleep(0.002)
+
+    def make_good(self) -> None:
+        self._look()
+        is_known = sha256(self._content).hexdigest() in self._uploaded
+        self.kept += self._send() == httpx.codes.OK and not is_known
+
+    def _look(self) -> set[str]:
+        """The digests of what stands on disk, each a whole file with its label; nothing else may be there."""
+        files = {path.name for path in (self.place.datasets / "uploads").iterdir()} - {".lock"}
+        whole = {name.removesuffix(".jsonl") for name in files if name.endswith(".jsonl")}
+        strangers = files - {f"{name}{end}" for name in whole for end in (".jsonl", ".json")}
+        self.expect(that=not strangers, sentence=f"half an upload is there: {sorted(strangers)}")
+        self.expect(that=len(files) == 2 * len(whole), sentence=f"labels are missing: {sorted(files)}")
+        for name in whole:
+            content = (self.place.datasets / "uploads" / f"{name}.jsonl").read_bytes()
+            self.expect(that=sha256(content).hexdigest() == name, sentence=f"{name} holds something else")
+        return whole
+
+    def check(self) -> None:
+        there = self._look()
+        self.expect(that=there == self._uploaded, sentence=f"{len(there ^ self._uploaded)} files differ")
+
+
+@dataclass
+class Reader(Caller):
+    """Downloads: what looks like a whole answer must be one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        run = f"/runs/{self.place.run_id}"
+        curve = self.http.get(f"{run}/metrics.csv").content
+        self._expected = {f"{run}/metrics.csv": curve, f"{run}/files/{self.place.file}": self.place.content}
+        self._paths = itertools.cycle(self._expected)
+
+    def ask(self) -> None:
+        path = next(self._paths)
+        found = bytearray()
+        with self.http.stream("GET", path) as answer:
+            for piece in answer.iter_bytes(1 << 16):
+                found += piece
+                time.sleep(0.001)
+        self.expect(that=bytes(found) == self._expected[path], sentence=f"{path} is not what it was")
+        self.answered += 1
+
+
+@dataclass
+class Follower(Caller):
+    """Follows the stream from the moment it began, whatever happens to the service."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._last_id = ""
+        self._first: int | None = None
+        self._heard: list[int] = []
+        self._follow(until=0)
+
+    def ask(self) -> None:
+        self._follow(until=None)
+
+    def _follow(self, *, until: int | None) -> None:
+        """Listen until this event has been told; None: for ever."""
+        headers = {"Last-Event-ID": self._last_id} if self._last_id else {}
+        buffer, deadline = b"", time.monotonic() + BEHIND_SECONDS
+        with self.http.stream("GET", "/stream", headers=headers) as answer:
+            for piece in answer.iter_bytes():
+                *messages, buffer = (buffer + piece).split(b"\n\n")
+                for message in messages:
+                    self._read(dict(line.split(b": ", 1) for line in message.split(b"\n") if b": " in line))
+                if until is not None and self._first is not None and self._newest() >= until:
+                    return
+                if until is not None and time.monotonic() > deadline:
+                    self.wrong.append(
+                        f"{self.name}: event {until} was not told, the last was {self._newest()}"
+                    )
+                    return
+
+    def _newest(self) -> int:
+        return self._heard[-1] if self._heard else self._first or 0
+
+    def _read(self, message: dict[bytes, bytes]) -> None:
+        self._last_id = message.get(b"id", b"").decode() or self._last_id
+        if self._first is None and self._last_id:
+            self._first = int(self._last_id.partition(".")[0])
+        if message.get(b"event") == b"event":
+            self._heard.append(int(json.loads(message[b"data"])["id"]))
+            self.answered += 1
+        self.expect(that=message.get(b"event") != b"reset", sentence="the stream was told to begin again")
+
+    def make_good(self) -> None:
+        self._follow(until=self._in_sql()[-1])
+
+    def _in_sql(self) -> list[int]:
+        query = select(Event.id).where(Event.id > (self._first or 0)).order_by(Event.id)
+        with reading(self.place.sessions) as session:
+            return list(session.scalars(query)) or [0]
+
+    def check(self) -> None:
+        there = self._in_sql()
+        self._follow(until=there[-1])
+        self.expect(
+            that=self._heard == there,
+            sentence=f"{len(there)} events happened, {len(self._heard)} were told, "
+            f"{len(set(there) - set(self._heard))} of them missing",
+        )

@@ -1,0 +1,147 @@
+"""The service, killed with -9 in the middle of everything its clients ask for (row 4 of the plan)."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psutil
+from sqlalchemy import update
+
+from backend.models import Run
+from backend.preflight import free_port
+from backend.runs import lifecycle
+from tests.factories import make_checkpoint, make_run, write_metric
+from tests.faults.audit import audit
+from tests.faults.callers import Caller, Follower, Maker, Place, Reader, Uploader
+from tests.faults.campaign import Round
+from tests.faults.plant import ROOT, Kind, Plant, wait_for
+from tests.faults.verdict import Verdict
+from tests.faults.warm_service import LOG
+from tests.system.lab import TOKEN, Client
+
+STEPS = 300
+CONTENT = bytes(range(256)) * 8192
+"""Of the checkpoint that is downloaded: 2 MB."""
+
+SECONDS = (0.05, 0.8)
+"""The service dies a time between these after its clients have begun."""
+
+
+class Service:
+    """One API process on a plant's database, which the callers meet again at the same address."""
+
+    def __init__(self, plant: Plant, parent: "subprocess.Popen[str]") -> None:
+        self._parent = parent
+        self.port = free_port()
+        self.client = Client(self.port)
+        self.datasets = plant.directory / "datasets"
+        self._environment = {
+            "STATE_DIR": str(plant.settings.state),
+            "DATABASE_URL": plant.settings.database_url,
+            "BROKER_URL": plant.settings.broker_url,
+            "DATASETS_DIR": str(self.datasets),
+            "PORT": str(self.port),
+            "GRPOLAB_TOKEN": TOKEN,
+            "WRITES_PER_SECOND": "0",
+            LOG: str(plant.directory / "service.log"),
+        }
+        self.start()
+
+    def start(self) -> None:
+        """It answers when this returns."""
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.write(json.dumps(self._environment) + "\n")
+        self._process = psutil.Process(int(self._parent.stdout.readline()))
+        wait_for(self.client.is_alive, "the service answers")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def serving(plant: Plant) -> Iterator[Service]:
+    """A service, forked anew at each start (see warm_service.py)."""
+    argv = [sys.executable, "-m", "tests.faults.warm_service"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as parent:
+        service = Service(plant, parent)
+        try:
+            yield service
+        finally:
+            service.kill()
+            assert parent.stdin is not None
+            parent.stdin.close()
+
+
+def kill_service(database: str, seed: int, *, times: int) -> Round:
+    """So many deaths under five clients; what was cut off is asked for again after each."""
+    chance = random.Random(seed)
+    kind = Kind(database, trainers="none")
+    with Plant(kind, workers=0) as plant, serving(plant) as service:
+        place = _place(plant, service)
+        callers = [Maker(place), Maker(place, experiments=False), Uploader(place), Reader(place)]
+        for caller in callers:
+            caller.ask()
+        everybody: list[Caller] = [*callers, Follower(place)]
+        started = time.monotonic()
+        for _ in range(times):
+            _storm(service, everybody, chance.uniform(*SECONDS))
+            for caller in everybody:
+                caller.make_good()
+        for caller in everybody:
+            caller.check()
+        seconds = time.monotonic() - started
+        sentences = [sentence for caller in everybody for sentence in caller.wrong]
+        verdict = Verdict(sentences=sentences + audit(plant.sessions, plant.settings.state))
+    measured = {
+        "cut": sum(caller.cut for caller in everybody),
+        "answered": {caller.name: caller.answered for caller in everybody},
+        "cut_by": {caller.name: caller.cut for caller in everybody},
+        "kept": {caller.name: caller.kept for caller in everybody if caller.kept},
+    }
+    return Round(kind, seed, Counter({"service_killed": times}), verdict, seconds, measured)
+
+
+def _storm(service: Service, callers: Sequence[Caller], seconds: float) -> None:
+    """Everybody works, the service dies, everybody notices, the service is back."""
+    with ThreadPoolExecutor(len(callers)) as threads:
+        working = [threads.submit(caller.work) for caller in callers]
+        time.sleep(seconds)
+        service.kill()
+    for work in working:
+        work.result()
+    service.start()
+
+
+def _place(plant: Plant, service: Service) -> Place:
+    """A finished run with a curve and a checkpoint."""
+    with plant.sessions.begin() as session:
+        run = make_run(session, config={"steps": STEPS})
+        lifecycle.claim_run(session, "w", "h")
+        lifecycle.begin_attempt(session, run.id, 1, -1)
+        for name in ("reward/mean", "loss/total", "tokens/total"):
+            write_metric(session, run, name, {step: step / 7 for step in range(1, STEPS + 1)})
+        step = STEPS // 2
+        checkpoint = make_checkpoint(session, run, plant.settings.state, step=step, content=CONTENT)
+        session.execute(update(Run).where(Run.id == run.id).values(last_step=STEPS))
+        lifecycle.finish_run(session, run.id, 1, "finished")
+    file = f"{checkpoint.path}/model.safetensors"
+    return Place(service.client.base, plant.sessions, service.datasets, run.id, step, file, CONTENT)

@@ -1,0 +1,45 @@
+"""A service without its imports: a parent that has imported everything forks one for each line it reads.
+
+python -m tests.faults.warm_service      a line is a JSON object of environment variables, the answer a pid
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from backend import cli
+
+LOG = "SERVICE_LOG"
+"""Environment variable: the file that takes what the service says."""
+
+
+def main() -> None:
+    """Serve until standard input ends; who asked for a service ends it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _serve(json.loads(line))
+        print(child, flush=True)
+
+
+def _serve(environment: dict[str, str]) -> NoReturn:
+    """In the fork: what `python -m backend.cli serve` does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    with Path(environment[LOG]).open("ab") as log, Path(os.devnull).open("rb") as nothing:
+        for stream, number in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(stream.fileno(), number)
+    os.environ.update(environment)
+    code = 1
+    try:
+        code = cli.main(["serve"])
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
