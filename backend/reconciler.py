@@ -1,5 +1,5 @@
 """Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, carries out
-deletions, and mends what a clock that was set has disturbed.
+deletions, removes files that belong to nobody, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,6 +21,7 @@ from backend.queue import ring
 from backend.runs.deletion import carry_on
 from backend.runs.lifecycle import claimable, take_back_lost
 from backend.runs.lost import LostRuns
+from backend.runs.strays import Strays
 from backend.settings import Settings
 from backend.workers.store import live_slots
 
@@ -31,6 +33,10 @@ LEASE_SECONDS = 5.0
 DELETION_SECONDS = 0.5
 """So long a look removes what was deleted for ever; the next one goes on."""
 DELETION_PAUSE_SECONDS = 30.0
+SWEEP_SECONDS = 0.2
+"""So long a look goes through the runs' files; the next one goes on."""
+SWEEP_DELAY_SECONDS = 60.0
+SWEEP_PAUSE_SECONDS = 3600.0
 
 
 class Reconciler:
@@ -42,6 +48,9 @@ class Reconciler:
         self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
         self._clock = ClockWatch()
         self._delete_after = 0.0
+        self._strays = Strays(settings, sessions)
+        self._sweep: Iterator[None] = self._strays.sweep()
+        self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
         self._stopping = threading.Event()
@@ -78,7 +87,8 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
         is_odd = bool(clock.jump) or clock.is_behind
-        if not (rings or lost or is_deleting or is_odd):
+        is_sweeping = time.monotonic() > self._sweep_after
+        if not (rings or lost or is_deleting or is_odd or is_sweeping):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -92,6 +102,8 @@ class Reconciler:
                 break
         if is_deleting:
             self._delete()
+        if is_sweeping:
+            self._go_on_sweeping()
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -109,6 +121,18 @@ class Reconciler:
         except OSError as error:
             self._delete_after = time.monotonic() + DELETION_PAUSE_SECONDS
             logger.warning("files of a deleted run cannot be removed: %s", error)
+
+    def _go_on_sweeping(self) -> None:
+        """A piece of the hourly look through the runs' files."""
+        until = time.monotonic() + SWEEP_SECONDS
+        try:
+            for _ in self._sweep:
+                if time.monotonic() > until:
+                    return
+        except OSError as error:
+            logger.warning("cannot look through the files of the runs: %s", error)
+        self._sweep = self._strays.sweep()
+        self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:

@@ -1,0 +1,159 @@
+"""Files of the runs' directory that belong to no row, and rows of checkpoints whose files are gone.
+
+A trainer that is killed may leave half a checkpoint behind, or one without a row; the next attempt tidies
+up, but not every run has one. What has belonged to nobody for a day, and was not written to meanwhile, is
+removed. No link is followed, and nothing is touched that can be no run of this database: a name that no run
+has, or a run older than its oldest. No row is removed: a checkpoint that is gone gets a line in its history.
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.database import CROCKFORD, Sessions, reading
+from backend.models import Checkpoint, Event, Run
+from backend.runs.events import add_event
+from backend.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+AGE_SECONDS = 24 * 3600.0
+"""How long something belongs to nobody, by this machine's clock, until it is removed."""
+
+AT_WORK = ("queued", "running")
+"""The trainer of such a run writes its files, or its next attempt tidies them up."""
+
+MANIFEST = "manifest.json"
+RUN_ID = re.compile(f"[{CROCKFORD}]{{26}}")
+
+
+class Record(NamedTuple):
+    """What is known of all runs and their checkpoints."""
+
+    statuses: dict[str, str]
+    checkpoints: dict[str, dict[str, int]]
+    """Of each run: step by name of the directory."""
+
+    def owns(self, run_id: str) -> bool:
+        """Whether the run is known, or may be one of another database that used this directory before."""
+        return run_id in self.statuses or run_id < min(self.statuses, default="~")
+
+
+class Strays:
+    """Looks through the runs' directory; what belongs to nobody is noted in a file, to outlive a restart."""
+
+    def __init__(
+        self, settings: Settings, sessions: Sessions, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._sessions, self._clock = sessions, clock
+        self._root = settings.state / "runs"
+        self._notes = settings.run_dir / "strays.json"
+
+    def sweep(self) -> Iterator[None]:
+        """One look at everything, in pieces of one run each. Raises OSError."""
+        if not self._root.is_dir():
+            return
+        names = sorted(path.name for path in self._root.iterdir())  # before the rows, which come before files
+        with reading(self._sessions) as session:
+            record = _record(session)
+        noted, found = self._read_notes(), dict[str, float]()
+        for name in names:
+            for path in self._ownerless(name, record):
+                key = path.relative_to(self._root).as_posix()
+                now = self._clock()
+                since = min(noted.get(key, now), now)
+                if key not in noted:
+                    logger.warning("%s belongs to no row: it is removed in a day", path)
+                if now - max(since, _newest_change(path)) < AGE_SECONDS or not self._remove(path):
+                    found[key] = since
+            yield
+        self._write_notes(found)
+        if names:  # else their disk is not there
+            for run_id in record.checkpoints:
+                self._tell_what_is_gone(run_id, record)
+                yield
+
+    def _ownerless(self, name: str, record: Record) -> list[Path]:
+        directory = self._root / name
+        if not RUN_ID.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
+            return []
+        if not record.owns(name):
+            return [directory]
+        if record.statuses.get(name, AT_WORK[0]) in AT_WORK:
+            return []
+        known = record.checkpoints.get(name, {})
+        return sorted(
+            path for path in directory.iterdir() if path.name not in known and not path.is_symlink()
+        )
+
+    def _remove(self, path: Path) -> bool:
+        """Remove it, if it still belongs to nobody; whether it is gone."""
+        name = path.relative_to(self._root).parts[0]
+        with reading(self._sessions) as session:
+            if path not in self._ownerless(name, _record(session, name)):
+                return False
+        try:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        except OSError as error:
+            logger.warning("%s belongs to no row and cannot be removed: %s", path, error)
+            return False
+        logger.warning("removed %s, which had belonged to no row for a day", path)
+        return True
+
+    def _tell_what_is_gone(self, run_id: str, record: Record) -> None:
+        """One line for each checkpoint, once."""
+        if record.statuses.get(run_id, AT_WORK[0]) in AT_WORK:
+            return
+        for name, step in record.checkpoints[run_id].items():
+            if (self._root / run_id / name / MANIFEST).is_file():
+                continue
+            line = f"checkpoint {name} is gone from the disk: nothing can continue or begin with it"
+            with self._sessions.begin() as session:
+                row = select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.path == name)
+                said = select(Event.id).where(Event.run_id == run_id, Event.message == line)
+                if session.scalar(row.limit(1)) and not session.scalar(said.limit(1)):
+                    add_event(session, "checkpoint", line, run_id=run_id, level="error", step=step)
+
+    def _read_notes(self) -> dict[str, float]:
+        try:
+            return dict(json.loads(self._notes.read_text()))
+        except (OSError, ValueError, TypeError):
+            return {}
+
+    def _write_notes(self, found: dict[str, float]) -> None:
+        if found or self._notes.exists():
+            self._notes.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft = self._notes.with_suffix(".draft")
+            draft.write_text(json.dumps(found))
+            draft.replace(self._notes)
+
+
+def _record(session: Session, run_id: str = "") -> Record:
+    """Of all runs; of one alone, and the oldest, where it is named."""
+    runs = select(Run.id, Run.status)
+    rows = select(Checkpoint.run_id, Checkpoint.path, Checkpoint.step)
+    if run_id:
+        oldest = select(Run.id).order_by(Run.id).limit(1).scalar_subquery()
+        runs = runs.where(Run.id.in_([run_id]) | (Run.id == oldest))
+        rows = rows.where(Checkpoint.run_id == run_id)
+    checkpoints: dict[str, dict[str, int]] = {}
+    for owner, path, step in session.execute(rows):
+        checkpoints.setdefault(owner, {})[path] = step
+    return Record({row.id: row.status for row in session.execute(runs)}, checkpoints)
+
+
+def _newest_change(path: Path) -> float:
+    """When something in it was last written, itself included; links are not followed."""
+    times = [path.lstat().st_mtime]
+    for directory, _, files in os.walk(path):
+        times += [os.lstat(Path(directory, name)).st_mtime for name in ("", *files)]
+    return max(times)
