@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from celery import Celery
-from kombu import Queue
+from kombu import Connection, Queue
 from kombu.exceptions import OperationalError
 from sqlalchemy import make_url
 
@@ -24,6 +24,9 @@ TASK = "grpolab.train"
 QUEUE = "gpu"
 RING_SECONDS = 0.5
 """Longest time a ring may hold up its caller."""
+
+RETURN_SECONDS = 2.0
+"""A broker that comes back is heard again this soon, however long it was away."""
 
 QUICK_OPTIONS: dict[str, Any] = {
     "socket_timeout": RING_SECONDS,
@@ -45,6 +48,15 @@ PATIENT_OPTIONS: dict[str, Any] = {
 """A worker's connection to Redis or Valkey."""
 
 
+class SteadyConnection(Connection):
+    """Tries again every two seconds; kombu's own pauses grow to half a minute."""
+
+    def ensure_connection(self, *args: Any, **options: Any) -> Any:
+        """As kombu's."""
+        pauses = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
+        return super().ensure_connection(*args, **{**pauses, **options})
+
+
 @cache
 def worker_queue(settings: Settings) -> Celery:
     """The Celery app that workers consume with."""
@@ -58,6 +70,7 @@ def _bell(settings: Settings) -> Celery:
 
 def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
     app = Celery("grpolab", broker=choose_broker(settings).url, set_as_current=False)
+    app.amqp.Connection = SteadyConnection
     app.conf.update(
         task_acks_late=False,  # a lost message costs seconds; a late ack runs long jobs twice
         worker_prefetch_multiplier=1,

@@ -7,6 +7,7 @@
     takeovers a worker killed while another is free: how soon its run goes on
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
     bells     1,000 doorbells delivered twice or more while 8 workers race for 100 runs
+    absences  broker and Postgres away for as long as --broker-seconds and --postgres-seconds say
     soak      one fault a minute for MINUTES: nothing lost, nothing grows
 
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
@@ -23,6 +24,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from tests.faults import ledger
+from tests.faults.absences import broker_away, postgres_paused
 from tests.faults.bells import ring_doubled
 from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHTS, plan
@@ -49,6 +51,7 @@ SERVICE_DEATHS = 25
 
 ROLES = ("trainer", "worker")
 BROKERS = ("valkey", "filesystem")
+BROKER_FAULTS = ("broker_gone", "broker_silent")
 
 
 def main() -> int:
@@ -125,6 +128,16 @@ def _bells(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
         yield ring_doubled(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, **wanted)
 
 
+def _absences(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
+    for database, fault, _ in itertools.product(options.databases, BROKER_FAULTS, range(options.absences)):
+        kind = Kind(database, BROKERS[0], options.trainers)
+        yield broker_away(kind, warm, fault=fault, seconds=options.broker_seconds)
+    if "postgres" in options.databases:
+        for _ in range(options.pauses):
+            kind = Kind("postgres", BROKERS[0], options.trainers)
+            yield postgres_paused(kind, warm, seconds=options.postgres_seconds)
+
+
 def _soak(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kind = Kind(options.databases[0], options.brokers[0], options.trainers)
     yield soak(kind, warm, seed=options.seed, minutes=options.minutes, every_seconds=options.every)
@@ -138,6 +151,7 @@ FORMS = {
     "takeovers": _takeovers,
     "stops": _stops,
     "bells": _bells,
+    "absences": _absences,
     "soak": _soak,
 }
 
@@ -154,6 +168,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--services", type=int, default=100, help="how many deaths on each database")
     parser.add_argument("--roles", nargs="+", choices=ROLES, default=list(ROLES), help="who dies in deaths")
     parser.add_argument("--takeovers", type=int, default=100, help="how many on each database")
+    parser.add_argument("--absences", type=int, default=3, help="of the broker, each way, on each database")
+    parser.add_argument("--broker-seconds", type=float, default=600, help="how long the broker is away")
+    parser.add_argument("--pauses", type=int, default=5, help="of Postgres")
+    parser.add_argument("--postgres-seconds", type=float, default=30, help="how long Postgres stands still")
     parser.add_argument("--stops", type=int, default=60, help="how many on each database")
     parser.add_argument("--minutes", type=float, default=60, help="no new round after so long")
     parser.add_argument("--every", type=float, default=60, help="seconds between the faults of a soak")

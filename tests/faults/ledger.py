@@ -28,6 +28,8 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("broker killed (-9), emptied or frozen", ("broker_killed", "broker_flushed", "broker_frozen")),
     ("Postgres crashed (`-m immediate`)", ("postgres_crashed",)),
     ("Postgres frozen, or all its connections cut", ("postgres_frozen", "backends_ended")),
+    ("broker gone or silent for minutes", ("broker_gone", "broker_silent")),
+    ("Postgres paused for half a minute", ("postgres_paused",)),
     ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
     ("checkpoint damaged or removed", ("checkpoint_damaged",)),
     ("run stopped by its user", ("stop_wished",)),

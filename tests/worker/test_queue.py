@@ -122,6 +122,7 @@ def test_a_broker_that_never_answers_costs_at_most_half_a_second(state_dir):
             assert time.monotonic() - started < 1.2
 
 
+@pytest.mark.usefixtures("patient")
 def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
     assert ring(settings)
     broker.kill()
@@ -133,6 +134,20 @@ def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
     finally:
         again.kill()
         again.wait()
+
+
+def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monkeypatch):
+    monkeypatch.setattr("backend.queue.RETURN_SECONDS", 0.01)
+    pauses = []
+
+    def note(_error, pause):
+        pauses.append(pause)
+        if len(pauses) == 20:
+            raise LookupError
+
+    with worker_queue(settings).connection_for_read() as connection, pytest.raises(LookupError):
+        connection.ensure_connection(note)
+    assert pauses == pytest.approx([0.01] * 20)
 
 
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
