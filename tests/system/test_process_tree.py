@@ -92,12 +92,13 @@ def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_di
     assert "upgraded from schema 0001" in lab.said()
     assert (state_dir / "grpolab.db.0001.backup").is_file()
 
-    third = start(command="demo", name="third", port=free_port())
-    assert third.process.wait(60) == 0, third.said()
-    assert where in third.said()
+    for name in ("third", "fourth"):
+        later = start(command="demo", name=name, port=free_port())
+        assert later.process.wait(60) == 0, later.said()
+        assert where in later.said()
     names = {run["name"] for run in lab.client.get("/runs")["items"]}
     assert "of old" in names
-    assert len(names) == 3  # the demo was launched where the lab runs
+    assert len(names) == 3  # the demo was launched where the lab runs, and once
     started = (state_dir / "logs" / "broker.log").read_text().count("eady to accept connections")
     assert started == 1
 

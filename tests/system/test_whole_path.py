@@ -78,13 +78,3 @@ def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
     assert first["ended_at"] is not None
     assert (first["number"], second["number"]) == (1, 2)
     assert run["last_step"] == 40
-
-
-def test_the_demo_is_launched_once(state_dir):
-    for _ in range(2):
-        lab = Lab(state_dir, "demo")
-        try:
-            lab.wait_until_up()
-            assert len(lab.client.get("/runs")["items"]) == 2
-        finally:
-            lab.kill_all()

@@ -1,0 +1,40 @@
+"""One command to a run, as a fresh user, with each broker, in awkward places (row 30 of the fault plan).
+
+The short form goes one way, to the first step of a demo run; GRPOLAB_NEWCOMERS=all goes all nine ways to a
+finished one and prints the seconds from the command until then.
+"""
+
+import os
+
+import pytest
+
+from tests.conftest import require
+from tests.system.newcomer import BROKERS, PLACES, Newcomer, check_packages
+
+IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
+WAYS = [(broker, place) for broker in BROKERS for place in PLACES]
+SHORT = [("path", "letters")]
+
+
+@pytest.mark.timeout(3600 if IS_LONG else 300)
+@pytest.mark.parametrize(("broker", "place"), WAYS if IS_LONG else SHORT)
+def test_one_command_leads_a_fresh_user_to_a_run(broker, place):
+    settings = {} if IS_LONG else {"WORKER_SLOTS": 1, "OMP_NUM_THREADS": 1}
+    require(check_packages)
+    with Newcomer(broker, place, **settings) as newcomer:
+        seconds = newcomer.wait_until("status = 'finished'" if IS_LONG else "last_step >= 1", 3000)
+        said = newcomer.said()
+        print(f"\n{broker}, {place}: {seconds:.0f} s, offline: {newcomer.is_offline}")
+        brokers = [words for words in newcomer.commands().values() if "valkey-server" in words[0]]
+        if broker == "files":
+            assert ("the queue uses files" in said, brokers) == (True, []), said
+        else:
+            assert len(brokers) == 1, said
+            is_on_path = brokers[0][0].startswith(str(newcomer.base / "bin"))
+            assert is_on_path == (broker == "path"), brokers
+        assert newcomer.state.stat().st_mode & 0o777 == 0o700
+        assert newcomer.open_to_others() == []
+        assert newcomer.end() == 0, newcomer.said()
+        assert "Traceback" not in "".join(
+            path.read_text() for path in (newcomer.state / "logs").iterdir() if path.suffix == ".log"
+        )
