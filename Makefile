@@ -107,19 +107,21 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 	@rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
-# A stamp is newer than its lock file exactly when that lock is installed.
+# A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second
+# waits for the first, and then finds everything done.
+
+ALONE = -c 'import fcntl, os, sys; lock = os.open("requirements.lock", os.O_RDONLY); \
+  os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
+INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -newer $@)" || { $(PIP) install -r $< && \
+  $(PIP) install --no-deps -r requirements-nodeps.lock && touch .venv/runtime.stamp $@; }'
 
 .venv/runtime.stamp: requirements.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
-	@$(PIP) install -r requirements.lock
-	@$(PIP) install --no-deps -r requirements-nodeps.lock
-	@touch $@
+	@$(INSTALL)
 
 .venv/dev.stamp: requirements-dev.lock requirements.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
-	@$(PIP) install -r requirements-dev.lock
-	@$(PIP) install --no-deps -r requirements-nodeps.lock
-	@touch .venv/runtime.stamp $@
+	@$(INSTALL)
 
 .venv/bin/pip:
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -129,7 +131,7 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv) and try again." >&2; exit 1; }
 	@echo "Making the virtual environment .venv with $$($(PYTHON) --version) ..."
-	@$(PYTHON) -m venv .venv
+	@$(PYTHON) $(ALONE) sh -c 'test -e $@ || $(PYTHON) -m venv .venv'
 
 # ---------------------------------------------------------------- what the tests need beside Python
 # Postgres and Redis come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets them by

@@ -4,6 +4,7 @@ from sqlalchemy import select, text
 
 from backend.database import db_now
 from backend.models import Experiment
+from tests.api_client import put_in_place_of, serving
 
 
 def test_the_databases_clock_is_utc_and_moves(database):
@@ -25,3 +26,22 @@ def test_each_test_gets_an_empty_database(session):
     session.add(Experiment(name="mine", request={}, request_hash=""))
     session.commit()
     assert session.execute(text("select count(*) from experiment")).scalar_one() == 1
+
+
+def test_postgres_ends_what_takes_the_service_too_long(postgres_url, settings):
+    with serving(settings, postgres_url) as client:
+        engine = client.app.state.lab.engine
+
+        def slow():
+            with engine.begin() as connection:
+                connection.execute(text("SET LOCAL statement_timeout = '50ms'"))
+                connection.execute(text("SELECT pg_sleep(30)"))
+
+        put_in_place_of(client, "/api/v1/experiments", slow)
+        answer = client.get("/api/v1/experiments")
+        with engine.connect() as connection:
+            names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+            limits = [connection.execute(text(f"SHOW {name}")).scalar_one() for name in names]
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert answer.json()["detail"] == "the database is too busy to answer in time: try again"
+    assert limits == ["10s", "5s", "1min"]

@@ -1,0 +1,79 @@
+"""The Makefile installs once, however many ask for it at the same time."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = ("requirements.lock", "requirements-nodeps.lock", "requirements-dev.lock")
+
+PYTHON = f"""#!/bin/sh
+if [ "$1 $2" = "-m venv" ]; then
+  echo venv >> said
+  mkdir -p .venv/bin && cp stub-pip .venv/bin/python && touch .venv/bin/pip
+else
+  exec {sys.executable} "$@"
+fi
+"""
+PIP = f"""#!/bin/sh
+if [ "$1" = "-c" ]; then exec {sys.executable} "$@"; fi
+echo begin >> said; sleep 0.2; echo end >> said
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with nothing to install; `said` tells what was done."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in LOCKS:
+        (tmp_path / name).touch()
+    for name, text in (("stub-python", PYTHON), ("stub-pip", PIP)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def make(project, *targets):
+    """Each target by a make of its own, all at once; what became of them."""
+    processes = [
+        subprocess.Popen(
+            ["make", f"PYTHON={project}/stub-python", f".venv/{target}.stamp"],
+            cwd=project,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for target in targets
+    ]
+    said = [process.communicate(timeout=60)[0] for process in processes]
+    return [process.returncode for process in processes], said
+
+
+@pytest.mark.parametrize("targets", [("runtime", "runtime"), ("dev", "runtime")])
+def test_of_two_that_install_at_once_one_does_it_and_the_other_waits(project, targets):
+    codes, said = make(project, *targets)
+    assert codes == [0, 0], said
+    first, *rest = (project / "said").read_text().split()
+    assert first == "venv"
+    assert rest in (["begin", "end"] * 2, ["begin", "end"] * 4)  # each lock has two steps
+    assert len(rest) == 4 or targets[0] == "dev"
+
+
+def test_what_is_installed_is_left_alone_until_its_lock_changes(project):
+    for _ in range(2):
+        assert make(project, "runtime")[0] == [0]
+    assert (project / "said").read_text().split() == ["venv", *["begin", "end"] * 2]
+    (project / "requirements.lock").write_text("# newer\n")
+    assert make(project, "runtime")[0] == [0]
+    assert (project / "said").read_text().split() == ["venv", *["begin", "end"] * 4]
+
+
+def test_a_failed_installation_is_tried_again(project):
+    (project / "stub-pip").write_text(PIP + "test -e network\n")
+    assert make(project, "runtime")[0] != [0]
+    assert not (project / ".venv" / "runtime.stamp").exists()
+    (project / "network").touch()
+    assert make(project, "runtime")[0] == [0]
