@@ -274,7 +274,7 @@ class Event(Base):
     attempt: Mapped[int | None]
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
-    """"lifecycle", "checkpoint", "alert", "data", "worker"."""
+    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

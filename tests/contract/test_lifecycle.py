@@ -279,7 +279,7 @@ def test_processes_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
         wanted = {make_run(session, name=f"run-{number}").id for number in range(12)}
     spawn = multiprocessing.get_context("spawn")
-    pipes = [spawn.Pipe(duplex=False) for _ in range(3)]
+    pipes = [spawn.Pipe(duplex=False) for _ in range(2)]
     processes = [
         spawn.Process(target=race_in_process, args=(database.url, number, sender))
         for number, (_, sender) in enumerate(pipes)

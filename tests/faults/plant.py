@@ -105,6 +105,7 @@ class Plant:
     workers: int = 2
     slots: int = 2
     poll_seconds: float = POLL_SECONDS
+    lease_seconds: float = LEASE_SECONDS
     failpoint: Sequence[str] = ()
     """Arguments of `failpoints.arm` for the workers."""
     trainer_failpoint: Sequence[str] = ()
@@ -125,7 +126,7 @@ class Plant:
             state_dir=self.directory / "state",
             database_url=self.postgres.url if self.postgres else "",
             broker_url="filesystem://" if self.kind.broker == "filesystem" else "",
-            lease_seconds=LEASE_SECONDS,
+            lease_seconds=self.lease_seconds,
             poll_seconds=self.poll_seconds,
             worker_slots=self.slots,
         )

@@ -17,11 +17,13 @@ from backend.runs.lost import grace_seconds
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock
-from tests.faults.plant import LEASE_SECONDS, Kind, Plant, wait_for
+from tests.faults.plant import Kind, Plant, wait_for
 from tests.system.lab import TOKEN, Program
 
 TOY = Path(__file__).parent.parent / "worker" / "toy_trainer.py"
 HOUR = 3600
+LEASE = 4.0
+"""Seconds: long enough for a busy machine to renew it."""
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,6 +37,11 @@ def trainer_on(clock):
     """A toy that trains until it is stopped and shows this clock, as every process of its machine does."""
     shown = (f"{name}={value}" for name, value in clock.environment.items())
     return ("env", *shown, sys.executable, str(TOY), "endless")
+
+
+def plant_on(clock, database, **options):
+    kind = Kind(database, "filesystem")
+    return Plant(kind, workers=0, slots=1, lease_seconds=LEASE, trainer=trainer_on(clock), **options)
 
 
 def trains(plant, run_id, *, attempt, more=1):
@@ -52,7 +59,7 @@ def trains(plant, run_id, *, attempt, more=1):
 
 def keeps_its_run(plant, run_id, *, attempt):
     """It trains for so long that a lease which nobody believed would be over."""
-    ends_at = time.monotonic() + LEASE_SECONDS + grace_seconds(LEASE_SECONDS)
+    ends_at = time.monotonic() + LEASE + grace_seconds(LEASE)
     while time.monotonic() < ends_at:
         trains(plant, run_id, attempt=attempt)
 
@@ -81,7 +88,7 @@ def answers(client, path):
 
 
 def test_workers_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
-    with Plant(Kind("postgres", "filesystem"), workers=0, slots=1, trainer=trainer_on(clock)) as plant:
+    with plant_on(clock, "postgres") as plant:
         clock.set(-HOUR)
         slow = plant.start_worker(**clock.environment)
         (run_id,) = plant.queue([{}])
@@ -98,8 +105,7 @@ def test_workers_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
 
 
 def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
-    kind = Kind("sqlite", "filesystem")
-    with Plant(kind, workers=0, slots=1, trainer=trainer_on(clock), reconciles=False) as plant:
+    with plant_on(clock, "sqlite", reconciles=False) as plant:
         port = free_port()
         service = Program(
             plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment

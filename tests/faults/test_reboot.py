@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.faults.reboots import SAVE_SECONDS, reboot
+from tests.faults.reboots import reboot
 
 
 @pytest.mark.timeout(900)
@@ -11,4 +11,3 @@ def test_after_a_reboot_and_after_a_stop_a_run_ends_as_if_nothing_had_happened()
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
     assert played.verdict.attempts == 3
-    assert played.measured["up_asked_seconds"][0] < SAVE_SECONDS

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from backend.broker import choose_broker, is_ready, prepare_broker
 from backend.database import open_engine, open_sessions
-from backend.models import Attempt, Run, Worker
+from backend.models import Run, Worker
 from backend.queue import ring
 from backend.settings import Settings
 
@@ -169,33 +169,6 @@ def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, session
     finally:
         again.kill()
         again.wait()
-
-
-def test_a_worker_that_is_asked_to_end_saves_and_releases_its_runs(settings, sessions, broker, start_worker):
-    worker = start_worker("long", slots=2)
-    run_ids = queue_runs(sessions, 2)
-    ring_until(settings, are(sessions, "running", run_ids))
-    wait_for(lambda: count(sessions, Run, Run.last_step >= 1) == 2)
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
-    assert are(sessions, "queued", run_ids)()
-    assert count(sessions, Worker) == 0
-    start_worker("finish")
-    ring_until(settings, are(sessions, "finished", run_ids))
-
-
-def test_a_run_whose_worker_was_killed_goes_on_elsewhere(settings, sessions, broker, start_worker):
-    worker = start_worker("long")
-    run_ids = queue_runs(sessions)
-    ring_until(settings, are(sessions, "running", run_ids))
-    wait_for(lambda: count(sessions, Run, Run.last_step >= 1) == 1)
-    worker.kill()
-    worker.wait()
-    start_worker("finish")
-    ring_until(settings, are(sessions, "finished", run_ids))
-    with sessions() as session:
-        attempts = session.scalars(select(Attempt.outcome).order_by(Attempt.number)).all()
-    assert attempts == ["the worker was lost", "finished"]
 
 
 def test_the_worker_imports_no_torch(settings):
