@@ -1,5 +1,8 @@
 """The two databases agree on what the code relies on."""
 
+from typing import cast
+
+from fastapi import FastAPI
 from sqlalchemy import select, text
 
 from backend.database import db_now
@@ -30,7 +33,7 @@ def test_each_test_gets_an_empty_database(session):
 
 def test_postgres_ends_what_takes_the_service_too_long(postgres_url, settings):
     with serving(settings, postgres_url) as client:
-        engine = client.app.state.lab.engine
+        engine = cast("FastAPI", client.app).state.lab.engine
 
         def slow():
             with engine.begin() as connection:
