@@ -46,6 +46,9 @@ ROUNDS = 4
 REBOOTS = 5
 """Of one run."""
 
+UPS = 4
+"""Times that `make up` is asked to end, of one run."""
+
 SERVICE_DEATHS = 25
 """Of one service's clients, before the next ones with an empty database."""
 
@@ -119,7 +122,8 @@ def _takeovers(options: argparse.Namespace, warm: Path | None) -> Iterator[Round
 def _stops(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     for database in options.databases:
         yield stop(Kind(database, BROKERS[0], options.trainers), warm, seed=options.seed, times=options.stops)
-    yield reboot(options.seed, times=max(2, options.stops // 10), ways=("up_asked", "up_asked_twice"))
+    for number in range(0, options.stops // 10, UPS):
+        yield reboot(options.seed + number, times=UPS, ways=("up_asked", "up_asked_twice"))
 
 
 def _bells(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
