@@ -1,6 +1,5 @@
 """The pictures that the dashboard draws of the kept runs, where Chromium and playwright are installed."""
 
-import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,24 +10,19 @@ from backend.database import Sessions, open_engine, open_sessions
 from backend.metrics.store import write_points
 from backend.models import Experiment, Run
 from backend.settings import Settings
+from benchmarks.browser import chromium, fresh_page
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
 from benchmarks.service import Service
 from worker.summary import Summary
 
 HERE = Path(__file__).parent
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MOST_VARIANTS = 8
 """Of a claim with more nobody can tell the curves apart."""
 
 
 def take_pictures(claims: Iterable[str]) -> None:
     """Compare with all kept runs of each claim, as a person sees it."""
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
-        raise SystemExit(f"none of {', '.join(BROWSERS)} is on PATH")
-    from playwright.sync_api import sync_playwright
-
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         service = Service(state)
         try:
@@ -36,12 +30,10 @@ def take_pictures(claims: Iterable[str]) -> None:
             engine = open_engine(Settings(state_dir=Path(state)).effective_database_url)
             kept = {key: _bring_back(open_sessions(engine), key) for key in claims if _is_pictured(key)}
             engine.dispose()
-            with sync_playwright() as playwright:
-                chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+            with chromium() as browser:
                 for key, runs in kept.items():
                     if runs:
-                        _take(chromium, service, runs, HERE / f"{key}.png")
-                chromium.close()
+                        _take(fresh_page(browser, service), service, runs, HERE / f"{key}.png")
         finally:
             service.stop()
 
@@ -91,13 +83,9 @@ def _points(result: dict[str, Any]) -> Iterable[tuple[int, dict[str, float]]]:
         yield step, {name: float(value) for name, value in values.items() if value is not None}
 
 
-def _take(chromium: Any, service: Service, runs: list[str], file: Path) -> None:
-    page = chromium.new_page(
-        viewport={"width": 1440, "height": 900},
-        extra_http_headers={"Authorization": f"Bearer {service.token}"},
-    )
+def _take(page: Any, service: Service, runs: list[str], file: Path) -> None:
     page.goto(f"{service.url}/compare?runs={','.join(runs)}")
     page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first.wait_for(timeout=60_000)
     page.wait_for_timeout(4_000)
     page.screenshot(path=file)
-    page.close()
+    page.context.close()

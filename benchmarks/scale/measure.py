@@ -1,7 +1,6 @@
 """What a person waits for: over HTTP with a connection that is kept, and in a browser."""
 
 import random
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +12,10 @@ from sqlalchemy import insert, select
 
 from backend.database import Sessions
 from backend.models import Experiment, Run
+from benchmarks.browser import chromium, fresh_page
 from benchmarks.scale.fill import METRICS, RARE, Filled, Size, run_row
 from benchmarks.service import Service
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 Params = dict[str, str | int | float]
@@ -137,12 +136,7 @@ def _add_runs(sessions: Sessions, done: threading.Event, figures: Figures) -> No
 
 
 def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 5) -> None:
-    """The pages in Chromium, each visit in a browser context of its own; nothing where there is none."""
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if browser is None:
-        return
-    from playwright.sync_api import sync_playwright
-
+    """The pages in Chromium, each visit with an empty cache."""
     pages = {
         "Runs": ("/", "text=/run-\\d{5}/"),
         "Compare, 50 runs": (
@@ -151,24 +145,18 @@ def _pages(service: Service, filled: Filled, figures: Figures, *, visits: int = 
         ),
         "Rollouts": (f"/rollouts?run={filled.rollout_run}", "text=boxed"),
     }
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+    with chromium() as browser:
         for name, (path, drawn) in pages.items():
-            paints, data = zip(*(_visit(chromium, service, path, drawn) for _ in range(visits)), strict=True)
+            found = (_visit(fresh_page(browser, service), service.url + path, drawn) for _ in range(visits))
+            paints, data = zip(*found, strict=True)
             figures.pages[name] = (median(paints), median(data))
-        chromium.close()
 
 
-def _visit(chromium: Any, service: Service, path: str, drawn: str) -> tuple[float, float]:
-    context = chromium.new_context(
-        viewport={"width": 1440, "height": 900},
-        extra_http_headers={"Authorization": f"Bearer {service.token}"},
-    )
-    page = context.new_page()
+def _visit(page: Any, address: str, drawn: str) -> tuple[float, float]:
     started = time.perf_counter()
-    page.goto(f"{service.url}{path}")
+    page.goto(address)
     page.locator(drawn).first.wait_for(timeout=60_000)
     seconds = time.perf_counter() - started
     paint = page.evaluate(PAINTED) / 1000
-    context.close()
+    page.context.close()
     return paint, seconds

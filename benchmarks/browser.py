@@ -1,0 +1,31 @@
+"""Chromium for benchmarks that look at pages."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.service import Service
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser; ends the program with a sentence where PATH has none."""
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        raise SystemExit(f"none of {', '.join(NAMES)} is on PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def fresh_page(browser: Any, service: Service) -> Any:
+    """A page with nothing in its cache, logged in as the operator; closing its context closes it."""
+    headers = {"Authorization": f"Bearer {service.token}"}
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, extra_http_headers=headers)
+    return context.new_page()
