@@ -29,7 +29,8 @@ from tests.faults.bells import ring_doubled
 from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover
-from tests.faults.plant import Kind, Plant, warm_parent
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import warm_parent
 from tests.faults.reboots import reboot
 from tests.faults.service_deaths import kill_service
 from tests.faults.soak import soak

@@ -22,7 +22,8 @@ from backend.problem import MEDIA_TYPE
 from tests.api_client import TOKEN, serving
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
-from tests.faults.plant import Kind, Plant, frozen, wait_for
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import frozen, wait_for
 from tests.faults.verdict import Verdict
 
 POLL_SECONDS = 15.0

@@ -13,7 +13,8 @@ from sqlalchemy import select
 
 from backend.database import reading
 from backend.models import Checkpoint
-from tests.faults.plant import Kind, Plant, TookTooLong, Trainer, frozen, is_alive, send, wait_for
+from tests.faults.plant import Kind, Plant, Trainer
+from tests.faults.processes import TookTooLong, frozen, is_alive, send, wait_for
 from tests.faults.verdict import Witness
 
 WEIGHTS = {

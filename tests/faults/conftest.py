@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.plant import warm_parent
+from tests.faults.processes import warm_parent
 
 
 @pytest.fixture(scope="session")

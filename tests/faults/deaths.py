@@ -10,7 +10,8 @@ from pathlib import Path
 from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.failpoints import Plan
-from tests.faults.plant import Kind, Plant, is_alive, send, wait_for
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import is_alive, send, wait_for
 
 CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1}}
 """A run that saves, forgets and removes checkpoints within seconds."""

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import psutil
 import redis
@@ -27,48 +27,12 @@ from backend.settings import Settings
 from tests import servers
 from tests.factories import make_run
 from tests.faults import failpoints, worker_app
+from tests.faults.processes import ROOT, TookTooLong, is_alive, wait_for
 
-ROOT = Path(__file__).parent.parent.parent
 STUB = Path(__file__).parent / "stub.py"
 
 LEASE_SECONDS = 2.0
 POLL_SECONDS = 0.5
-
-Found = TypeVar("Found")
-
-
-class TookTooLong(Exception):
-    """Something that must happen did not."""
-
-
-def wait_for(condition: Callable[[], Found], what: str, *, seconds: float = 180.0) -> Found:
-    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.02)
-    return found
-
-
-@contextmanager
-def warm_parent() -> Iterator[Path]:
-    """A parent of forked trainers (see warm.py); its socket."""
-    directory = Path(tempfile.mkdtemp(prefix="gl-"))
-    socket = directory / "warm.sock"
-    with (directory / "log").open("wb") as log:
-        parent = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.warm", str(socket)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            cwd=ROOT,
-        )
-    with parent:
-        wait_for(socket.exists, "the parent of the trainers is ready")
-        yield socket
-    shutil.rmtree(directory)
 
 
 class Kind(NamedTuple):
@@ -323,32 +287,3 @@ class Plant:
         """FLUSHALL."""
         with redis.Redis(unix_socket_path=str(choose_broker(self.settings).socket)) as client:
             client.flushall()
-
-
-@contextmanager
-def frozen(*pids: int) -> Iterator[None]:
-    """Processes that stand still meanwhile, as on a machine that sleeps."""
-    for pid in pids:
-        send(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            send(pid, signal.SIGCONT)
-
-
-def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether there was somebody to hear it."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

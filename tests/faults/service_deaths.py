@@ -21,7 +21,8 @@ from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit
 from tests.faults.callers import Caller, Follower, Maker, Place, Reader, Uploader
 from tests.faults.campaign import Round
-from tests.faults.plant import ROOT, Kind, Plant, wait_for
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import ROOT, wait_for
 from tests.faults.verdict import Verdict
 from tests.faults.warm_service import LOG
 from tests.system.lab import TOKEN, Client

@@ -21,7 +21,8 @@ from backend.models import Attempt, Checkpoint, Metric, MetricKey, Worker
 from backend.runs import lifecycle
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
-from tests.faults.plant import Kind, Plant, Trainer, send, wait_for
+from tests.faults.plant import Kind, Plant, Trainer
+from tests.faults.processes import send, wait_for
 from worker.supervisor import GRACE_SECONDS
 
 WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")

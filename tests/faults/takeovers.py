@@ -10,7 +10,8 @@ from backend.database import reading
 from backend.models import Attempt
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
-from tests.faults.plant import LEASE_SECONDS, Kind, Plant, Trainer, is_alive, wait_for
+from tests.faults.plant import LEASE_SECONDS, Kind, Plant, Trainer
+from tests.faults.processes import is_alive, wait_for
 
 GONE_SECONDS = 1.0
 TAKEN_SECONDS = LEASE_SECONDS + 2.0

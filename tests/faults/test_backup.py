@@ -11,7 +11,8 @@ from backend.database import reading
 from backend.reconciler import Reconciler
 from tests.faults.audit import audit
 from tests.faults.campaign import configs
-from tests.faults.plant import Kind, Plant, wait_for
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import wait_for
 from tests.faults.verdict import record_of
 
 pytestmark = pytest.mark.timeout(900)  # alone 15 s; on a busy machine as long as it takes

@@ -17,7 +17,8 @@ from backend.runs.lost import grace_seconds
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock
-from tests.faults.plant import Kind, Plant, wait_for
+from tests.faults.plant import Kind, Plant
+from tests.faults.processes import wait_for
 from tests.system.lab import TOKEN, Program
 
 TOY = Path(__file__).parent.parent / "worker" / "toy_trainer.py"

@@ -1,0 +1,82 @@
+"""Processes under fault: waiting for what they do, signals to them, a parent of forked trainers."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+ROOT = Path(__file__).parent.parent.parent
+
+Found = TypeVar("Found")
+
+
+class TookTooLong(Exception):
+    """Something that must happen did not."""
+
+
+def wait_for(condition: Callable[[], Found], what: str, *, seconds: float = 180.0) -> Found:
+    """What the condition gives once it is true. The limit is for what never happens: machines are busy."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise TookTooLong(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def warm_parent() -> Iterator[Path]:
+    """A parent of forked trainers (see warm.py); its socket."""
+    directory = Path(tempfile.mkdtemp(prefix="gl-"))
+    socket = directory / "warm.sock"
+    with (directory / "log").open("wb") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.warm", str(socket)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+        )
+    with parent:
+        wait_for(socket.exists, "the parent of the trainers is ready")
+        yield socket
+    shutil.rmtree(directory)
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """Processes that stand still meanwhile, as on a machine that sleeps."""
+    for pid in pids:
+        send(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there was somebody to hear it."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
