@@ -21,16 +21,17 @@ class Instance(NamedTuple):
     pid: int
     url: str
 
+    def __str__(self) -> str:
+        if not self.pid:
+            return "GRPO Lab is just starting or ending here"
+        return f"GRPO Lab already runs here: {self.url} (process {self.pid})"
+
 
 class AlreadyRunning(Exception):
     """Another launcher holds this state directory."""
 
     def __init__(self, instance: Instance) -> None:
-        super().__init__(
-            f"GRPO Lab already runs here: {instance.url} (process {instance.pid})"
-            if instance.pid
-            else "GRPO Lab is just starting or ending here: try again in a moment"
-        )
+        super().__init__(str(instance) if instance.pid else f"{instance}: try again in a moment")
         self.instance = instance
 
 
@@ -51,6 +52,19 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
         _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
         yield Hold(is_after_crash=not was_clean)
         _write(path, "")
+
+
+def running_instance(settings: Settings) -> Instance | None:
+    """Who runs here, if anybody does; leaves no trace."""
+    path = settings.run_dir / "up.lock"
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _read(path)
+    return None
 
 
 def _take(file: IO[str], path: Path) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.broker import choose_broker, find_server, is_ready
 from backend.database import db_now, open_engine, open_sessions, reading
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.instance import AlreadyRunning, hold_instance, service_url
+from backend.instance import running_instance
 from backend.migrate import known_schemas, newest_schema, schema_of
 from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
 from backend.settings import Settings
@@ -56,11 +56,10 @@ def port(settings: Settings) -> Finding:
     """Free, or taken by ourselves."""
     try:
         check_state_dir(settings)
-        with hold_instance(settings, service_url(settings)):
-            check_exposure(settings)
-            return checked("port", lambda: check_port(settings), f"{settings.port} is free")
-    except AlreadyRunning as running:
-        return ok("port", str(running))
+        if running := running_instance(settings):
+            return ok("port", str(running))
+        check_exposure(settings)
+        return checked("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:
         return bad("port", error.detail)
 

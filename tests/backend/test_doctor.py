@@ -1,5 +1,6 @@
 """Each thing that can be wrong with a machine is planted and found, with what to do about it."""
 
+import json
 import os
 import shutil
 import socket
@@ -14,6 +15,7 @@ from sqlalchemy import make_url, text
 from backend.cli import main
 from backend.database import open_engine
 from backend.doctor import examine, machine, services, storage
+from backend.instance import hold_instance
 from backend.migrate import upgrade
 from backend.preflight import free_port
 from backend.settings import Settings
@@ -180,6 +182,17 @@ def test_a_port_that_is_taken_and_an_open_host(healthy):
         other.listen()
         assert "cannot be used" in found(healthy, "port")
     assert "would open the service to the network" in found(with_(healthy, host="0.0.0.0"), "port")
+
+
+def test_a_lab_that_runs_here_is_named_and_not_disturbed(healthy):
+    healthy.run_dir.mkdir(parents=True)
+    with hold_instance(healthy, "http://here:1"):
+        assert "already runs here: http://here:1" in found(healthy, "port", "ok")
+    note = healthy.run_dir / "up.lock"
+    note.write_text(json.dumps({"pid": 1, "url": "http://gone"}))  # it was killed
+    examine(healthy)
+    with hold_instance(healthy, "http://here:2") as hold:
+        assert hold.is_after_crash
 
 
 def test_a_broker_that_does_not_answer(healthy):
