@@ -338,7 +338,6 @@ CLAIMS: dict[str, Claim] = {
             ACCURACY,
             ENTROPY,
             LENGTH,
-            Measure(title="seconds", metric="time/wall_seconds", how="last"),
         ),
         seeds=3,
     ),

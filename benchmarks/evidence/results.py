@@ -11,13 +11,30 @@ from benchmarks.evidence.claims import CLAIMS, END_STEPS, Claim, Expectation, Me
 from benchmarks.evidence.store import wanted
 
 HERE = Path(__file__).parent
+REPRODUCED, NOT_REPRODUCED, OPPOSITE = "reproduced", "not reproduced", "the opposite"
+
 Results = dict[str, list[dict[str, Any]]]
 """Finished runs of a claim by variant."""
 
 
 def report() -> str:
-    """Everything in Markdown, claim by claim."""
-    return "\n\n".join(text for key in sorted(CLAIMS) if (text := _section(key)))
+    """Everything in Markdown: what came out in a line, then claim by claim."""
+    sections = {key: text for key in sorted(CLAIMS) if (text := _section(key))}
+    return "\n\n".join([_sum_of(sections), *sections.values()])
+
+
+def _sum_of(sections: Mapping[str, str]) -> str:
+    counted = {
+        words: {key: times for key, text in sections.items() if (times := text.count(f"**{words}**"))}
+        for words in (REPRODUCED, NOT_REPRODUCED, OPPOSITE)
+    }
+    total = sum(sum(times.values()) for times in counted.values())
+    parts = (
+        f"{sum(times.values())} {words} ({', '.join(f'{key}: {n}' for key, n in times.items())})"
+        for words, times in counted.items()
+        if times
+    )
+    return f"Of {total} expectations: {'; '.join(parts)}."
 
 
 def results_of(key: str) -> Results:
@@ -106,10 +123,10 @@ def verdict(claim: Claim, expected: Expectation, table: Mapping[str, Mapping[str
     shown = f"{_plus(gap.mean, measure)} [{_plus(gap.low, measure)}, {_plus(gap.high, measure)}]"
     n = f"n = {higher.n} and {lower.n}"
     if gap.low > 0:
-        return head + f"**reproduced** at this size ({shown}, {n})."
+        return head + f"**{REPRODUCED}** at this size ({shown}, {n})."
     if gap.high < 0:
-        return head + f"**the opposite** came out at this size ({shown}, {n})."
-    return head + f"**not reproduced** at this size: no clear difference ({shown}, {n})."
+        return head + f"**{OPPOSITE}** came out at this size ({shown}, {n})."
+    return head + f"**{NOT_REPRODUCED}** at this size: no clear difference ({shown}, {n})."
 
 
 def _table(claim: Claim, results: Results, table: Mapping[str, Mapping[str, Spread]]) -> Iterator[str]:
