@@ -10,7 +10,7 @@ from tests.faults.plant import Kind
 
 pytestmark = pytest.mark.timeout(900)
 
-SAMPLE = 6
+SAMPLE = 4
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])

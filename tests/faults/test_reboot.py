@@ -1,4 +1,4 @@
-"""Whatever ends everything, the one command goes on by itself (rows 17 and 18 of the fault plan)."""
+"""Whatever kills everything at once, the one command goes on by itself (row 18 of the fault plan)."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from tests.faults.reboots import reboot
 
 
 @pytest.mark.timeout(900)
-def test_after_a_reboot_and_after_a_stop_a_run_ends_as_if_nothing_had_happened():
-    played = reboot(seed=1, times=2, ways=("reboot", "up_asked"))
+def test_after_a_reboot_a_run_ends_as_if_nothing_had_happened():
+    played = reboot(seed=1, times=1, ways=("reboot",))
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
-    assert played.verdict.attempts == 3
+    assert played.verdict.attempts == 2
