@@ -8,6 +8,7 @@ Follower   follows the stream of events
 import itertools
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -50,7 +51,7 @@ class Place:
 
 
 @dataclass
-class Caller:
+class Caller(ABC):
     """One client."""
 
     place: Place
@@ -84,9 +85,9 @@ class Caller:
                 self.cut += 1
                 return
 
+    @abstractmethod
     def ask(self) -> None:
         """One request, whole."""
-        raise NotImplementedError
 
     def make_good(self) -> None:
         """With the service back: what was cut off, again."""
@@ -94,6 +95,7 @@ class Caller:
 
     def check(self) -> None:
         """At the end: everything is there, once."""
+        self.expect(that=self.answered > 0, sentence="not one request ended well")
 
     def expect(self, *, that: bool, sentence: str) -> None:
         """Note what is wrong."""

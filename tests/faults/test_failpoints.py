@@ -1,6 +1,6 @@
 """Death by kill -9 at named statements, commits and file operations (row 2 of the fault plan).
 
-The short form dies at a sample of the points, `python -m tests.faults --deaths` at every one.
+The short form dies at a sample of the points, `make faults FORMS=deaths` at every one.
 """
 
 import pytest
