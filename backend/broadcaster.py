@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.changes import (
+    CLOCK_SLACK,
     Message,
     Place,
     current_place,
@@ -157,7 +158,9 @@ class Broadcaster:
             events = events_after(session, place.event, PAGE)
             runs = runs_after(session, place.changed, MOST_MISSED + 1)
             # else too old, of another database, or of a clock that was set back
-            is_known = 0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed
+            is_known = (
+                0 <= now.event - place.event <= MOST_MISSED and place.changed <= now.changed + CLOCK_SLACK
+            )
             if not is_known or len(runs) > MOST_MISSED:
                 return _beginning(session, "reset")
             is_all = len(events) < PAGE

@@ -16,6 +16,9 @@ from backend.runs.store import shown_run
 TIME_OVERLAP = 2.0
 """Changes of runs become visible out of order: a little of the past is looked at again."""
 
+CLOCK_SLACK = 1.0
+"""What a clock that went back by less, or a time that was rounded, might hide lies within the overlap."""
+
 GAP_SECONDS = 3.0
 """A transaction that has not shown its events after this time is taken as rolled back."""
 

@@ -125,6 +125,21 @@ def test_pages_go_on_after_the_clock_went_back(sessions):
     assert listen(sessions, hello[2], 1)[0][0] == "reset"
 
 
+ROUNDED_UP = 1795361367.8300009
+"""In microseconds and back this time is later than it was."""
+
+
+@pytest.mark.parametrize("correction", [0.0, 0.5])
+def test_a_page_resumes_though_its_time_was_rounded_or_the_clock_corrected(sessions, correction):
+    place = Place(0, ROUNDED_UP).write()
+    assert read_place(place).changed > ROUNDED_UP
+    with sessions.begin() as session:
+        run = make_run(session)
+        session.execute(update(Run).values(changed_at=ROUNDED_UP - correction))
+    told = listen(sessions, place, 1)[0]
+    assert (told[0], told[1]["id"]) == ("run", run.id)
+
+
 def test_a_renewed_lease_is_no_news(sessions):
     with sessions.begin() as session:
         run = make_run(session)
