@@ -41,6 +41,9 @@ BigId = BigInteger().with_variant(Integer, "sqlite")
 NOT_BEGUN = 2**31 - 1
 """`from_step` of an attempt that has not yet said where it continues from: it hides nothing."""
 
+ALL_PACKED = 2**31 - 1
+"""`packed_step` of an attempt that has ended and is in blocks as a whole."""
+
 
 class Base(DeclarativeBase):
     """Root of the mapped tables; constraint names are fixed so that migrations can name them."""
@@ -145,6 +148,8 @@ class Attempt(Base):
     number: Mapped[int] = mapped_column(primary_key=True)
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
     """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
+    packed_step: Mapped[int] = mapped_column(default=-1, server_default="-1", index=True)
+    """Up to here its points were packed in blocks; ALL_PACKED when no more will come."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
@@ -179,6 +184,20 @@ class Metric(Base):
     """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero, whose sign SQLite does not keep."""
     value: Mapped[float | None]
     """The value where it is finite, else NULL."""
+
+
+class MetricBlock(Base):
+    """Points of one metric by one attempt once more, packed for reading: see metrics/blocks.py."""
+
+    __tablename__ = "metric_block"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("metric_key.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    last_step: Mapped[int]
+    """No point of this metric and attempt up to here is missing in the blocks."""
+    data: Mapped[bytes]
 
 
 class RolloutGroup(Base):

@@ -1,5 +1,6 @@
 """Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, carries out
-deletions, removes files that belong to nobody, and mends what a clock that was set has disturbed.
+deletions, removes files that belong to nobody, packs points for reading, and mends what a clock that was set
+has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -16,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from backend.clock import ClockWatch, Look, mend, tell
 from backend.database import Sessions, db_now, insert_into, reading
+from backend.metrics.blocks import pack
 from backend.models import Run, Singleton
 from backend.queue import ring
 from backend.runs.deletion import carry_on
@@ -37,6 +39,9 @@ SWEEP_SECONDS = 0.2
 """So long a look goes through the runs' files; the next one goes on."""
 SWEEP_DELAY_SECONDS = 60.0
 SWEEP_PAUSE_SECONDS = 3600.0
+PACK_SECONDS = 0.1
+"""So long a look packs points; the next one goes on."""
+PACK_PAUSE_SECONDS = 5.0
 
 
 class Reconciler:
@@ -51,6 +56,8 @@ class Reconciler:
         self._strays = Strays(settings, sessions)
         self._sweep: Iterator[None] = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
+        self._packing: Iterator[None] = pack(sessions)
+        self._pack_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
         self._stopping = threading.Event()
@@ -88,7 +95,8 @@ class Reconciler:
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
         is_odd = bool(clock.jump) or clock.is_behind
         is_sweeping = time.monotonic() > self._sweep_after
-        if not (rings or lost or is_deleting or is_odd or is_sweeping):
+        is_packing = time.monotonic() > self._pack_after
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_packing):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -104,6 +112,8 @@ class Reconciler:
             self._delete()
         if is_sweeping:
             self._go_on_sweeping()
+        if is_packing:
+            self._go_on_packing()
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -133,6 +143,16 @@ class Reconciler:
             logger.warning("cannot look through the files of the runs: %s", error)
         self._sweep = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
+
+    def _go_on_packing(self) -> None:
+        """A piece of the points that can be packed; a failure begins anew, after a pause."""
+        until = time.monotonic() + PACK_SECONDS
+        self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
+        for _ in self._packing:
+            if time.monotonic() > until:
+                self._pack_after = 0.0
+                return
+        self._packing = pack(self._sessions)
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:

@@ -1,11 +1,13 @@
 """Which rows of a run count: none of an attempt behind the step from which a later one continued.
 
-This is the one place that says so: curves, CSV, history and rollouts all read with `counts`.
+This is the one place that says so: CSV, history and rollouts read with `counts`, curves with `counting`.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, or_, select, true
 from sqlalchemy.orm import Session
 
@@ -38,3 +40,13 @@ def limits_of(session: Session, runs: Iterable[str]) -> dict[str, list[Limit]]:
 def counts(table: Any, limits: Sequence[Limit]) -> ColumnElement[bool]:
     """SQL condition: no later attempt hides the row; `table` has the columns `attempt` and `step`."""
     return and_(true(), *(or_(table.attempt > attempt, table.step <= last) for attempt, last in limits))
+
+
+def counting(
+    attempts: NDArray[np.int64], steps: NDArray[np.int64], limits: Sequence[Limit]
+) -> NDArray[np.bool_]:
+    """The same of rows that were read already."""
+    found = np.ones(len(steps), dtype=bool)
+    for attempt, last in limits:
+        found &= (attempts > attempt) | (steps <= last)
+    return found

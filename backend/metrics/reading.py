@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Row, and_, select
+from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.attempts import Limit, counts, limits_of
+from backend.metrics.attempts import Limit, counting, counts, limits_of
+from backend.metrics.blocks import NOTHING, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
-from backend.metrics.values import from_stored
 from backend.models import Metric, MetricKey
 
 StoredRow = Row[int, int, str, int, float | None]
@@ -45,37 +44,36 @@ def read_points(
     """The valid points of each (run, metric) that has any; a fork's begin with those it inherited."""
     keys = find_keys(session, metrics)
     stretches = lineages(session, runs) if keys else {}
-    limits = limits_of(session, {part.run for parts in stretches.values() for part in parts})
-    columns = select(Metric.step, Metric.kind, Metric.value).order_by(Metric.step, Metric.attempt)
-    connection = session.connection()
+    sources = {part.run for parts in stretches.values() for part in parts}
+    limits = limits_of(session, sources)
+    blocks = read_blocks(session, sources, keys.values())
     found = {}
     for run, parts in stretches.items():
-        valid = [columns.where(_belongs(part, limits.get(part.run, ()))) for part in parts]
         for name, key in keys.items():
-            rows: list[Any] = []
-            for query in valid:
-                # Straight from the driver: half a million rows as SQLAlchemy's own take seconds.
-                cursor: Any = connection.execute(query.where(Metric.key_id == key)).cursor
-                rows += cursor.fetchall()
-            if rows:
-                found[run, name] = _points(rows)
+            pieces = [
+                _valid(session, part, key, blocks.get((part.run, key), NOTHING), limits.get(part.run, ()))
+                for part in parts
+            ]
+            if points := _points(sum(pieces[1:], pieces[0])):
+                found[run, name] = points
     return found
 
 
-def _belongs(part: Stretch, limits: Sequence[Limit]) -> ColumnElement[bool]:
-    """SQL condition: a point of this stretch that counts."""
-    own = and_(Metric.run_id == part.run, counts(Metric, limits))
-    return own if part.last_step == ALL_STEPS else and_(own, Metric.step <= part.last_step)
+def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Sequence[Limit]) -> Stored:
+    """The points of a metric that count in this stretch."""
+    # Where the attempts began that are not in blocks yet.
+    begun = (limit.last_step for limit in limits if limit.attempt >= packed.attempt)
+    stored = packed.points + read_tail(session, part.run, key, packed, min([packed.last_step, *begun]))
+    is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= part.last_step)
+    return stored if is_valid.all() else stored.at(is_valid)
 
 
-def _points(rows: Sequence[Any]) -> Points:
-    steps, kinds, values = (np.array(column) for column in zip(*rows, strict=True))
-    values = values.astype(np.float64)  # NULL becomes NaN
-    if kinds.any():
-        values = from_stored(kinds, values)
-    # Of two attempts at one step the later row, which is the newer attempt's, counts.
-    is_last = np.append(steps[1:] != steps[:-1], True)
-    return Points(steps[is_last], values[is_last])
+def _points(stored: Stored) -> Points:
+    """In the order of steps; of two attempts at one step the newer one's counts."""
+    if not (np.diff(stored.steps) > 0).all():
+        stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
+        stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
+    return Points(stored.steps, stored.values)
 
 
 def read_curves(
@@ -121,5 +119,5 @@ def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iter
     parts = lineages(session, [run_id])[run_id]
     limits = limits_of(session, [part.run for part in parts])
     for part in parts:
-        belongs = _belongs(part, limits.get(part.run, ()))
-        yield from session.execute(_ROWS.where(belongs, Metric.step <= up_to))
+        own = and_(Metric.run_id == part.run, Metric.step <= min(up_to, part.last_step))
+        yield from session.execute(_ROWS.where(own, counts(Metric, limits.get(part.run, ()))))

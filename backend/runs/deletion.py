@@ -16,7 +16,17 @@ from sqlalchemy.orm import Session
 
 from backend.database import Sessions, db_now, reading
 from backend.errors import Conflict
-from backend.models import Attempt, Checkpoint, Event, Experiment, LogChunk, Metric, RolloutGroup, Run
+from backend.models import (
+    Attempt,
+    Checkpoint,
+    Event,
+    Experiment,
+    LogChunk,
+    Metric,
+    MetricBlock,
+    RolloutGroup,
+    Run,
+)
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.settings import Settings
@@ -24,6 +34,7 @@ from backend.settings import Settings
 logger = logging.getLogger(__name__)
 
 BATCHES: tuple[tuple[Any, int], ...] = (
+    (MetricBlock, 1_000),
     (Metric, 10_000),
     (RolloutGroup, 200),  # each takes its completions and their tokens with it
     (LogChunk, 500),

@@ -13,7 +13,7 @@ from sqlalchemy import insert
 from backend.config.merge import config_hash, resolve
 from backend.database import Sessions, new_id
 from backend.metrics.store import write_points
-from backend.models import Experiment, Run
+from backend.models import Attempt, Experiment, Run
 from backend.rollouts.store import pack_groups, write_groups
 from worker.records import CompletionRecord, GroupRecord
 
@@ -111,10 +111,16 @@ def run_row(number: int, experiment: str, chance: random.Random) -> dict[str, An
         "config_hash": config_hash(config),
         "steps": config.steps,
         "status": STATUSES[number % len(STATUSES)],
+        "attempt": 1,
         "last_step": 150,
         "summary": {"step": 150, "last": last, "best": best},
         "tags": ["baseline"] if number % 7 == 0 else [],
     }
+
+
+def attempt_row(run: str) -> dict[str, Any]:
+    """Its only attempt."""
+    return {"run_id": run, "number": 1, "from_step": -1, "worker_id": "w", "host": "h"}
 
 
 def _runs(sessions: Sessions, count: int) -> list[str]:
@@ -131,6 +137,7 @@ def _runs(sessions: Sessions, count: int) -> list[str]:
                     session.flush()
                 rows.append(run_row(number, experiment.id, chance))
             session.execute(insert(Run), rows)
+            session.execute(insert(Attempt), [attempt_row(row["id"]) for row in rows])
             ids += [row["id"] for row in rows]
     return ids
 

@@ -1,6 +1,7 @@
 """What must hold after any fault: `audit(sessions, state_dir)` returns one sentence per violation.
 
-I1  steps 1..last_step of every run have exactly one valid row per metric, all of one attempt
+I1  steps 1..last_step of every run have exactly one valid row per metric, all of one attempt; what is packed
+    for reading says the same
 I2  attempts are 1, 2, 3, ...; at most the newest is open; no two of them at the same time
 I3  every checkpoint has a directory with the files and the SHA-256 that were written
 I4  every move of a run is one that `lifecycle.MOVES` allows, each from where the last one led
@@ -13,12 +14,14 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, reading
 from backend.metrics.attempts import counts, limits_of
-from backend.models import Attempt, Checkpoint, Event, Metric, RolloutGroup, Run
+from backend.metrics.blocks import read_blocks
+from backend.metrics.values import SPELLINGS
+from backend.models import Attempt, Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from backend.runs.lifecycle import MOVES, STATUSES
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody
@@ -47,6 +50,7 @@ def audit(
     for run in runs:  # each in a transaction of its own: a database ends one that idles for a minute
         with reading(sessions) as session:
             found += steps(session, run)
+            found += blocks(session, run)
             found += attempts(session, run, clock_jumped=clock_jumped)
             found += moves(session, run)
         own = [row for row in checkpoints if row.run_id == run.id]
@@ -79,6 +83,28 @@ def steps(session: Session, run: Run) -> Iterator[str]:
     for step, writers in sorted(found["rollout_group"].items()):
         if not writers <= found["metric"].get(step, set()):
             yield f"I1: run {run.id} has rollouts of step {step} by an attempt that has no metrics of it"
+
+
+def blocks(session: Session, run: Run) -> Iterator[str]:
+    """I1, points that are packed for reading."""
+    keys = session.scalars(select(MetricKey.id)).all()
+    for (_, key), packed in read_blocks(session, [run.id], keys).items():
+        is_packed = or_(
+            Metric.attempt < packed.attempt,
+            and_(Metric.attempt == packed.attempt, Metric.step <= packed.last_step),
+        )
+        query = select(Metric.attempt, Metric.step, Metric.kind, Metric.value).where(
+            Metric.run_id == run.id, Metric.key_id == key, is_packed
+        )
+        rows = [
+            (row.attempt, row.step, repr(float(SPELLINGS[row.kind] or row.value)))
+            for row in session.execute(query.order_by(Metric.attempt, Metric.step))
+        ]
+        values = map(repr, packed.points.values.tolist())
+        if rows != list(
+            zip(packed.points.attempts.tolist(), packed.points.steps.tolist(), values, strict=True)
+        ):
+            yield f"I1: run {run.id} has blocks of metric {key} that are not what its rows say"
 
 
 def attempts(session: Session, run: Run, *, clock_jumped: bool = False) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import delete, select, text, update
 
 from backend.database import open_engine, open_sessions
+from backend.metrics.blocks import pack
 from backend.models import Attempt, Event, LogChunk, Metric, Run
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
@@ -54,6 +55,13 @@ def found(database, state_dir, run_id):
 
 def test_a_run_that_was_killed_and_continued_has_no_violation(database, state_dir, run_id):
     assert audit(database.sessions, state_dir, canary="hunter2") == []
+
+
+def test_points_that_were_packed_otherwise_than_their_rows_are_seen(database, found):
+    for _ in pack(database.sessions):
+        pass
+    assert found() == []
+    assert found(update(Metric).where(Metric.step == 2).values(value=0.7)) == ["I1"]
 
 
 def test_a_lost_step_is_seen(found):

@@ -1,0 +1,199 @@
+"""Points in blocks beside their rows: the same curves, whatever was packed when; on both databases."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import delete, func, select, update
+
+from backend.metrics import blocks
+from backend.metrics.reading import read_points, valid_rows
+from backend.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
+from backend.runs.deletion import begin_deletion, carry_on
+from backend.settings import Settings
+from tests.factories import make_attempt, make_run, write_metric
+
+STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 10)
+
+
+def pack(database):
+    for _ in blocks.pack(database.sessions):
+        pass
+
+
+def begin(session, run, number, from_step):
+    """The next attempt, as `lifecycle` would have it."""
+    make_attempt(session, run, number, from_step=from_step)
+    run.status, run.attempt, run.last_step = "running", number, max(from_step, 0)
+
+
+def write(session, run, values, *, name="a"):
+    write_metric(session, run, name, values, attempt=run.attempt)
+    run.last_step = max(run.last_step, *values)
+
+
+def points(database, run, name="a"):
+    with database.sessions() as session:
+        found = read_points(session, [run.id], [name])[run.id, name]
+    return found.steps.tolist(), found.values.tolist()
+
+
+def packed(database, run):
+    """Steps in blocks by attempt."""
+    with database.sessions() as session:
+        query = select(MetricBlock.attempt, MetricBlock.data).where(MetricBlock.run_id == run.id)
+        rows = session.execute(query.order_by(MetricBlock.attempt, MetricBlock.number)).all()
+    found = {}
+    for attempt, data in rows:
+        found.setdefault(attempt, []).extend(np.frombuffer(data, blocks.POINT)["step"].tolist())
+    return found
+
+
+def test_while_a_run_trains_all_but_its_last_steps_are_packed(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, {step: step / 7 for step in range(26)})
+    pack(database)
+    assert packed(database, run) == {1: list(range(20))}
+    assert points(database, run) == (list(range(26)), [step / 7 for step in range(26)])
+
+
+def test_a_run_that_has_ended_is_packed_as_a_whole_and_every_float_is_as_it_was(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, STRANGE)
+    before = points(database, run)
+    with database.sessions.begin() as session:
+        session.get(Run, run.id).status = "finished"
+    pack(database)
+    assert packed(database, run) == {1: list(STRANGE)}
+    with database.sessions.begin() as session:
+        session.execute(delete(Metric))  # so that nothing else can be read
+        assert session.scalar(select(Attempt.packed_step)) == ALL_PACKED
+    assert repr(points(database, run)) == repr(before)
+    assert before[1] == pytest.approx(list(STRANGE.values()), rel=0, nan_ok=True)
+    assert math.copysign(1, points(database, run)[1][6]) == -1
+
+
+def test_an_attempt_that_has_not_begun_is_not_packed_by_the_steps_of_the_one_before(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, dict.fromkeys(range(1, 36), 1.0))
+        make_attempt(session, run, 2)
+        run.attempt = 2
+    pack(database)
+    with database.sessions.begin() as session:
+        own = session.get(Run, run.id)
+        session.execute(update(Attempt).where(Attempt.number == 2).values(from_step=12))
+        write(session, own, dict.fromkeys(range(13, 45), 2.0))
+    pack(database)
+    assert packed(database, run)[2] == list(range(13, 40))
+    assert points(database, run) == (list(range(1, 45)), [1.0] * 12 + [2.0] * 32)
+
+
+def test_blocks_that_were_deleted_are_missed_by_nobody_and_made_again(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, {step: float(step) for step in range(1, 31)})
+    pack(database)
+    whole = points(database, run)
+    with database.sessions.begin() as session:
+        session.execute(delete(MetricBlock).where(MetricBlock.number > 0))
+    assert points(database, run) == whole
+    with database.sessions.begin() as session:
+        session.execute(delete(MetricBlock))
+        session.execute(update(Attempt).values(packed_step=-1))
+    assert points(database, run) == whole
+    pack(database)
+    assert packed(database, run) == {1: list(range(1, 30))}
+
+
+def test_a_piece_that_was_packed_by_two_is_there_once(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, {step: float(step) for step in range(1, 36)})
+    first, second = blocks.pack(database.sessions), blocks.pack(database.sessions)
+    for _ in zip(first, second, strict=False):
+        pass
+    assert packed(database, run) == {1: list(range(1, 30))}
+    assert points(database, run)[0] == list(range(1, 36))
+
+
+def test_a_fork_reads_the_blocks_of_the_run_it_left(database):
+    with database.sessions.begin() as session:
+        parent = make_run(session)
+        begin(session, parent, 1, -1)
+        write(session, parent, dict.fromkeys(range(1, 31), 1.0))
+        child = make_run(session, parent_run=parent.id, fork_step=15)
+        begin(session, child, 1, 15)
+        write(session, child, dict.fromkeys(range(16, 41), 2.0))
+    pack(database)
+    assert points(database, child) == (list(range(1, 41)), [1.0] * 15 + [2.0] * 25)
+
+
+def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
+    with database.sessions.begin() as session:
+        run = make_run(session, deleted_at=1.0)
+        begin(session, run, 1, -1)
+        write(session, run, dict.fromkeys(range(1, 61), 1.0))
+        run.status = "finished"
+    packing = blocks.pack(database.sessions)
+    next(packing)
+    with database.sessions.begin() as session:
+        begin_deletion(session, run.id)
+    assert list(packing) == []
+    carry_on(database.sessions, Settings(state_dir=tmp_path), seconds=60)
+    with database.sessions() as session:
+        left = [
+            session.scalar(select(func.count()).select_from(table)) for table in (MetricBlock, Metric, Run)
+        ]
+    assert left == [0, 0, 0]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_curves_are_those_of_the_rows_after_any_history(database, data):
+    """Attempts that begin anywhere before what is there, sparse metrics, packing at any moment."""
+    with database.sessions.begin() as session:
+        run = make_run(session)
+    for number in range(1, data.draw(st.integers(1, 4)) + 1):
+        with database.sessions.begin() as session:
+            own = session.get(Run, run.id)
+            begin(
+                session, own, number, data.draw(st.integers(-1, own.last_step), "from") if number > 1 else -1
+            )
+        for _ in range(data.draw(st.integers(0, 3))):
+            with database.sessions.begin() as session:
+                own = session.get(Run, run.id)
+                first = own.last_step + 1
+                steps = range(first, first + data.draw(st.integers(1, 25), "steps"))
+                write(session, own, {step: number + step / 1000 for step in steps})
+                if sparse := [step for step in steps if step % 7 == 0]:
+                    write(session, own, dict.fromkeys(sparse, float(number)), name="eval")
+            if data.draw(st.booleans(), "pack"):
+                pack(database)
+        with database.sessions.begin() as session:
+            session.get(Run, run.id).status = data.draw(st.sampled_from(["running", "queued", "paused"]))
+        if data.draw(st.booleans(), "pack"):
+            pack(database)
+    with database.sessions() as session:
+        rows = [(row.name, row.step, row.value) for row in valid_rows(session, run.id)]
+        read = read_points(session, [run.id], ["a", "eval"])
+    shown = [
+        (name, step, value)
+        for (_, name), curve in read.items()
+        for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
+    ]
+    assert sorted(shown) == sorted(rows)
