@@ -5,6 +5,7 @@ progress, renews the lease, stores the summary and reads the user's wish. Writin
 changes nothing, so a transaction of uncertain fate is simply repeated.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,10 @@ from worker.waiting import Backlog, Vigil
 
 BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
+
+SWITCH_SECONDS = 0.0005
+"""So long the writer may hold the interpreter while the training thread waits for it. With Python's own 5 ms
+training stands still for nearly as long as the writer works."""
 
 BYTES_PER_TOKEN = 100
 """Memory of a waiting token without its values: an id, a string and its place in the text."""
@@ -82,6 +87,7 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def __enter__(self) -> Self:
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._thread.start()
         return self
 

@@ -1,6 +1,9 @@
 """A real Postgres that is stopped, paused, cut off: the service says so and comes back by itself."""
 
+import asyncio
+import json
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -9,11 +12,13 @@ from contextlib import closing
 import pytest
 from sqlalchemy import select, text
 
+from backend.broadcaster import Broadcaster
 from backend.config.run import RunConfig
 from backend.database import open_engine, open_sessions
 from backend.models import Event, Metric, Run
 from backend.problem import MEDIA_TYPE
 from backend.runs import lifecycle
+from backend.runs.events import add_event
 from backend.waiting import note_path, read_notes
 from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
@@ -119,6 +124,47 @@ def test_a_paused_postgres_holds_nobody_up_for_longer_than_the_limit(postgres, s
         assert time.monotonic() - started < 25
         postgres.resume()
         wait_for(lambda: is_back(client), 15)
+
+
+def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, client):
+    sessions = client.app.state.lab.sessions
+    told = []
+
+    def tell(message):
+        with sessions.begin() as session:
+            add_event(session, "data", message)
+
+    async def follow(broadcaster):
+        async for chunk in broadcaster.listen(""):
+            told.extend(
+                json.loads(data)["message"]
+                for data in re.findall(r"event: event\ndata: (.*)", chunk.decode())
+            )
+
+    async def go():
+        broadcaster = Broadcaster(sessions)
+        page = asyncio.create_task(follow(broadcaster))
+        await until(lambda: broadcaster.listeners)
+        await asyncio.sleep(1)  # the first look, which only remembers
+        tell("before")
+        await until(lambda: told)
+        postgres.stop()
+        await asyncio.sleep(OUTAGE_SECONDS / 2)
+        postgres.start()
+        tell("after")
+        await until(lambda: len(told) > 1)
+        assert not page.done()
+        broadcaster.close()
+        await page
+
+    async def until(condition):
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - what is waited for is in a database
+                await asyncio.sleep(0.05)
+
+    assert is_back(client)
+    asyncio.run(go())
+    assert told == ["before", "after"]
 
 
 def claimed_run(sessions):
