@@ -107,8 +107,10 @@ class View:
         """Smoothed over the whole raw curve."""
         return Curve(curve.steps, curve.x, ema(curve.values, self.smoothing))
 
-    def visible(self, curve: Curve) -> NDArray[np.bool_]:
+    def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
         """Which points are in the window, and new."""
+        if self.x_min is None and self.x_max is None and self.after is None:
+            return slice(None)
         inside = window(curve, self.x_min, self.x_max)
         return inside if self.after is None else inside & (curve.steps > self.after)
 

@@ -103,10 +103,11 @@ def read_blocks(
 
 def _joined(blocks: Sequence[Any]) -> Packed:
     attempts, ends, data = zip(*(block[2:] for block in blocks), strict=True)
-    points = np.frombuffer(b"".join(data), POINT)
-    sizes = [len(each) // POINT.itemsize for each in data]
+    points = [np.frombuffer(each, POINT) for each in data]
     stored = Stored(
-        points["step"].astype(np.int64), np.repeat(attempts, sizes), points["value"].astype(np.float64)
+        np.concatenate([each["step"] for each in points], dtype=np.int64),
+        np.repeat(attempts, [len(each) for each in points]),
+        np.concatenate([each["value"] for each in points]),
     )
     return Packed(stored, attempts[-1], ends[-1])
 

@@ -31,7 +31,7 @@ class Curve:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def at(self, index: NDArray[np.bool_] | Ints) -> "Curve":
+    def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
         """Only those points."""
         return Curve(self.steps[index], self.x[index], self.values[index])
 
@@ -54,9 +54,11 @@ def ema(values: Floats, smoothing: float) -> Floats:
     NaN and infinities stay where they are and do not enter; a constant curve and smoothing 0 change nothing.
     Source: TensorBoard, line_chart_v2/data_transformer.ts.
     """
+    if smoothing <= 0:
+        return values
     finite = np.isfinite(values)
     known = values[finite]
-    if smoothing <= 0 or len(known) < 2 or np.all(known == known[0]):
+    if len(known) < 2 or np.all(known == known[0]):
         return values
     smooth = values.copy()
     weight = 1.0 - smoothing ** np.arange(1, len(known) + 1)
@@ -102,7 +104,7 @@ def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
     starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
     kept = [finite[[0, -1]]]
     for values in (curve.values, *others):
-        kept += [finite[place] for place in _extremes(values[finite], ids, starts)]
+        kept += [finite[place] for place in _extremes(values[finite], starts)]
     return np.unique(np.concatenate(kept))
 
 
@@ -115,19 +117,23 @@ def _buckets(steps: Ints, buckets: int) -> Ints:
     return found
 
 
-def _extremes(values: Floats, ids: Ints, starts: Ints) -> tuple[Ints, Ints]:
+def _extremes(values: Floats, starts: Ints) -> tuple[Ints, Ints]:
     """Places of the smallest and the largest value of each bucket; the earliest of equal ones."""
-    bucket = np.cumsum(np.diff(ids, prepend=ids[0]) != 0)
-    low = np.where(np.isfinite(values), values, np.inf)
-    high = np.where(np.isfinite(values), values, -np.inf)
-    return _first_where(low == np.minimum.reduceat(low, starts)[bucket], bucket), _first_where(
-        high == np.maximum.reduceat(high, starts)[bucket], bucket
+    is_finite = np.isfinite(values)
+    if is_finite.all():
+        low = high = values
+    else:
+        low, high = np.where(is_finite, values, np.inf), np.where(is_finite, values, -np.inf)
+    return _first(low, np.minimum.reduceat(low, starts), starts), _first(
+        high, np.maximum.reduceat(high, starts), starts
     )
 
 
-def _first_where(matches: NDArray[np.bool_], bucket: Ints) -> Ints:
-    places = np.flatnonzero(matches)
-    found: Ints = places[np.diff(bucket[places], prepend=-1) != 0]
+def _first(values: Floats, wanted: Floats, starts: Ints) -> Ints:
+    """Of each bucket the first place with the wanted value."""
+    places = np.flatnonzero(values == np.repeat(wanted, np.diff(starts, append=len(values))))
+    bucket = np.searchsorted(starts, places, side="right")
+    found: Ints = places[np.diff(bucket, prepend=0) != 0]
     return found
 
 
