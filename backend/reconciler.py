@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from backend.clock import ClockWatch, Look, mend, tell
 from backend.database import Sessions, db_now, insert_into, reading
-from backend.metrics.blocks import pack
+from backend.metrics.blocks import pack, packable
 from backend.models import Run, Singleton
 from backend.queue import ring
 from backend.runs.deletion import carry_on
@@ -56,7 +56,7 @@ class Reconciler:
         self._strays = Strays(settings, sessions)
         self._sweep: Iterator[None] = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
-        self._packing: Iterator[None] = pack(sessions)
+        self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
@@ -93,10 +93,10 @@ class Reconciler:
             rings = _rings_wanted(session)
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
+            self._look_for_points(session)
         is_odd = bool(clock.jump) or clock.is_behind
         is_sweeping = time.monotonic() > self._sweep_after
-        is_packing = time.monotonic() > self._pack_after
-        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_packing):
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -112,8 +112,8 @@ class Reconciler:
             self._delete()
         if is_sweeping:
             self._go_on_sweeping()
-        if is_packing:
-            self._go_on_packing()
+        if self._packing:
+            self._go_on_packing(self._packing)
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -144,15 +144,20 @@ class Reconciler:
         self._sweep = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
 
-    def _go_on_packing(self) -> None:
-        """A piece of the points that can be packed; a failure begins anew, after a pause."""
+    def _look_for_points(self, session: Session) -> None:
+        """Every few seconds: whether there are points to pack."""
+        if self._packing is None and time.monotonic() > self._pack_after:
+            self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
+            if tasks := packable(session):
+                self._packing = pack(self._sessions, tasks)
+
+    def _go_on_packing(self, packing: Iterator[None]) -> None:
+        """A piece of what there is to pack."""
         until = time.monotonic() + PACK_SECONDS
-        self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
-        for _ in self._packing:
+        for _ in packing:
             if time.monotonic() > until:
-                self._pack_after = 0.0
                 return
-        self._packing = pack(self._sessions)
+        self._packing = None
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:

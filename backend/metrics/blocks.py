@@ -3,11 +3,12 @@ milliseconds.
 
 The rows of `metric` stay the truth. What an attempt cannot change any more (all but its last steps while it
 trains, everything once it has ended) is packed by the reconciler, BLOCK steps of a metric at a time. Of each
-metric and attempt blocks are made in the order of the steps and of the attempts, so whoever reads takes the
-blocks that are there and the rows behind the last of them. Blocks can be deleted whenever nobody packs; with
-`UPDATE attempt SET packed_step = -1` they are made again.
+metric, blocks are made in the order of attempts and of steps, which follow one another without a gap; so
+whoever reads takes the blocks that are there and the rows behind the last of them. To have all blocks made
+again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import and_, bindparam, case, or_, select, update
+from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, insert_into, reading
+from backend.database import Sessions, reading
 from backend.metrics.values import from_stored
 from backend.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 
@@ -31,16 +33,29 @@ TASKS = 1_000
 POINT = np.dtype([("step", "<i4"), ("value", "<f8")])
 """A point in a block. NaN, the infinities and -0.0 need no kind here."""
 
-_COLUMNS = select(Metric.step, Metric.attempt, Metric.kind, Metric.value)
-_TAIL = _COLUMNS.where(
-    Metric.run_id == bindparam("run"), Metric.key_id == bindparam("key"), Metric.step > bindparam("after")
-).order_by(Metric.step, Metric.attempt)
-_PIECE = _COLUMNS.where(
-    Metric.run_id == bindparam("run"),
-    Metric.key_id == bindparam("key"),
-    Metric.step.between(bindparam("first"), bindparam("last")),
-    Metric.attempt == bindparam("attempt"),
-).order_by(Metric.step)
+logger = logging.getLogger(__name__)
+
+_TAIL = (
+    select(Metric.step, Metric.attempt, Metric.kind, Metric.value)
+    .where(
+        Metric.run_id == bindparam("run"),
+        Metric.key_id == bindparam("key"),
+        Metric.step > bindparam("after"),
+        Metric.step <= bindparam("last"),
+        Metric.attempt >= bindparam("attempt"),
+    )
+    .order_by(Metric.step, Metric.attempt)
+)
+_PIECE = (
+    select(Metric.key_id, Metric.step, Metric.attempt, Metric.kind, Metric.value)
+    .where(
+        Metric.run_id == bindparam("run"),
+        Metric.key_id.in_(bindparam("keys", expanding=True)),  # with it the primary key finds the piece
+        Metric.step.between(bindparam("first"), bindparam("last")),
+        Metric.attempt == bindparam("attempt"),
+    )
+    .order_by(Metric.key_id, Metric.step)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,7 @@ def read_blocks(
         .where(MetricBlock.run_id.in_(runs), MetricBlock.key_id.in_(keys))
         .order_by(MetricBlock.run_id, MetricBlock.key_id, MetricBlock.attempt, MetricBlock.number)
     )
-    rows = _fetch(session, query)
+    rows = session.execute(query)
     return {place: _joined(list(blocks)) for place, blocks in groupby(rows, key=lambda row: (row[0], row[1]))}
 
 
@@ -112,12 +127,11 @@ def _joined(blocks: Sequence[Any]) -> Packed:
     return Packed(stored, attempts[-1], ends[-1])
 
 
-def read_tail(session: Session, run: str, key: int, packed: Packed, after: int) -> Stored:
-    """The points that are not in blocks; none of them that counts has a step up to `after`."""
-    rows = _points(_fetch(session, _TAIL, run=run, key=key, after=after))
-    is_new = (rows.attempts > packed.attempt) | (
-        (rows.attempts == packed.attempt) & (rows.steps > packed.last_step)
-    )
+def read_tail(session: Session, run: str, key: int, packed: Packed, *, after: int, last: int) -> Stored:
+    """The points up to `last` that are not in blocks; none of them that counts has a step up to `after`."""
+    place = {"run": run, "key": key, "attempt": packed.attempt, "after": after, "last": last}
+    rows = _points(session.execute(_TAIL, place).all())
+    is_new = (rows.attempts > packed.attempt) | (rows.steps > packed.last_step)
     return rows if is_new.all() else rows.at(is_new)
 
 
@@ -129,13 +143,6 @@ def _points(rows: Sequence[Any]) -> Stored:
     return Stored(steps, attempts, from_stored(kinds, values) if kinds.any() else values)
 
 
-def _fetch(session: Session, query: Any, **parameters: Any) -> Sequence[Any]:
-    """Straight from the driver: half a million rows as SQLAlchemy's own take seconds."""
-    cursor: Any = session.connection().execute(query, parameters).cursor
-    rows: Sequence[Any] = cursor.fetchall()
-    return rows
-
-
 # ------------------------------------------------------------ packing
 
 
@@ -145,51 +152,64 @@ class Task:
 
     run: str
     attempt: int
+    packed: int
+    """How far it is packed."""
     first: int
     last: int
     """The last step that cannot change any more; ALL_PACKED where the attempt has ended."""
 
 
-def pack(sessions: Sessions) -> Iterator[None]:
-    """Pack what can be packed; yields after each piece. Two that do it at once do no harm."""
-    for task in _tasks(sessions):
-        yield from _pack_attempt(sessions, task)
+def packable(session: Session) -> list[Task]:
+    """What there is to pack; attempts of a run in their order, lest a block be made before an older one."""
+    open_ones = select(Attempt).where(Attempt.packed_step < ALL_PACKED)
+    attempts = session.scalars(open_ones.order_by(Attempt.run_id, Attempt.number).limit(TASKS)).all()
+    own = Run.id.in_({attempt.run_id for attempt in attempts})
+    runs = {run.id: run for run in session.scalars(select(Run).where(own, Run.deleting_at.is_(None)))}
+    tasks = (_task(attempt, runs[attempt.run_id]) for attempt in attempts if attempt.run_id in runs)
+    return [task for task in tasks if task.first <= task.last]
 
 
-def _tasks(sessions: Sessions) -> list[Task]:
-    """Those of a run in the order of their attempts, so that no block is made before an older one."""
-    has_ended = or_(Attempt.number < Run.attempt, Run.status != "running")
-    begun = case((Attempt.packed_step > Attempt.from_step, Attempt.packed_step), else_=Attempt.from_step)
-    has_block = Run.last_step - begun >= BLOCK
-    query = (
-        select(Attempt, Run.last_step, has_ended)
-        .join(Run, Run.id == Attempt.run_id)
-        .where(Attempt.packed_step < ALL_PACKED, Run.deleting_at.is_(None), or_(has_ended, has_block))
-        .order_by(Attempt.run_id, Attempt.number)
-        .limit(TASKS)
+def _task(attempt: Attempt, run: Run) -> Task:
+    has_ended = attempt.number < run.attempt or run.status != "running"
+    # Before an attempt has begun, the run's last step is that of the one before.
+    begun = -1 if has_ended and attempt.from_step == NOT_BEGUN else attempt.from_step
+    return Task(
+        run=run.id,
+        attempt=attempt.number,
+        packed=attempt.packed_step,
+        first=max(attempt.packed_step, begun) + 1,
+        last=ALL_PACKED if has_ended else (run.last_step + 1) // BLOCK * BLOCK - 1,
     )
-    with reading(sessions) as session:
-        rows = session.execute(query).all()
-    found = []
-    for attempt, last_step, ended in rows:
-        has_begun = attempt.from_step < NOT_BEGUN
-        first = max(attempt.packed_step, attempt.from_step if has_begun else -1) + 1
-        last = ALL_PACKED if ended else (last_step + 1) // BLOCK * BLOCK - 1
-        found.append(Task(attempt.run_id, attempt.number, first, last))
-    return found
+
+
+def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
+    """Do the tasks; yields after each piece. Two that do it at once do no harm.
+
+    A run that cannot be packed is left for later; when the database is away, all are.
+    """
+    failed = set()
+    for task in tasks:
+        try:
+            if task.run not in failed:
+                yield from _pack_attempt(sessions, task)
+        except SQLAlchemyError as error:
+            logger.warning("the points of run %s cannot be packed: %s", task.run, str(error).splitlines()[0])
+            if isinstance(error, OperationalError):
+                return
+            failed.add(task.run)
 
 
 def _pack_attempt(sessions: Sessions, task: Task) -> Iterator[None]:
-    first = task.first
+    first, packed = task.first, task.packed
     while first <= task.last:
         end = first // BLOCK * BLOCK + BLOCK - 1
         blocks = _blocks(sessions, task, first, end)
-        # Steps follow one another: behind a block without any there are none.
-        packed = end if blocks else task.last
-        if not _store(sessions, task, blocks, packed):
+        # Steps follow one another: behind a block that is not full there are none.
+        reached = end if any(block["last_step"] == end for block in blocks) else task.last
+        if not _store(sessions, task, blocks, packed, reached):
             return
         yield
-        first = packed + 1
+        packed, first = reached, reached + 1
 
 
 def _blocks(sessions: Sessions, task: Task, first: int, end: int) -> list[dict[str, Any]]:
@@ -197,8 +217,9 @@ def _blocks(sessions: Sessions, task: Task, first: int, end: int) -> list[dict[s
     piece = {"run": task.run, "attempt": task.attempt, "first": first, "last": end}
     with reading(sessions) as session:
         keys = session.scalars(select(MetricKey.id)).all()
-        points = {key: _points(_fetch(session, _PIECE, key=key, **piece)) for key in keys}
-    newest = max(int(each.steps.max(initial=-1)) for each in points.values()) if points else -1
+        rows = session.execute(_PIECE, {**piece, "keys": keys}).all()
+    points = {key: _points([row[1:] for row in own]) for key, own in groupby(rows, key=lambda row: row[0])}
+    newest = max((int(each.steps[-1]) for each in points.values()), default=-1)
     return [
         {
             "run_id": task.run,
@@ -209,7 +230,6 @@ def _blocks(sessions: Sessions, task: Task, first: int, end: int) -> list[dict[s
             "data": _data(each),
         }
         for key, each in points.items()
-        if len(each.steps)
     ]
 
 
@@ -219,14 +239,18 @@ def _data(points: Stored) -> bytes:
     return packed.tobytes()
 
 
-def _store(sessions: Sessions, task: Task, blocks: Sequence[dict[str, Any]], packed: int) -> bool:
-    """Store blocks and how far they reach; False where the run is being deleted."""
+def _store(
+    sessions: Sessions, task: Task, blocks: Sequence[dict[str, Any]], packed: int, reached: int
+) -> bool:
+    """Store blocks and how far they reach; False where the run is being deleted or another one packs it."""
     with sessions.begin() as session:
         here = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
         if session.scalar(here.with_for_update(key_share=True)) is None:
             return False
+        mine = and_(Attempt.run_id == task.run, Attempt.number == task.attempt, Attempt.packed_step == packed)
+        step = update(Attempt).where(mine).values(packed_step=reached).returning(Attempt.number)
+        if session.scalar(step) is None:
+            return False
         if blocks:
-            session.execute(insert_into(session, MetricBlock.__table__).on_conflict_do_nothing(), blocks)
-        mine = and_(Attempt.run_id == task.run, Attempt.number == task.attempt)
-        session.execute(update(Attempt).where(mine).values(packed_step=packed))
+            session.execute(insert(MetricBlock), blocks)
     return True

@@ -63,7 +63,8 @@ def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Se
     """The points of a metric that count in this stretch."""
     # Where the attempts began that are not in blocks yet.
     begun = (limit.last_step for limit in limits if limit.attempt >= packed.attempt)
-    stored = packed.points + read_tail(session, part.run, key, packed, min([packed.last_step, *begun]))
+    after = min([packed.last_step, *begun])
+    stored = packed.points + read_tail(session, part.run, key, packed, after=after, last=part.last_step)
     is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= part.last_step)
     return stored if is_valid.all() else stored.at(is_valid)
 

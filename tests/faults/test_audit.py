@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select, text, update
 
 from backend.database import open_engine, open_sessions
-from backend.metrics.blocks import pack
+from backend.metrics.blocks import pack, packable
 from backend.models import Attempt, Event, LogChunk, Metric, Run
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
@@ -58,8 +58,9 @@ def test_a_run_that_was_killed_and_continued_has_no_violation(database, state_di
 
 
 def test_points_that_were_packed_otherwise_than_their_rows_are_seen(database, found):
-    for _ in pack(database.sessions):
-        pass
+    with database.sessions() as session:
+        tasks = packable(session)
+    assert list(pack(database.sessions, tasks))
     assert found() == []
     assert found(update(Metric).where(Metric.step == 2).values(value=0.7)) == ["I1"]
 
