@@ -3,14 +3,15 @@
 import time
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, func, select, update
 
 from backend import reconciler
 from backend.database import db_now, open_engine, open_sessions
-from backend.models import Run, Worker
+from backend.metrics import blocks
+from backend.models import MetricBlock, Run, Singleton, Worker
 from backend.reconciler import Reconciler, take_lease
 from backend.runs import lifecycle
-from tests.factories import make_run
+from tests.factories import make_attempt, make_run, write_metric
 
 
 @pytest.fixture
@@ -80,3 +81,31 @@ def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
         assert take_lease(session, "job", "a", seconds=-1)
         assert take_lease(session, "job", "b", seconds=100)
         assert not take_lease(session, "job", "a", seconds=100)
+
+
+def test_points_are_packed_piece_by_piece_and_nothing_is_written_where_all_are(
+    sessions, settings, monkeypatch
+):
+    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(reconciler, "PACK_SECONDS", 0.0)
+    monkeypatch.setattr(reconciler, "PACK_PAUSE_SECONDS", 0.0)
+    with sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=25)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(1, 26), 1.0))
+
+    def packed():
+        with sessions() as session:
+            return session.scalar(select(func.count()).select_from(MetricBlock))
+
+    looking = Reconciler(settings, sessions)
+    counts = []
+    for _ in range(4):
+        looking.look()
+        counts.append(packed())
+    assert counts == [1, 2, 3, 3]
+    with sessions.begin() as session:
+        session.execute(delete(Singleton))
+    looking.look()
+    with sessions() as session:
+        assert session.scalar(select(Singleton.owner)) is None
