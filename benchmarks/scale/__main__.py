@@ -96,6 +96,9 @@ def table(found: dict[str, tuple[Filled, Figures]], size: Size, rounds: int) -> 
         lines.append(f"| page {name}: first paint, data drawn | {' | '.join(cells)} |")
     for what, cells in {
         "points stored a second": (f"{each.points_per_second:,.0f}" for each, _ in found.values()),
+        "points packed for reading a second": (
+            f"{each.packed_per_second:,.0f}" for each, _ in found.values()
+        ),
         "rollouts packed and stored a second": (
             f"{each.rollouts_per_second:,.0f}" for each, _ in found.values()
         ),
