@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, union_all, update
 from sqlalchemy.orm import Session
 
 from backend.database import db_now
 from backend.models import Run, Worker
 from backend.runs.events import add_event
+from backend.settings import LONGEST_LEASE_SECONDS
 
 JUMP_SECONDS = 5.0
 """A clock that is corrected by less than this has not jumped."""
@@ -28,19 +29,31 @@ def elapsed_seconds() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+_WRITTEN = union_all(
+    select(func.max(Run.changed_at).label("at")),
+    select(func.max(Run.queued_at)).where(Run.status == "queued"),
+    select(func.max(Run.run_after) - LONGEST_PAUSE_SECONDS).where(Run.status == "queued"),
+    select(func.max(Run.lease_until) - LONGEST_LEASE_SECONDS).where(Run.status == "running"),
+    select(func.max(Worker.seen_at)),
+).subquery()
+"""When what `mend` mends was written, at the earliest."""
+
+
 class Look(NamedTuple):
     """The database's clock at one moment."""
 
     now: float
     newest: float
     """The latest time that is recorded."""
+    offset: float
+    """From the time since the machine started to the database's clock."""
     jump: float
     """By how many seconds the clock was set since the last look, or, at the first, since the record ended."""
 
     @property
-    def is_behind(self) -> bool:
-        """Whether the record ends in the future."""
-        return self.newest > self.now + JUMP_SECONDS
+    def went_back(self) -> bool:
+        """Whether times may be recorded that lie in the future."""
+        return self.jump < 0 or self.newest > self.now + JUMP_SECONDS
 
 
 class ClockWatch:
@@ -51,15 +64,21 @@ class ClockWatch:
         self._offset: float | None = None
 
     def look(self, session: Session) -> Look:
-        """Call it now and then."""
+        """Call it now and then; a jump is reported until it is `settled`."""
         began = self._elapsed()
-        query = select(db_now(), select(func.max(Run.changed_at)).scalar_subquery())
+        query = select(db_now(), select(func.max(_WRITTEN.c.at)).scalar_subquery())
         now, newest = session.execute(query).one()
         newest = now if newest is None else newest
         uncertain = self._elapsed() - began
-        before, self._offset = self._offset, now - began
-        jump = min(now - newest, 0.0) if before is None else self._offset - before
-        return Look(now, newest, jump if abs(jump) > JUMP_SECONDS + uncertain else 0.0)
+        offset = now - began
+        jump = min(now - newest, 0.0) if self._offset is None else offset - self._offset
+        if abs(jump) <= JUMP_SECONDS + uncertain:
+            self._offset, jump = offset, 0.0
+        return Look(now, newest, offset, jump)
+
+    def settled(self, look: Look) -> None:
+        """The jump that this look has seen is dealt with."""
+        self._offset = look.offset
 
 
 def tell(session: Session, jump: float) -> str:

@@ -94,17 +94,19 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
-        is_odd = bool(clock.jump) or clock.is_behind
+        is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
         if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
+                self._clock.settled(clock)  # by whoever has the lease
                 return 0
             if is_odd:
                 self._set_right(session, clock)
             if taken := take_back_lost(session, lost):
                 logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
+        self._clock.settled(clock)
         for _ in range(rings):
             if not ring(self._settings):
                 break
@@ -119,7 +121,7 @@ class Reconciler:
     def _set_right(self, session: Session, clock: Look) -> None:
         if clock.jump:
             logger.warning("%s", tell(session, clock.jump))
-        if clock.is_behind:
+        if clock.went_back:
             mend(session, clock, lease_seconds=self._settings.lease_seconds)
 
     def _delete(self) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+LONGEST_LEASE_SECONDS = 3600.0
+
 
 class Settings(BaseSettings):
     """Where this installation listens, what it writes to and what it may reach."""
@@ -48,7 +50,7 @@ class Settings(BaseSettings):
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, or the measured default on a CPU machine."""
 
-    lease_seconds: Annotated[float, Field(gt=0.5, le=3600)] = 60.0
+    lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
     """How long a worker owns a run without a sign of life, in seconds."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0

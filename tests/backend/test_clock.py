@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.exc import OperationalError
 
 from backend import reconciler as module
 from backend.clock import ClockWatch
@@ -36,12 +37,22 @@ def said(sessions):
         return session.execute(select(Event.run_id, Event.message).where(Event.kind == "clock")).all()
 
 
+def left(sessions):
+    """Seconds until the one lease there is runs out."""
+    with sessions() as session:
+        return session.scalar(select(Run.lease_until - db_now()))
+
+
+def fail(*_, **__):
+    raise OperationalError("", {}, Exception("database is locked"))
+
+
 def test_a_clock_that_keeps_time_is_no_news(database):
     watch = ClockWatch()
     with database.sessions() as session:
         make_run(session)
         looks = [watch.look(session) for _ in range(3)]
-    assert [(look.jump, look.is_behind) for look in looks] == [(0.0, False)] * 3
+    assert [(look.jump, look.went_back) for look in looks] == [(0.0, False)] * 3
 
 
 @pytest.mark.parametrize(("passed", "jump"), [(-HOUR, HOUR), (HOUR, -HOUR), (4.0, 0.0)])
@@ -88,6 +99,44 @@ def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database
         assert [slot.id for slot in live_slots(session)] == ["w"]  # for half a minute
         assert lifecycle.claim_run(session, "v", "h").run_id == early.id
         assert lifecycle.claim_run(session, "v", "h").run_id == late.id
+
+
+def test_a_lease_from_before_is_mended_where_its_trainer_wrote_once_more(database, settings, reconciler):
+    """A trainer that outlives its worker by a step leaves a row of now and a lease that nobody renews."""
+    elapsed = Elapsed()
+    reconciler._clock = ClockWatch(elapsed=elapsed)
+    with database.sessions.begin() as session:
+        make_run(session, status="running", attempt=1, lease_until=db_now() + HOUR)
+    reconciler.look()
+    elapsed.now += HOUR
+    reconciler.look()
+    assert left(database.sessions) <= settings.lease_seconds
+
+
+@pytest.mark.parametrize("seen", [HOUR, None])
+def test_a_service_that_was_away_finds_what_the_clock_left_behind(database, settings, reconciler, seen):
+    """Its own record is of now: the worker's sign of life, or a lease longer than any, tells."""
+    with database.sessions.begin() as session:
+        make_run(session, status="running", attempt=1, lease_until=db_now() + (HOUR if seen else 2 * HOUR))
+        if seen:
+            worker = {"host": "h", "pid": 1, "slot": 0, "device": "cpu", "stats": {}}
+            session.add(Worker(id="w", seen_at=db_now() + seen, **worker))
+    reconciler.look()
+    assert left(database.sessions) <= settings.lease_seconds
+
+
+def test_a_jump_is_told_though_the_database_failed_when_it_was_seen(database, reconciler, monkeypatch):
+    elapsed = Elapsed()
+    reconciler._clock = ClockWatch(elapsed=elapsed)
+    reconciler.look()
+    elapsed.now -= HOUR
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "take_lease", fail)
+        with pytest.raises(OperationalError):
+            reconciler.look()
+    reconciler.look()
+    reconciler.look()
+    assert len(said(database.sessions)) == 1
 
 
 def test_a_job_of_a_time_before_the_clock_went_back_is_free(database):
