@@ -82,6 +82,8 @@ def open_engine(url: str, *, pool_size: int = 16, answer_seconds: float = ANSWER
         connect_args={**postgres.LINK, "options": postgres.OPTIONS},
     )
 
+    event.listen(engine, "before_cursor_execute", postgres.choose_format)
+
     @event.listens_for(engine, "do_connect")
     def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
         return postgres.connect(*arguments, answer_seconds=answer_seconds, **parameters)

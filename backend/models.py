@@ -197,7 +197,9 @@ class MetricBlock(Base):
     number: Mapped[int] = mapped_column(primary_key=True)
     last_step: Mapped[int]
     """No point of this metric and attempt up to here is missing in the blocks."""
+    points: Mapped[int]
     data: Mapped[bytes]
+    """Their values; then their steps, unless these are all that end with `last_step`."""
 
 
 class RolloutGroup(Base):

@@ -6,7 +6,7 @@ A server that is stopped, or behind a broken link, answers nothing at all; its o
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Format, TransactionStatus
 
 STATEMENT_SECONDS = 10
 """A statement that takes longer is ended by the server."""
@@ -42,6 +42,17 @@ class BoundedConnection(psycopg.Connection[Any]):
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.pgconn.finish()  # whatever it answers later belongs to nobody
             raise
+
+
+def choose_format(
+    _connection: Any, cursor: Any, _statement: str, _parameters: Any, context: Any, _many: object
+) -> None:
+    """Before a statement: with the execution option `binary`, bytes come as they are, not spelled out in hex.
+
+    Not for all statements: SQLAlchemy reads the catalogue's odd types as text.
+    """
+    if context is not None and context.execution_options.get("binary"):
+        cursor.format = Format.BINARY
 
 
 def connect(conninfo: str = "", *, answer_seconds: float, **parameters: Any) -> BoundedConnection:

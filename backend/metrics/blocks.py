@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -30,8 +30,8 @@ BLOCK = 1_000
 TASKS = 1_000
 """So many attempts are packed in one go."""
 
-POINT = np.dtype([("step", "<i4"), ("value", "<f8")])
-"""A point in a block. NaN, the infinities and -0.0 need no kind here."""
+STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
+"""In a block. NaN, the infinities and -0.0 need no kind here."""
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +89,8 @@ class Packed:
     """Of the newest block; all that older attempts have is in blocks."""
     last_step: int = -1
     """Up to here that attempt's points are in blocks."""
+    is_all: bool = False
+    """Whether the run has no point outside of its blocks."""
 
 
 NOTHING = Packed(Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)))
@@ -101,34 +103,46 @@ def read_blocks(
     session: Session, runs: Collection[str], keys: Collection[int]
 ) -> dict[tuple[str, int], Packed]:
     """What there is in blocks of each (run, key of a metric)."""
+    attempts = select(Attempt.run_id).where(Attempt.run_id.in_(runs)).group_by(Attempt.run_id)
+    whole = set(session.scalars(attempts.having(func.min(Attempt.packed_step) >= ALL_PACKED)))
     query = (
         select(
             MetricBlock.run_id,
             MetricBlock.key_id,
             MetricBlock.attempt,
             MetricBlock.last_step,
+            MetricBlock.points,
             MetricBlock.data,
         )
         .where(MetricBlock.run_id.in_(runs), MetricBlock.key_id.in_(keys))
         .order_by(MetricBlock.run_id, MetricBlock.key_id, MetricBlock.attempt, MetricBlock.number)
     )
-    rows = session.execute(query)
-    return {place: _joined(list(blocks)) for place, blocks in groupby(rows, key=lambda row: (row[0], row[1]))}
+    rows = session.execute(query, execution_options={"binary": True})
+    by_place = groupby(rows, key=lambda row: (row[0], row[1]))
+    return {place: _joined(list(blocks), is_all=place[0] in whole) for place, blocks in by_place}
 
 
-def _joined(blocks: Sequence[Any]) -> Packed:
-    attempts, ends, data = zip(*(block[2:] for block in blocks), strict=True)
-    points = [np.frombuffer(each, POINT) for each in data]
+def _joined(blocks: Sequence[Any], *, is_all: bool) -> Packed:
+    _, _, attempts, ends, counts, _ = zip(*blocks, strict=True)
+    steps, values = zip(*(decoded(*block[3:]) for block in blocks), strict=True)
     stored = Stored(
-        np.concatenate([each["step"] for each in points], dtype=np.int64),
-        np.repeat(attempts, [len(each) for each in points]),
-        np.concatenate([each["value"] for each in points]),
+        np.concatenate(steps, dtype=np.int64), np.repeat(attempts, counts), np.concatenate(values)
     )
-    return Packed(stored, attempts[-1], ends[-1])
+    return Packed(stored, attempts[-1], ends[-1], is_all)
+
+
+def decoded(last: int, count: int, data: bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps and values of a block, see MetricBlock."""
+    values = np.frombuffer(data, VALUE, count)
+    if len(data) == values.nbytes:
+        return np.arange(last - count + 1, last + 1), values
+    return np.frombuffer(data, STEP, offset=values.nbytes), values
 
 
 def read_tail(session: Session, run: str, key: int, packed: Packed, *, after: int, last: int) -> Stored:
     """The points up to `last` that are not in blocks; none of them that counts has a step up to `after`."""
+    if packed.is_all:
+        return NOTHING.points
     place = {"run": run, "key": key, "attempt": packed.attempt, "after": after, "last": last}
     rows = _points(session.execute(_TAIL, place).all())
     is_new = (rows.attempts > packed.attempt) | (rows.steps > packed.last_step)
@@ -227,16 +241,17 @@ def _blocks(sessions: Sessions, task: Task, first: int, end: int) -> list[dict[s
             "attempt": task.attempt,
             "number": first // BLOCK,
             "last_step": newest,
-            "data": _data(each),
+            "points": len(each.steps),
+            "data": _data(each, newest),
         }
         for key, each in points.items()
     ]
 
 
-def _data(points: Stored) -> bytes:
-    packed = np.empty(len(points.steps), POINT)
-    packed["step"], packed["value"] = points.steps, points.values
-    return packed.tobytes()
+def _data(points: Stored, last: int) -> bytes:
+    values = points.values.astype(VALUE).tobytes()
+    is_dense = last - points.steps[0] + 1 == len(points.steps)
+    return values if is_dense else values + points.steps.astype(STEP).tobytes()
 
 
 def _store(

@@ -71,7 +71,7 @@ def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Se
 
 def _points(stored: Stored) -> Points:
     """In the order of steps; of two attempts at one step the newer one's counts."""
-    if not (np.diff(stored.steps) > 0).all():
+    if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
         stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
     return Points(stored.steps, stored.values)

@@ -98,34 +98,36 @@ def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
     finite = np.flatnonzero(np.isfinite(curve.values))
     if len(finite) <= max_points:
         return finite
+    if len(finite) < len(curve):
+        kept = thin(curve.at(finite), max_points, *(values[finite] for values in others))
+        return finite[kept]
     extremes = 2 * (1 + len(others))
-    buckets = max(1, (max_points - 2) // extremes)
-    ids = _buckets(curve.steps[finite], buckets)
-    starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
-    kept = [finite[[0, -1]]]
-    for values in (curve.values, *others):
-        kept += [finite[place] for place in _extremes(values[finite], starts)]
-    return np.unique(np.concatenate(kept))
+    starts = _starts(curve.steps, max(1, (max_points - 2) // extremes))
+    ends = np.array([0, len(curve) - 1])
+    return np.unique(np.concatenate([ends, *(_extremes(each, starts) for each in (curve.values, *others))]))
 
 
-def _buckets(steps: Ints, buckets: int) -> Ints:
-    """Number of each step's bucket: all of one width, a power of two, counted from step 0."""
-    width = 1
-    while (int(steps[-1]) // width) - (int(steps[0]) // width) + 1 > buckets:
-        width *= 2
-    found: Ints = steps // width
-    return found
+def _starts(steps: Ints, buckets: int) -> Ints:
+    """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
+    first, last, shift = int(steps[0]), int(steps[-1]), 0
+    while (last >> shift) - (first >> shift) >= buckets:
+        shift += 1
+    edges = np.arange(first >> shift, (last >> shift) + 1) << shift
+    return np.unique(np.searchsorted(steps, edges))
 
 
-def _extremes(values: Floats, starts: Ints) -> tuple[Ints, Ints]:
+def _extremes(values: Floats, starts: Ints) -> Ints:
     """Places of the smallest and the largest value of each bucket; the earliest of equal ones."""
     is_finite = np.isfinite(values)
     if is_finite.all():
         low = high = values
     else:
         low, high = np.where(is_finite, values, np.inf), np.where(is_finite, values, -np.inf)
-    return _first(low, np.minimum.reduceat(low, starts), starts), _first(
-        high, np.maximum.reduceat(high, starts), starts
+    return np.concatenate(
+        [
+            _first(low, np.minimum.reduceat(low, starts), starts),
+            _first(high, np.maximum.reduceat(high, starts), starts),
+        ]
     )
 
 
@@ -142,8 +144,7 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
     places = np.flatnonzero(~np.isfinite(curve.values))
     if len(places) <= max_points:
         return places
-    ids = _buckets(curve.steps[places], max_points)
-    found: Ints = places[np.diff(ids, prepend=ids[0] - 1) != 0]
+    found: Ints = places[_starts(curve.steps[places], max_points)]
     return found
 
 

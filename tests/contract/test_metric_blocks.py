@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,11 +53,11 @@ def points(database, run, name="a"):
 def packed(database, run):
     """Steps in blocks by attempt."""
     with database.sessions() as session:
-        query = select(MetricBlock.attempt, MetricBlock.data).where(MetricBlock.run_id == run.id)
-        rows = session.execute(query.order_by(MetricBlock.attempt, MetricBlock.number)).all()
-    found = {}
-    for attempt, data in rows:
-        found.setdefault(attempt, []).extend(np.frombuffer(data, blocks.POINT)["step"].tolist())
+        own = select(MetricBlock).where(MetricBlock.run_id == run.id)
+        found = {}
+        for block in session.scalars(own.order_by(MetricBlock.attempt, MetricBlock.number)):
+            steps, _ = blocks.decoded(block.last_step, block.points, block.data)
+            found.setdefault(block.attempt, []).extend(steps.tolist())
     return found
 
 
