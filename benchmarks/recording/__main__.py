@@ -1,9 +1,9 @@
-"""What keeping a run costs: the same run with recording and checkpoints and without, in alternating rounds.
+"""What keeping a run costs: one run that is kept and not kept by turns, blocks of steps in pairs.
 
     python -m benchmarks.recording
 
-Both sides train the same tokens. Processor time counts every thread, so what the writer thread does beside
-training counts too; it hardly depends on what else the machine does. Writes results.md beside this file.
+Both sides of a pair are the same work in the same process, a few seconds apart, in alternating order.
+Writes results.md beside this file.
 """
 
 import argparse
@@ -13,11 +13,10 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 HERE = Path(__file__).parent
-SIDES = {"nothing kept": False, "recording and checkpoints": True}
 
 CLOCKS = {
     "thread": "processor time, training thread",
@@ -35,72 +34,63 @@ CALLS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="cost of recording and checkpoints")
-    parser.add_argument("--steps", type=int, default=55)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--directory", default=None, help="where the runs are kept (default: a temporary one)"
+        "--block", type=int, default=25, help="steps of a block, which ends with a checkpoint"
     )
+    parser.add_argument("--pairs", type=int, default=20, help="of blocks")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--directory", default=None, help="where the run is kept (default: a temporary one)")
     arguments = parser.parse_args()
-    sides: dict[str, list[dict[str, Any]]] = {name: [] for name in SIDES}
-    for number in range(arguments.rounds):
-        # Each side goes first as often as the other.
-        for name in sorted(SIDES, reverse=bool(number % 2)):
-            sides[name].append(one_run(arguments, is_kept=SIDES[name]))
-        last = {name: rounds[-1]["process"] for name, rounds in sides.items()}
-        print(
-            f"round {number + 1}: " + ", ".join(f"{name} {value:.4f} s" for name, value in last.items()),
-            flush=True,
-        )
-    text = table(sides, arguments)
-    print(f"\n{text}")
+    text = table(one_run(arguments), arguments)
+    print(text)
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def one_run(arguments: argparse.Namespace, *, is_kept: bool) -> dict[str, Any]:
-    """The report of one run, in a process of its own."""
-    job = {
-        "steps": arguments.steps,
-        "threads": arguments.threads,
-        "directory": arguments.directory,
-        "is_kept": is_kept,
-    }
+def one_run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The report of the run, in a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.recording.one_run"]
-    done = subprocess.run(
-        command, input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=True, env=environment
-    )
+    job = json.dumps(vars(arguments))
+    done = subprocess.run(command, input=job, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return report
 
 
-def table(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
+def table(report: dict[str, Any], arguments: argparse.Namespace) -> str:
     """The figures in Markdown."""
-    bare, kept = (sides[name] for name in SIDES)
+    sides = {
+        "nothing kept": [each for each in report["blocks"] if not each["is_kept"]],
+        "recording and checkpoints": [each for each in report["blocks"] if each["is_kept"]],
+    }
+    bare, kept = sides.values()
     setting = (
-        "16 prompts x 8 completions of at most 64 tokens, tiny policy, a checkpoint every 25 steps, SQLite; "
+        "16 prompts x 8 completions of at most 64 tokens, tiny policy, SQLite; "
         f"{arguments.threads} thread, {platform.machine()}, Python {platform.python_version()}; "
-        f"{arguments.rounds} alternating rounds of {arguments.steps} steps, medians per step."
+        f"{arguments.pairs} pairs of {arguments.block} steps with a checkpoint each; seconds a step, medians."
     )
     lines = [setting, "", f"| kept | {' | '.join(CLOCKS.values())} |", "|---|---|---|---|"]
-    for name, rounds in sides.items():
-        seconds = (f"{median(each[clock] for each in rounds):.4f} s" for clock in CLOCKS)
-        lines.append(f"| {name} | {' | '.join(seconds)} |")
-    ratios = (
-        median(with_it[clock] / without[clock] for with_it, without in zip(kept, bare, strict=True))
+    for name, blocks in sides.items():
+        cells = (f"{median(each[clock] for each in blocks) / arguments.block:.4f} s" for clock in CLOCKS)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    ratios = {
+        clock: [with_it[clock] / without[clock] for with_it, without in zip(kept, bare, strict=True)]
         for clock in CLOCKS
-    )
-    lines.append(f"| ratio, median over rounds | {' | '.join(f'{ratio:.3f}' for ratio in ratios)} |")
-    milliseconds = {
-        name: f"{median(report['calls'][name] for report in kept) * 1e3:.3f} ms" for name in CALLS
     }
-    told = ", ".join(f"{what} {milliseconds[name]}" for name, what in CALLS.items())
-    shares = {name: f"{median(report[name] for report in kept):.1%}" for name in ("own_share", "share")}
+    cells = (_spread(each) for each in ratios.values())
+    lines.append(f"| ratio within a pair, median (quartiles) | {' | '.join(cells)} |")
+    told = ", ".join(f"{what} {median(report['calls'][name]) * 1e3:.3f} ms" for name, what in CALLS.items())
+    own = sum(map(sum, report["calls"].values())) / len(report["calls"]["records"])
+    writer = median(each["writer"] for each in kept) / arguments.block
     found = (
-        f"Of the processor time of a run that is kept, {shares['share']} goes into keeping it, writer and "
-        f"checkpoints included; {shares['own_share']} in the training thread itself: {told} (medians)."
+        f"Of that the training thread does {own * 1e3:.1f} ms a step itself: {told} (medians of processor "
+        f"time). The writer's thread takes {writer * 1e3:.1f} ms a step beside it."
     )
     return "\n".join([*lines, "", found])
+
+
+def _spread(ratios: list[float]) -> str:
+    low, middle, high = quantiles(ratios, method="inclusive")
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
 if __name__ == "__main__":

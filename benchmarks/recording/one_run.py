@@ -1,4 +1,4 @@
-"""One run of the default sizes, with everything that is kept of it or with nothing: for the benchmark."""
+"""One run of the default sizes that is kept and not kept by turns: for the benchmark."""
 
 import json
 import resource
@@ -6,9 +6,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -24,22 +24,16 @@ from backend.settings import Settings
 from worker.checkpoints import Checkpoints
 from worker.recorder import Recorder
 from worker.recording import step_records
-from worker.rollout.collector import Collector
 from worker.trainer import Trainer
 
-WARM_UP_STEPS = 5
-"""Steps that are run but not counted."""
+STILL = 1e-12
+"""Learning rate: the work of a step stays what it was, and nothing is computed less."""
 
 
 class Nothing:
     """Takes the place of recorder and checkpoints: keeps nothing."""
 
     wish = ""
-
-    def restore(self, *_args: object) -> None:
-        return None
-
-    def begin(self, *_args: object) -> None: ...
 
     def record_step(self, _record: object) -> None: ...
 
@@ -50,18 +44,49 @@ class Nothing:
     def event(self, *_args: object, **_kwargs: object) -> None: ...
 
 
-class Clock:
-    """Wall and processor time of the counted steps, and how long single calls take."""
+class Turns:
+    """Blocks of steps, one to warm up and then in pairs: not kept and kept, kept and not kept, and so on.
 
-    def __init__(self) -> None:
-        self.steps = 0
-        self.begun: dict[str, float] = {}
+    A block ends with its checkpoint, before which the writer has caught up; so each pays for all its steps.
+    """
+
+    def __init__(self, trainer: Trainer, block: int) -> None:
+        self._trainer = trainer
+        self._block = block
+        self._kept = trainer.recorder, trainer.checkpoints
+        self._steps = 0
+        self._begun: dict[str, float] = {}
+        self.is_kept = True
         self.calls: dict[str, list[float]] = {}
+        self.blocks: list[dict[str, Any]] = []
+        """Seconds of each block by clock, without the warm-up."""
+        self._collect = trainer.collector.collect
+        trainer.collector.collect = self._counted  # type: ignore[method-assign]
+
+    def _counted(self, *args: Any, **kwargs: Any) -> Any:
+        """The beginning of a step."""
+        if self._steps % self._block == 0:
+            self.turn()
+        self._steps += 1
+        return self._collect(*args, **kwargs)
+
+    def turn(self) -> None:
+        """End a block, and begin the next."""
+        number = self._steps // self._block
+        if number > 1:
+            taken = {name: now - self._begun[name] for name, now in _now().items()}
+            self.blocks.append({"is_kept": self.is_kept, **taken})
+        self.is_kept = number == 0 or number % 4 in {2, 3}
+        keeper: Any = Nothing()
+        self._trainer.recorder, self._trainer.checkpoints = self._kept if self.is_kept else (keeper, keeper)
+        self._begun = _now()
 
     def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same call; its processor time is kept."""
+        """The same call, in blocks that are kept; its processor time is kept too."""
 
         def timing(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_kept:
+                return ()
             started = time.thread_time()
             result = call(*args, **kwargs)
             self.calls.setdefault(name, []).append(time.thread_time() - started)
@@ -69,108 +94,68 @@ class Clock:
 
         return timing
 
-    def follow(self, collector: Collector) -> None:
-        """Count steps by what each begins with; the clock starts after the warm-up."""
-        collect = collector.collect
-
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            if self.steps == WARM_UP_STEPS:
-                self.begun = _now()
-            self.steps += 1
-            return collect(*args, **kwargs)
-
-        collector.collect = counted  # type: ignore[method-assign]
-
-    def report(self) -> dict[str, Any]:
-        """What the parent process wants to know."""
-        counted = self.steps - WARM_UP_STEPS
-        seconds = {name: (end - self.begun[name]) / counted for name, end in _now().items()}
-        in_thread = sum(map(sum, self.calls.values()))
-        return seconds | {
-            "calls": {name: median(taken) for name, taken in self.calls.items()},
-            "own_share": in_thread / self.steps / seconds["process"],
-            "share": (in_thread + _writer_seconds()) / self.steps / seconds["process"],
-        }
-
-
-def _writer_seconds() -> float:
-    """Processor time of the recorder's thread so far; 0 without one."""
-    writers = [thread for thread in threading.enumerate() if thread.name == "recorder"]
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(each.ident or 0)) for each in writers)
-
 
 def _now() -> dict[str, float]:
-    """Clocks, in seconds: processor time of the training thread and of every thread, and the wall's."""
+    """Clocks, in seconds: processor time of training thread, writer and every thread, and the wall's."""
     used = resource.getrusage(resource.RUSAGE_SELF)
+    writers = [thread.ident or 0 for thread in threading.enumerate() if thread.name == "recorder"]
     return {
         "thread": time.thread_time(),
+        "writer": sum(time.clock_gettime(time.pthread_getcpuclockid(ident)) for ident in writers),
         "process": used.ru_utime + used.ru_stime,
         "wall": time.perf_counter(),
     }
 
 
-def main() -> None:
-    job = json.load(sys.stdin)
-    torch.set_num_threads(job["threads"])
-    config = resolve({"steps": job["steps"], "evaluation": {"every": 0}}, {}, 0)
-    clock = Clock()
-    with tempfile.TemporaryDirectory(dir=job["directory"]) as state:
-        report = (_kept if job["is_kept"] else _bare)(config, Path(state), clock)
-    print(json.dumps(report))
-
-
-def _bare(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
-    with patch("worker.trainer.step_records", return_value=()):
-        _train(config, Nothing(), Nothing(), state, clock)
-    return clock.report()
-
-
-def _kept(config: RunConfig, state: Path, clock: Clock) -> dict[str, Any]:
+@contextmanager
+def _recorder(config: RunConfig, state: Path) -> Iterator[tuple[Recorder, Checkpoints]]:
+    """Of a run that is claimed, in a database of its own."""
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)
     sessions = open_sessions(engine)
     with sessions.begin() as session:
         document = config.model_dump(mode="json")
-        session.add(
-            Run(
-                name="r",
-                variant="",
-                seed=0,
-                config=document,
-                config_hash="",
-                steps=config.steps,
-                status="queued",
-            )
-        )
+        about = {"name": "r", "variant": "", "seed": 0, "config_hash": "", "status": "queued"}
+        session.add(Run(config=document, steps=config.steps, **about))
         session.flush()
         claim = lifecycle.claim_run(session, "worker", "host")
         if claim is None:
             raise LookupError("the run was queued a moment ago")
-    recorder = Recorder(sessions, claim.run_id, claim.attempt, config=config)
-    laying_out = clock.timed("records", step_records)
-    with recorder, patch("worker.trainer.step_records", laying_out):
-        recorder.record_step = clock.timed("hand over", recorder.record_step)  # type: ignore[method-assign]
+    with Recorder(sessions, claim.run_id, claim.attempt, config=config) as recorder:
         root = state / "runs" / claim.run_id
-        checkpoints = Checkpoints(root, recorder, run_id=claim.run_id, attempt=claim.attempt, config=config)
-        checkpoints.save = clock.timed("checkpoint", checkpoints.save)  # type: ignore[method-assign]
-        _train(config, recorder, checkpoints, state, clock)
-        report = clock.report()
+        yield (
+            recorder,
+            Checkpoints(root, recorder, run_id=claim.run_id, attempt=claim.attempt, config=config),
+        )
     engine.dispose()
-    return report
 
 
-def _train(config: RunConfig, recorder: Any, checkpoints: Any, state: Path, clock: Clock) -> None:
-    trainer = Trainer(
-        config,
-        recorder,
-        settings=Settings(state_dir=state),
-        checkpoints=checkpoints,
-        device="cpu",
-        stopping=threading.Event(),
-    )
-    clock.follow(trainer.collector)
-    trainer.train()
+def main() -> None:
+    job = json.load(sys.stdin)
+    torch.set_num_threads(job["threads"])
+    block, pairs = job["block"], job["pairs"]
+    changes = {"evaluation": {"every": 0}, "checkpointing": {"every": block}, "optimizer": {"lr": STILL}}
+    config = resolve({"steps": block * (1 + 2 * pairs), **changes}, {}, 0)
+    with (
+        tempfile.TemporaryDirectory(dir=job["directory"]) as state,
+        _recorder(config, Path(state)) as (recorder, checkpoints),
+    ):
+        trainer = Trainer(
+            config,
+            recorder,
+            settings=Settings(state_dir=Path(state)),
+            checkpoints=checkpoints,
+            device="cpu",
+            stopping=threading.Event(),
+        )
+        turns = Turns(trainer, block)
+        recorder.record_step = turns.timed("hand over", recorder.record_step)  # type: ignore[method-assign]
+        checkpoints.save = turns.timed("checkpoint", checkpoints.save)  # type: ignore[method-assign]
+        with patch("worker.trainer.step_records", turns.timed("records", step_records)):
+            trainer.train()
+            turns.turn()
+    print(json.dumps({"blocks": turns.blocks, "calls": turns.calls}))
 
 
 if __name__ == "__main__":
