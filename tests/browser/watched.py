@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request
 
 from tests.browser.service import TOKEN
 
-REFUSED = ("status of 404", "status of 409", "status of 413", "status of 422")
+REFUSED = ("status of 400", "status of 404", "status of 409", "status of 413", "status of 422")
 """Chromium reports on its console each request that the service refuses, as it should."""
 
 WATCH = """
@@ -63,4 +63,4 @@ def watched(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
     yield page
     page.evaluate("0")  # what was reported meanwhile has arrived
     context.close()
-    assert watch.complaints == []
+    assert watch.complaints == [], watch.complaints

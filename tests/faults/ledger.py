@@ -29,7 +29,7 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Postgres crashed (`-m immediate`)", ("postgres_crashed",)),
     ("Postgres frozen, or all its connections cut", ("postgres_frozen", "backends_ended")),
     ("broker gone or silent for minutes", ("broker_gone", "broker_silent")),
-    ("Postgres paused for half a minute", ("postgres_paused",)),
+    ("Postgres paused for half a minute or five", ("postgres_paused",)),
     ("trainer and worker asleep beyond the lease, then awake", ("frozen_past_lease",)),
     ("checkpoint damaged or removed", ("checkpoint_damaged",)),
     ("run stopped by its user", ("stop_wished",)),

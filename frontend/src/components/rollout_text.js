@@ -86,8 +86,11 @@ export function TokenText({ text, tokens, by, label }) {
 
 const lengthOf = (tokens, count) => tokens.slice(0, count).reduce((sum, token) => sum + token.length, 0);
 
+const BLANK_LINES = /^\s*\n\s*$/;
+
 function Token({ token, index, level }) {
-  return html`<span class=${level === null ? 'token is-masked' : `token heat-${level}`} data-token=${index}><${Visible} text=${token} /></span>`;
+  const kind = `${level === null ? 'is-masked' : `heat-${level}`} ${BLANK_LINES.test(token) ? 'is-break' : ''}`;
+  return html`<span class=${`token ${kind}`} data-token=${index}><${Visible} text=${token} /></span>`;
 }
 
 /** Numbers of the token that is pointed at. */
