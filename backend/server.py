@@ -100,8 +100,8 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's, whose garbage collector does not look again and again through all that was imported: 60 ms each
-    time, in which nobody is answered.
+    """Uvicorn's, whose garbage collector leaves alone what was imported: looking through it takes 60 ms, in
+    which nobody is answered.
     """
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
