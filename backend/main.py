@@ -63,6 +63,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
+        redirect_slashes=False,  # or an id of nothing but slashes would name the list
         lifespan=_life,
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))

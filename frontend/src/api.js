@@ -21,16 +21,12 @@ const UNREACHABLE = {
   detail: 'Nothing is lost: runs keep training and recording. Check that the process that printed the link still runs.',
 };
 
-const DOTS = /\/\.\.?(\/|$)/; // a browser resolves them, however they are encoded: another address would be called
-const NO_ID = { status: 404, title: 'Not found', detail: 'nothing is called "." or ".."' };
-
 /**
  * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`
  * @param {{params?: object, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
  * @returns {Promise<any>} the parsed JSON; text for other types; undefined for an empty answer
  */
 export async function request(method, path, { params, body, signal, headers = {} } = {}) {
-  if (DOTS.test(path)) throw new ApiError(NO_ID);
   const isForm = body instanceof FormData;
   const response = await reachInTime(address(ROOT + path, params), {
     method, signal,

@@ -376,6 +376,7 @@ def test_crafted_links(page, stage, place):
             *NAMES[::200],
             ".",
             "..",
+            "//",
             "__proto__",
             "constructor",
             "toString",
