@@ -89,8 +89,8 @@ const lengthOf = (tokens, count) => tokens.slice(0, count).reduce((sum, token) =
 const BLANK_LINES = /^\s*\n\s*$/;
 
 function Token({ token, index, level }) {
-  const kind = `${level === null ? 'is-masked' : `heat-${level}`} ${BLANK_LINES.test(token) ? 'is-break' : ''}`;
-  return html`<span class=${`token ${kind}`} data-token=${index}><${Visible} text=${token} /></span>`;
+  const kind = level === null ? 'is-masked' : `heat-${level}`;
+  return html`<span class=${`token ${kind}${BLANK_LINES.test(token) ? ' is-break' : ''}`} data-token=${index}><${Visible} text=${token} /></span>`;
 }
 
 /** Numbers of the token that is pointed at. */
