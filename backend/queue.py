@@ -4,10 +4,13 @@ It may be lost, doubled or late without harm: workers claim runs from SQL, look 
 few seconds, and the service rings again for runs that wait.
 """
 
+import json
 import logging
 import threading
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from celery import Celery
@@ -60,7 +63,18 @@ class SteadyConnection(Connection):
 @cache
 def worker_queue(settings: Settings) -> Celery:
     """The Celery app that workers consume with."""
+    _remove_torn(settings.state / "broker" / "control")
     return _make_app(settings, PATIENT_OPTIONS)
+
+
+def _remove_torn(folder: Path) -> None:
+    """Whoever dies while declaring the queue of files leaves an empty one, at which all later ones fail."""
+    for file in folder.glob("*.exchange"):
+        with suppress(FileNotFoundError):
+            try:
+                json.loads(file.read_bytes())
+            except ValueError:
+                file.unlink()
 
 
 @cache

@@ -1,6 +1,8 @@
+import json
 import os
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -176,3 +178,23 @@ def test_an_early_ack_and_no_prefetch_are_set(settings):
     assert conf.task_acks_late is False
     assert conf.worker_disable_prefetch is True
     assert conf.task_ignore_result is True
+
+
+DECLARE = """
+from backend.queue import worker_queue
+from backend.settings import Settings
+app = worker_queue(Settings())
+with app.connection() as connection, app.amqp.TaskConsumer(connection):
+    pass
+"""
+
+
+def test_a_queue_of_files_that_was_torn_while_it_was_declared_is_declared_again(tmp_path):
+    """As a worker leaves it that is killed between opening the file and writing it."""
+    settings = Settings(state_dir=tmp_path, broker_url="filesystem://")
+    prepare_broker(choose_broker(settings), settings)
+    torn = tmp_path / "broker" / "control" / "gpu.exchange"
+    torn.touch()
+    environment = {**os.environ, "STATE_DIR": str(tmp_path), "BROKER_URL": "filesystem://"}
+    subprocess.run([sys.executable, "-c", DECLARE], env=environment, check=True)
+    assert json.loads(torn.read_bytes())
