@@ -63,18 +63,7 @@ class SteadyConnection(Connection):
 @cache
 def worker_queue(settings: Settings) -> Celery:
     """The Celery app that workers consume with."""
-    _remove_torn(settings.state / "broker" / "control")
     return _make_app(settings, PATIENT_OPTIONS)
-
-
-def _remove_torn(folder: Path) -> None:
-    """Whoever dies while declaring the queue of files leaves an empty one, at which all later ones fail."""
-    for file in folder.glob("*.exchange"):
-        with suppress(FileNotFoundError):
-            try:
-                json.loads(file.read_bytes())
-            except ValueError:
-                file.unlink()
 
 
 @cache
@@ -83,6 +72,7 @@ def _bell(settings: Settings) -> Celery:
 
 
 def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
+    _remove_torn(settings.state / "broker" / "control")
     app = Celery("grpolab", broker=choose_broker(settings).url, set_as_current=False)
     app.amqp.Connection = SteadyConnection
     app.conf.update(
@@ -110,6 +100,16 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
         timezone="UTC",
     )
     return app
+
+
+def _remove_torn(folder: Path) -> None:
+    """Whoever dies while declaring the queue of files leaves an empty one, at which all later ones fail."""
+    for file in folder.glob("*.exchange"):
+        with suppress(FileNotFoundError):
+            try:
+                json.loads(file.read_bytes())
+            except ValueError:
+                file.unlink()
 
 
 def _transport_options(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class _Ringer:
         try:
             _bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
             sent.append(True)
-        except (OperationalError, OSError) as error:
+        except (OperationalError, OSError, ValueError) as error:  # the last of a torn file
             logger.warning("the bell did not ring: %s", error)
         finally:
             self._free.release()

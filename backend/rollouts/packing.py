@@ -24,8 +24,6 @@ import zstandard
 from numpy.typing import NDArray
 
 LEVEL = 3
-SHORT = 60
-"""Bytes of a text that compressing would not shorten: its frame holds it as it is, ten times as quickly."""
 LIMIT_BYTES = 1 << 30
 """No stored text or group is longer; a damaged length is not believed."""
 
@@ -46,8 +44,7 @@ class Tokens:
 
 def pack_text(text: str) -> bytes:
     """The exact text as zstd."""
-    raw = _encoded(text)
-    return _framed(raw) if len(raw) <= SHORT else _compress(raw)
+    return _compress(_encoded(text))
 
 
 def unpack_text(data: bytes) -> str:
@@ -104,12 +101,6 @@ def unpack_tokens(data: bytes) -> list[Tokens]:
             place += 4 * lengths[n]
     bounds = list(pairwise(offsets))
     return [Tokens(strings[a:b], ids[a:b], arrays[n]) for n, (a, b) in enumerate(bounds)]
-
-
-def _framed(raw: bytes) -> bytes:
-    """A zstd frame (RFC 8878) of one block that is not compressed, its size in a byte of the header."""
-    block = len(raw) << 3 | 1  # the last one
-    return b"\x28\xb5\x2f\xfd\x20" + bytes([len(raw)]) + block.to_bytes(3, "little") + raw
 
 
 def _compress(raw: bytes) -> bytes:
