@@ -82,6 +82,11 @@ def socket_path(settings: Settings) -> Path:
     return Path(base) / f"grpolab-{os.getuid()}-{name}" / "valkey.sock"
 
 
+def queue_folder(settings: Settings) -> Path:
+    """Where the queue of files keeps its messages."""
+    return settings.state / "broker" / "queue"
+
+
 def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str, ...]:
     """A server that keeps nothing on disk: the truth is in SQL."""
     options = {
@@ -100,8 +105,9 @@ def server_command(program: Path, *, socket: Path, directory: Path) -> tuple[str
 def prepare_broker(broker: Broker, settings: Settings) -> None:
     """Directories of the broker, private to this user, and no server left over from a killed launcher."""
     if broker.url.startswith("filesystem://"):
-        for name in ("queue", "control"):
-            private_directory(settings.state / "broker" / name)
+        private_directory(queue_folder(settings))
+        for unfinished in queue_folder(settings).glob("*.tmp"):
+            unfinished.unlink(missing_ok=True)
         logger.warning("no Valkey or Redis found: the queue uses files, runs may start a second later")
     if broker.socket:
         private_directory(broker.socket.parent)

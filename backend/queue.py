@@ -4,24 +4,24 @@ It may be lost, doubled or late without harm: workers claim runs from SQL, look 
 few seconds, and the service rings again for runs that wait.
 """
 
-import json
 import logging
 import threading
-from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from celery import Celery
 from kombu import Connection, Queue
 from kombu.exceptions import OperationalError
+from kombu.transport import TRANSPORT_ALIASES
 from sqlalchemy import make_url
 
-from backend.broker import choose_broker
+from backend.broker import choose_broker, queue_folder
 from backend.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+TRANSPORT_ALIASES["filesystem"] = "backend.filequeue:Transport"
 
 TASK = "grpolab.train"
 QUEUE = "gpu"
@@ -72,7 +72,6 @@ def _bell(settings: Settings) -> Celery:
 
 
 def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
-    _remove_torn(settings.state / "broker" / "control")
     app = Celery("grpolab", broker=choose_broker(settings).url, set_as_current=False)
     app.amqp.Connection = SteadyConnection
     app.conf.update(
@@ -102,22 +101,11 @@ def _make_app(settings: Settings, options: dict[str, Any]) -> Celery:
     return app
 
 
-def _remove_torn(folder: Path) -> None:
-    """Whoever dies while declaring the queue of files leaves an empty one, at which all later ones fail."""
-    for file in folder.glob("*.exchange"):
-        with suppress(FileNotFoundError):
-            try:
-                json.loads(file.read_bytes())
-            except ValueError:
-                file.unlink()
-
-
 def _transport_options(settings: Settings, options: dict[str, Any]) -> dict[str, Any]:
     url = choose_broker(settings).url
     if url.startswith("filesystem://"):
-        folder = settings.state / "broker"
-        queue = str(folder / "queue")
-        return {"data_folder_in": queue, "data_folder_out": queue, "control_folder": str(folder / "control")}
+        folder = str(queue_folder(settings))
+        return {"data_folder_in": folder, "data_folder_out": folder}
     if url.startswith(("redis", "valkey")):
         # Two installations may share one Redis: each rings its own workers. The host is left out, since
         # machines may name it differently; kombu loses messages when a prefix is not ASCII.
@@ -146,7 +134,7 @@ class _Ringer:
         try:
             _bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
             sent.append(True)
-        except (OperationalError, OSError, ValueError) as error:  # the last of a torn file
+        except (OperationalError, OSError) as error:
             logger.warning("the bell did not ring: %s", error)
         finally:
             self._free.release()

@@ -1,13 +1,21 @@
-import json
 import os
 import socket
 import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import Empty
 
 import pytest
 
-from backend.broker import choose_broker, is_ready, prepare_broker, private_directory, socket_path
+from backend.broker import (
+    choose_broker,
+    is_ready,
+    prepare_broker,
+    private_directory,
+    queue_folder,
+    socket_path,
+)
 from backend.errors import Unavailable
 from backend.queue import TASK, ring, worker_queue
 from backend.settings import Settings
@@ -180,21 +188,49 @@ def test_an_early_ack_and_no_prefetch_are_set(settings):
     assert conf.task_ignore_result is True
 
 
-DECLARE = """
-from backend.queue import worker_queue
-from backend.settings import Settings
-app = worker_queue(Settings())
-with app.connection() as connection, app.amqp.TaskConsumer(connection):
-    pass
-"""
-
-
-def test_a_queue_of_files_that_was_torn_while_it_was_declared_is_declared_again(tmp_path):
-    """As a worker leaves it that is killed between opening the file and writing it."""
+@pytest.fixture
+def files(tmp_path):
     settings = Settings(state_dir=tmp_path, broker_url="filesystem://")
     prepare_broker(choose_broker(settings), settings)
-    torn = tmp_path / "broker" / "control" / "gpu.exchange"
-    torn.touch()
-    environment = {**os.environ, "STATE_DIR": str(tmp_path), "BROKER_URL": "filesystem://"}
-    subprocess.run([sys.executable, "-c", DECLARE], env=environment, check=True)
-    assert json.loads(torn.read_bytes())
+    return settings
+
+
+@contextmanager
+def channel_of(settings):
+    with worker_queue(settings).connection() as connection:
+        yield connection.default_channel
+
+
+def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
+    """While several threads write and others read as fast as they can."""
+    wanted, found = 400, []
+
+    def write(name):
+        with channel_of(files) as channel:
+            for number in range(wanted // 2):
+                channel._put("gpu", {"id": [name, number], "body": "x" * 2_000})
+
+    def read(_name):
+        with channel_of(files) as channel:
+            while len(found) < wanted:
+                with suppress(Empty):
+                    found.append(channel._get("gpu")["id"])
+
+    with ThreadPoolExecutor(5) as pool:
+        jobs = [pool.submit(write, name) for name in "ab"] + [pool.submit(read, n) for n in range(3)]
+        for job in jobs:
+            job.result(60)
+    assert sorted(found) == [[name, number] for name in "ab" for number in range(wanted // 2)]
+
+
+def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
+    """As a writer leaves it that is killed, or a machine that loses power."""
+    folder = queue_folder(files)
+    (folder / "1_torn.gpu.msg").touch()
+    (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')
+    (folder / "3_unfinished.tmp").write_text('{"bo')
+    assert ring(files)
+    assert bells(files) == [TASK]
+    assert [file.name for file in folder.iterdir()] == ["3_unfinished.tmp"]
+    prepare_broker(choose_broker(files), files)
+    assert not list(folder.iterdir())
