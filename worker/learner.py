@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,9 +70,16 @@ class Learner:
     """Owns the policy's weights during a step; `parts` is what it carries from step to step."""
 
     def __init__(
-        self, config: RunConfig, policy: Policy, optimizer: PolicyOptimizer, reference: Policy | None
+        self,
+        config: RunConfig,
+        policy: Policy,
+        optimizer: PolicyOptimizer,
+        reference: Policy | None,
+        *,
+        lull: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self.config, self.policy, self.optimizer = config, policy, optimizer
+        """`lull` is entered while gradients are computed, which needs no interpreter."""
+        self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
         self.baseline = Baseline()
         self.history = PromptHistory()
         self.kl = KlControl(config.objective)
@@ -251,7 +259,8 @@ class Learner:
         if self.config.updates.rule == "natural_gradient":
             return self._natural_update(tokens, batch, rows, weights, per_token, learned)
         for found in self._passes(tokens, batch, rows, weights, per_token, learned):
-            found.loss.backward()
+            with self.lull():
+                found.loss.backward()
             self.optimizer.take_gradients()
         update = self.optimizer.step(learned.step)
         learned.lr = update.lr

@@ -4,7 +4,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -15,6 +16,9 @@ MAX_BYTES = 256_000_000
 
 MAX_BATCH = 200
 """Items taken at once: the size of a transaction."""
+
+LULL_SECONDS = 0.8
+"""So much longer than it must the writer waits for a lull."""
 
 IDLE_SECONDS = 0.5
 """When nothing comes for this long, the writer is free to look around."""
@@ -35,6 +39,7 @@ class Outbox(Generic[Item]):
         self._put = 0
         self._held = 0
         self._written = 0
+        self._is_lull = self._has_lulls = False
         self._is_urgent = False
         self._is_closed = False
         self._failure: BaseException | None = None
@@ -50,6 +55,17 @@ class Outbox(Generic[Item]):
             self._waiting.append((item, size))
             self._bytes += size
             self._put += 1
+
+    @contextmanager
+    def lull(self) -> Iterator[None]:
+        """Meanwhile the training thread does without the interpreter: the writer's best time to work."""
+        with self._changed:
+            self._is_lull = self._has_lulls = True
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            self._is_lull = False
 
     def _is_full(self, size: int) -> bool:
         if not self._waiting:
@@ -86,7 +102,10 @@ class Outbox(Generic[Item]):
             raise self._failure
 
     def take(self, not_before: float) -> list[Item] | None:
-        """What waits, not before that time unless somebody flushes; [] when idle; None at the end."""
+        """What waits, from that time on in a lull, or soon after; at once when somebody flushes.
+
+        Returns [] when idle, None at the end.
+        """
         with self._changed:
             self._await_items(not_before)
             if not self._waiting:
@@ -101,10 +120,13 @@ class Outbox(Generic[Item]):
     def _await_items(self, not_before: float) -> None:
         idle_at = time.monotonic() + IDLE_SECONDS
         while not (self._is_urgent or self._is_closed):
-            now = time.monotonic()
-            if now >= (not_before if self._waiting else idle_at):
+            remaining = (self._due(not_before) if self._waiting else idle_at) - time.monotonic()
+            if remaining <= 0:
                 return
-            self._changed.wait(LOOK_SECONDS)
+            self._changed.wait(min(remaining, LOOK_SECONDS))
+
+    def _due(self, not_before: float) -> float:
+        return not_before if self._is_lull or not self._has_lulls else not_before + LULL_SECONDS
 
     def mark_written(self, count: int) -> None:
         """The oldest `count` items that were taken are safe."""

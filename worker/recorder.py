@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,11 +38,11 @@ BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
 
 SWITCH_SECONDS = 0.0005
-"""So long the writer may hold the interpreter while the training thread waits for it. With Python's own 5 ms
-training stands still for nearly as long as the writer works."""
+"""So long the writer may hold the interpreter while the training thread waits for it, outside a lull. With
+Python's own 5 ms training stands still for nearly as long as the writer works."""
 
 BYTES_PER_TOKEN = 100
-"""Memory of a waiting token without its values: an id, a string and its place in the text."""
+"""Memory of a waiting token without its id and values: a string and its place in the text."""
 
 Found = TypeVar("Found")
 
@@ -126,6 +127,10 @@ class Recorder:
     ) -> None:
         """Hand over a line for the run's history."""
         self._outbox.put(EventRecord(kind, level, message, step, data or {}), 0)
+
+    def lull(self) -> AbstractContextManager[None]:
+        """Around what the training thread computes without the interpreter: then the writer works."""
+        return self._outbox.lull()
 
     def flush(self) -> None:
         """Return once everything handed over is committed."""
@@ -260,7 +265,9 @@ def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(groups: Sequence[GroupRecord]) -> int:
-    """Memory of a waiting step: most of it is tokens, each with a value in every array."""
-    tokens = sum(len(completion.token_ids) for group in groups for completion in group.completions)
-    arrays = max((len(group.completions[0].arrays) for group in groups if group.completions), default=0)
-    return 4_000 + (BYTES_PER_TOKEN + 4 * arrays) * tokens
+    """Memory of a waiting step: ids and values lie in arrays that are as wide as the longest completion."""
+    completions = [completion for group in groups for completion in group.completions]
+    lengths = [len(completion.token_ids) for completion in completions]
+    arrays = max((len(completion.arrays) for completion in completions), default=0)
+    padded = len(lengths) * max(lengths, default=0)
+    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded

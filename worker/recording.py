@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
 from worker.learned import Learned
 from worker.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
@@ -67,13 +65,12 @@ def _completion_record(
     return CompletionRecord(
         text=completion.text,
         token_strings=completion.token_strings,
-        token_ids=np.array(completion.ids, dtype=np.int64),
+        token_ids=completion.ids,
         reward=group.rewards[position],
         rewards={name: values[position] for name, values in group.terms.items()},
         advantage=advantage,
         finish_reason=completion.finish_reason,
         correct=None if correctness is None else correctness >= 1,
         flags=scorer.flags(completion, correctness, reward=group.rewards[position]),
-        # Copies: a slice would keep the padded array of its whole batch alive while the record waits.
-        arrays={name: np.array(values, dtype=np.float32) for name, values in arrays.items()},
+        arrays=arrays,
     )

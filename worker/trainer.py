@@ -69,7 +69,7 @@ class Trainer:
         self.policy = load_policy(config.policy, settings, device=device)
         reference = frozen_copy(self.policy) if config.objective.needs_reference else None
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
-        self.learner = Learner(config, self.policy, self.optimizer, reference)
+        self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
         self.mixture = build_mixture(
             config.problems,

@@ -1,7 +1,6 @@
 """What of a step waits for the database, and how much of it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from worker.recorder import _size
 from worker.recording import evaluation_records
@@ -9,32 +8,37 @@ from worker.rewards.score import Scorer
 from worker.rollout.types import Completion, Group, Prompt
 
 
-def padded(length: int) -> NDArray[np.float32]:
-    """A row's first values, of an array that is 1,000 wide."""
-    return np.zeros((64, 1000), np.float32)[0, :length]
-
-
-def group_of(length: int) -> Group:
-    completion = Completion(
-        ids=np.zeros((64, 1000), np.int64)[0, :length],
-        text="x" * length,
-        token_strings=("x",) * length,
-        finish_reason="stop",
-        sampler_logprobs=padded(length),
-        entropies=padded(length),
+def group_of(lengths: list[int]) -> Group:
+    """Its completions' values lie in arrays of the whole batch, as the sampler makes them."""
+    shape = len(lengths), max(lengths)
+    ids, logprobs, entropies = (
+        np.zeros(shape, np.int64),
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32),
+    )
+    completions = tuple(
+        Completion(
+            ids=ids[row, :length],
+            text="x" * length,
+            token_strings=("x",) * length,
+            finish_reason="stop",
+            sampler_logprobs=logprobs[row, :length],
+            entropies=entropies[row, :length],
+        )
+        for row, length in enumerate(lengths)
     )
     prompt = Prompt(id="p", text="1+1", answer="2", problem="sums", domain="math", index=0)
-    return Group(prompt, (completion,), rewards=(1.0,), terms={}, correctness=(1.0,))
+    ones = (1.0,) * len(lengths)
+    return Group(prompt, completions, rewards=ones, terms={}, correctness=ones)
 
 
-def test_a_waiting_record_keeps_no_padded_array_alive() -> None:
-    (record,) = evaluation_records([group_of(10)], Scorer(()))
-    (completion,) = record.completions
-    arrays = [completion.token_ids, *completion.arrays.values()]
-    assert [getattr(array, "base", None) for array in arrays] == [None] * 3
-    assert completion.arrays["logprob"].shape == (10,)
-
-
-def test_the_size_of_a_step_counts_every_token_with_its_values() -> None:
-    records = evaluation_records([group_of(10), group_of(30)], Scorer(()))
-    assert _size(records) == 4_000 + (100 + 2 * 4) * 40
+def test_the_size_of_a_step_counts_arrays_as_wide_as_its_longest_completion() -> None:
+    records = evaluation_records([group_of([10, 30])], Scorer(()))
+    alive = {
+        id(array.base): array.base.nbytes
+        for completion in records[0].completions
+        for array in (np.asarray(completion.token_ids), *completion.arrays.values())
+        if array.base is not None
+    }
+    assert sum(alive.values()) == (8 + 2 * 4) * 2 * 30
+    assert _size(records) == 4_000 + 100 * (10 + 30) + sum(alive.values())
