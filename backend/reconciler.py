@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from backend.clock import ClockWatch, Look, mend, tell
 from backend.database import Sessions, db_now, insert_into, reading
-from backend.metrics.blocks import pack, packable
+from backend.metrics.packing import pack, packable
 from backend.models import Run, Singleton
 from backend.queue import ring
 from backend.runs.deletion import carry_on

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query
-from numpy.typing import NDArray
 from pydantic import BaseModel
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
@@ -20,8 +18,17 @@ from backend.experiments.statistics import t_975
 from backend.metrics.csv import metrics_csv
 from backend.metrics.known import must_be_known
 from backend.metrics.reading import read_curves
-from backend.metrics.series import Band, Curve, Floats, average, ema, thin, thin_non_finite, window
+from backend.metrics.series import (
+    Band,
+    Curve,
+    Floats,
+    average,
+    is_fine,
+    thin,
+    thin_non_finite,
+)
 from backend.metrics.values import spell
+from backend.metrics.view import View
 from backend.paging import split_list
 from backend.problem import ERRORS
 from backend.runs.store import configs_of, must_exist, names_of
@@ -92,29 +99,6 @@ class SeriesAnswer(BaseModel):
     """Give it as `after` to get what has been added since."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """How curves are asked for."""
-
-    x: str
-    x_min: float | None
-    x_max: float | None
-    max_points: int
-    smoothing: float
-    after: int | None
-
-    def smoothed(self, curve: Curve) -> Curve:
-        """Smoothed over the whole raw curve."""
-        return Curve(curve.steps, curve.x, ema(curve.values, self.smoothing))
-
-    def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
-        """Which points are in the window, and new."""
-        if self.x_min is None and self.x_max is None and self.after is None:
-            return slice(None)
-        inside = window(curve, self.x_min, self.x_max)
-        return inside if self.after is None else inside & (curve.steps > self.after)
-
-
 @router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
 def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     session: ReadSession,
@@ -137,8 +121,8 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     must_be_known(session, names, "metrics")
     known = names_of(session, run_ids)
     present = [run for run in run_ids if run in known]
-    curves = read_curves(session, present, names, x)
     view = View(x, x_min, x_max, max_points, smoothing, after)
+    curves = _read(session, known, present, names, view, is_grouped=bool(group_by))
     if group_by:
         groups = _groups(session, present, known, group_by)
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
@@ -180,6 +164,25 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
         raise InvalidRequest(errors)
 
 
+def _read(
+    session: Session,
+    known: Mapping[str, Any],
+    runs: Sequence[str],
+    metrics: Sequence[str],
+    view: View,
+    *,
+    is_grouped: bool,
+) -> dict[tuple[str, str], Curve]:
+    """The curves, or such of their points as the view may show."""
+    outlined = None if is_grouped else view.outlined(known.values())
+    curves = read_curves(session, runs, metrics, view.x, outlined)
+    if outlined and not all(
+        is_fine(curve.at(view.visible(curve)), view.max_points) for curve in curves.values()
+    ):
+        return read_curves(session, runs, metrics, view.x)
+    return curves
+
+
 def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, Any]:
     smoothed = view.smoothed(curve)
     shown = smoothed.at(view.visible(smoothed))
@@ -200,7 +203,7 @@ def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:
             {"step": int(step), "x": float(x), "value": spell(float(value))}
             for step, x, value in zip(strange.steps, strange.x, strange.values, strict=True)
         ],
-        "raw_points": len(curve),
+        "raw_points": curve.raw_points,
     }
 
 

@@ -1,14 +1,14 @@
 """Metric points out of SQL: of each step the newest attempt's value, hidden rows left out."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session
 
 from backend.metrics.attempts import Limit, counting, counts, limits_of
-from backend.metrics.blocks import NOTHING, Packed, Stored, read_blocks, read_tail
+from backend.metrics.blocks import NOTHING, Outlined, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
@@ -33,20 +33,27 @@ class Points:
 
     steps: Ints
     values: Floats
+    weights: Ints | None = None
+    """As a curve's."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
 
 def read_points(
-    session: Session, runs: Sequence[str], metrics: Sequence[str]
+    session: Session, runs: Sequence[str], metrics: Sequence[str], outlined: Outlined | None = None
 ) -> dict[tuple[str, str], Points]:
-    """The valid points of each (run, metric) that has any; a fork's begin with those it inherited."""
+    """The valid points of each (run, metric) that has any; a fork's begin with those it inherited.
+
+    Of runs that are `outlined` only such as a thinned curve may show.
+    """
     keys = find_keys(session, metrics)
     stretches = lineages(session, runs) if keys else {}
     sources = {part.run for parts in stretches.values() for part in parts}
     limits = limits_of(session, sources)
-    blocks = read_blocks(session, sources, keys.values())
+    if outlined is not None:
+        outlined = _inherited(outlined, stretches, limits)
+    blocks = read_blocks(session, sources, keys.values(), outlined)
     found = {}
     for run, parts in stretches.items():
         for name, key in keys.items():
@@ -57,6 +64,18 @@ def read_points(
             if points := _points(sum(pieces[1:], pieces[0])):
                 found[run, name] = points
     return found
+
+
+def _inherited(
+    outlined: Outlined, stretches: Mapping[str, Sequence[Stretch]], limits: Mapping[str, Sequence[Limit]]
+) -> Outlined:
+    """The same of the runs from which points are read, which are cut off where others continue them."""
+    within = {True: set[str](), False: set[str]()}
+    for run, parts in stretches.items():
+        within[run in outlined.runs].update(part.run for part in parts)
+    left = {part.last_step for parts in stretches.values() for part in parts}
+    hidden = {limit.last_step for each in limits.values() for limit in each}
+    return replace(outlined, runs=within[True] - within[False], cuts=left | hidden)
 
 
 def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Sequence[Limit]) -> Stored:
@@ -74,18 +93,18 @@ def _points(stored: Stored) -> Points:
     if not (stored.steps[1:] > stored.steps[:-1]).all():
         stored = stored.at(np.lexsort((stored.attempts, stored.steps)))
         stored = stored.at(np.append(stored.steps[1:] != stored.steps[:-1], True))
-    return Points(stored.steps, stored.values)
+    return Points(stored.steps, stored.values, stored.weights)
 
 
 def read_curves(
-    session: Session, runs: Sequence[str], metrics: Sequence[str], x: str
+    session: Session, runs: Sequence[str], metrics: Sequence[str], x: str, outlined: Outlined | None = None
 ) -> dict[tuple[str, str], Curve]:
     """The curves of each (run, metric) over steps, training seconds or tokens.
 
-    A point whose step has no time or no token count (yet) is left out there.
+    A point whose step has no time or no token count (yet) is left out there. `outlined` is for steps only.
     """
     axis = X_METRICS.get(x)
-    points = read_points(session, runs, [*metrics, axis] if axis else metrics)
+    points = read_points(session, runs, [*metrics, axis] if axis else metrics, outlined)
     curves = {}
     for run in runs:
         along = points.get((run, axis)) if axis else None
@@ -94,7 +113,7 @@ def read_curves(
                 curve = (
                     _along(found, along)
                     if axis
-                    else Curve(found.steps, found.steps.astype(float), found.values)
+                    else Curve(found.steps, found.steps.astype(float), found.values, found.weights)
                 )
                 if len(curve):
                     curves[run, metric] = curve

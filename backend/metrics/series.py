@@ -16,6 +16,9 @@ Ints = NDArray[np.int64]
 
 BLOCK = 128
 
+OUTLINE_SHIFT = 5
+"""log2 of the steps of an outline's buckets."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -27,13 +30,21 @@ class Curve:
     """(N,) position: step, seconds or tokens."""
     values: Floats
     """(N,) may hold NaN and infinities."""
+    weights: Ints | None = None
+    """(N,) for how many points each stands, in an outline; None where these are all points."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
+    @property
+    def raw_points(self) -> int:
+        """How many points there are, shown or not."""
+        return len(self) if self.weights is None else int(self.weights.sum())
+
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
         """Only those points."""
-        return Curve(self.steps[index], self.x[index], self.values[index])
+        weights = None if self.weights is None else self.weights[index]
+        return Curve(self.steps[index], self.x[index], self.values[index], weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +107,51 @@ def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
     the curve and of each array of `others` (the edges of its band).
     """
     finite = np.flatnonzero(np.isfinite(curve.values))
-    if len(finite) <= max_points:
+    if len(finite) <= max_points and (curve.weights is None or curve.at(finite).raw_points == len(finite)):
         return finite
     if len(finite) < len(curve):
         kept = thin(curve.at(finite), max_points, *(values[finite] for values in others))
         return finite[kept]
-    extremes = 2 * (1 + len(others))
-    starts = _starts(curve.steps, max(1, (max_points - 2) // extremes))
-    ends = np.array([0, len(curve) - 1])
-    return np.unique(np.concatenate([ends, *(_extremes(each, starts) for each in (curve.values, *others))]))
+    shift = _coarseness_of(curve.steps, max_points, arrays=1 + len(others))
+    return peaks(curve.steps, shift, curve.values, *others)
 
 
-def _starts(steps: Ints, buckets: int) -> Ints:
-    """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
-    first, last, shift = int(steps[0]), int(steps[-1]), 0
+def is_fine(curve: Curve, max_points: int) -> bool:
+    """Whether a curve that may be an outline is thinned to what its raw points would be thinned to."""
+    finite = curve.at(np.isfinite(curve.values))
+    if finite.raw_points == len(finite):
+        return True
+    return finite.raw_points > max_points and _coarseness_of(finite.steps, max_points) >= OUTLINE_SHIFT
+
+
+def _coarseness_of(steps: Ints, max_points: int, *, arrays: int = 1) -> int:
+    return coarseness(int(steps[0]), int(steps[-1]), max_points, arrays=arrays)
+
+
+def coarseness(first: int, last: int, max_points: int, *, arrays: int = 1) -> int:
+    """log2 of the width of the buckets in which a curve over these steps is thinned."""
+    return _shift(first, last, max(1, (max_points - 2) // (2 * arrays)))
+
+
+def peaks(steps: Ints, shift: int, *arrays: Floats) -> Ints:
+    """Places of the first and last point and, of each bucket and array, of its smallest and largest value.
+
+    Buckets of one width contain those of any smaller one: thinned peaks are the peaks of the thinned.
+    """
+    starts, ends = _starts(steps, shift), np.array([0, len(steps) - 1])
+    return np.unique(np.concatenate([ends, *(_extremes(each, starts) for each in arrays)]))
+
+
+def _shift(first: int, last: int, buckets: int) -> int:
+    shift = 0
     while (last >> shift) - (first >> shift) >= buckets:
         shift += 1
+    return shift
+
+
+def _starts(steps: Ints, shift: int) -> Ints:
+    """Places of the first step of each bucket: all of one width, a power of two, counted from step 0."""
+    first, last = int(steps[0]), int(steps[-1])
     edges = np.arange(first >> shift, (last >> shift) + 1) << shift
     return np.unique(np.searchsorted(steps, edges))
 
@@ -144,7 +184,8 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
     places = np.flatnonzero(~np.isfinite(curve.values))
     if len(places) <= max_points:
         return places
-    found: Ints = places[_starts(curve.steps[places], max_points)]
+    steps = curve.steps[places]
+    found: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), max_points))]
     return found
 
 

@@ -163,6 +163,7 @@ def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
         Run.parent_run,
         Run.fork_step,
         Run.steps,
+        Run.last_step,
         experiment,
     )
     query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)

@@ -12,7 +12,7 @@ from sqlalchemy import insert
 
 from backend.config.merge import config_hash, resolve
 from backend.database import Sessions, new_id, reading
-from backend.metrics.blocks import pack, packable
+from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
 from backend.models import Attempt, Experiment, Run
 from backend.rollouts.store import pack_groups, write_groups

@@ -1,16 +1,22 @@
 """Points in blocks beside their rows: the same curves, whatever was packed when; on both databases."""
 
 import math
+import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select, text, update
 
-from backend.metrics import blocks
-from backend.metrics.reading import read_points, valid_rows
+from backend.metrics import blocks, packing
+from backend.metrics.api import _cursor, _read, _single
+from backend.metrics.reading import read_curves, read_points, valid_rows
+from backend.metrics.view import View
 from backend.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.runs.deletion import begin_deletion, carry_on
+from backend.runs.store import names_of
 from backend.settings import Settings
 from tests.factories import make_attempt, make_run, write_metric
 
@@ -23,14 +29,14 @@ def small_blocks(monkeypatch):
 
 
 def pack(database):
-    for _ in packing(database):
+    for _ in in_pieces(database):
         pass
 
 
-def packing(database):
+def in_pieces(database):
     """What the reconciler goes on with piece by piece."""
     with database.sessions() as session:
-        return blocks.pack(database.sessions, blocks.packable(session))
+        return packing.pack(database.sessions, packing.packable(session))
 
 
 def begin(session, run, number, from_step):
@@ -112,7 +118,7 @@ def test_blocks_can_be_made_again_even_while_somebody_packs(database):
         begin(session, run, 1, -1)
         write(session, run, {step: float(step) for step in range(1, 61)})
     whole = points(database, run)
-    under_way = packing(database)
+    under_way = in_pieces(database)
     next(under_way)
     next(under_way)
     with database.sessions.begin() as session:
@@ -151,7 +157,7 @@ def test_a_piece_that_was_packed_by_two_is_there_once(database):
         run = make_run(session)
         begin(session, run, 1, -1)
         write(session, run, {step: float(step) for step in range(1, 36)})
-    first, second = packing(database), packing(database)
+    first, second = in_pieces(database), in_pieces(database)
     next(first)
     assert list(second) == []
     assert list(first)
@@ -177,7 +183,7 @@ def test_a_run_deleted_while_it_is_packed_leaves_no_block(database, tmp_path):
         begin(session, run, 1, -1)
         write(session, run, dict.fromkeys(range(1, 61), 1.0))
         run.status = "finished"
-    under_way = packing(database)
+    under_way = in_pieces(database)
     next(under_way)
     with database.sessions.begin() as session:
         begin_deletion(session, run.id)
@@ -225,3 +231,77 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
         for step, value in zip(curve.steps.tolist(), curve.values.tolist(), strict=True)
     ]
     assert sorted(shown) == sorted(rows)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):
+    """Long runs of several attempts, forked or not, whole, zoomed and continued; some values are strange."""
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    chance = random.Random(data.draw(st.integers(0, 10**9), "seed"))
+    with database.sessions.begin() as session:
+        runs = [make_run(session)]
+        if chance.random() < 0.5:
+            runs.append(make_run(session, parent_run=runs[0].id, fork_step=chance.randint(0, 300)))
+    for run in runs:
+        for number in range(1, chance.choice([1, 1, 2, 3]) + 1):
+            with database.sessions.begin() as session:
+                own = session.get(Run, run.id)
+                fresh = -1 if own.fork_step is None else own.fork_step
+                begin(
+                    session,
+                    own,
+                    number,
+                    chance.randint(fresh, max(fresh, own.last_step)) if number > 1 else fresh,
+                )
+                steps = range(max(own.last_step, fresh) + 1, own.last_step + chance.choice([3, 300, 900]))
+                values = {step: float(chance.randint(-3, 3)) for step in steps if step % 20}
+                for step in chance.sample(sorted(values), min(len(values), chance.choice([0, 0, 2]))):
+                    values[step] = chance.choice([math.nan, math.inf, 1e9])
+                write(session, own, values)
+                write(session, own, {step: values[step] for step in sorted(values)[:90]}, name="early")
+            if chance.random() < 0.8:
+                pack(database)
+        if chance.random() < 0.8:
+            with database.sessions.begin() as session:
+                session.get(Run, run.id).status = "finished"
+            pack(database)
+    ends = [None, None, *(chance.randint(-5, 1200) + chance.choice([0, 0.5]) for _ in range(2))]
+    view = View("step", chance.choice(ends), chance.choice(ends), chance.randint(10, 60), 0.0, None)
+    if chance.random() < 0.3:
+        view = replace(view, after=chance.randint(-1, 900))
+    with database.sessions() as session:
+        known = names_of(session, [run.id for run in runs])
+        outlined = _read(session, known, list(known), ["a", "early"], view, is_grouped=False)
+        whole = read_curves(session, list(known), ["a", "early"], "step")
+    assert outlined.keys() == whole.keys()
+    for (run_id, name), curve in whole.items():
+        drawn, wanted = (_single(known[run_id], name, each, view) for each in (outlined[run_id, name], curve))
+        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in wanted.items()
+        }
+    assert _cursor(outlined, known) == _cursor(whole, known)
+
+
+def test_of_a_long_curve_outlines_are_read_but_where_it_is_cut(database, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 1_024)
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        begin(session, run, 1, -1)
+        write(session, run, {step: float(step % 7) for step in range(4_096)})
+        run.status = "finished"
+    pack(database)
+
+    def read(**window):
+        view = replace(View("step", None, None, 100, 0.0, None), **window)
+        with database.sessions() as session:
+            known = names_of(session, [run.id])
+            curve = _read(session, known, [run.id], ["a"], view, is_grouped=False)[run.id, "a"]
+        found = [int(np.count_nonzero(curve.steps // 1_024 == number)) for number in range(4)]
+        assert all(count == 1_024 or count <= 2 * 32 + 2 for count in found)  # peaks of 32 buckets, and ends
+        return [number for number, count in enumerate(found) if count == 1_024]
+
+    assert read() == read(x_min=1_024.0) == read(x_max=2_047.5) == []
+    assert read(x_min=1_024.5) == read(x_max=2_046.0) == [1]
+    assert read(after=3_000) == [2]
+    assert read(x_min=1_000.0, x_max=2_100.0, max_points=10_000) == [0, 1, 2]

@@ -110,6 +110,8 @@ class Plant:
     def __exit__(self, failed: object, *_: object) -> None:
         if self.reconciles:
             self.reconciler.stop()
+        if failed is not None:
+            self._note_where_workers_are()
         for process in [*self.crew, self.broker]:
             if process is not None:
                 with suppress(ProcessLookupError):
@@ -121,6 +123,12 @@ class Plant:
             servers.stop(self.postgres.pid)
         if failed is None:
             shutil.rmtree(self.directory)
+
+    def _note_where_workers_are(self) -> None:
+        """Every thread's stack, in the workers' logs, for whoever looks into a failure."""
+        for process in self.alive():
+            process.send_signal(signal.SIGUSR2)
+        time.sleep(1.0)
 
     # ------------------------------------------------------------ processes
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select, text, update
 
 from backend.database import open_engine, open_sessions
-from backend.metrics.blocks import pack, packable
+from backend.metrics.packing import pack, packable
 from backend.models import Attempt, Event, LogChunk, Metric, Run
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric

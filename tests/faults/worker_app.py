@@ -3,8 +3,10 @@
 Started as `celery --app tests.faults.worker_app worker`; without the two variables it is `worker.app`.
 """
 
+import faulthandler
 import json
 import os
+import signal
 
 from backend.settings import Settings
 from tests.faults.failpoints import arm_worker
@@ -14,5 +16,6 @@ from worker.tasks import make_worker
 VARIABLE = "FAULTS_TRAINER"
 """Environment variable: the command that starts a trainer, as JSON."""
 
+faulthandler.register(signal.SIGUSR2, all_threads=True)
 arm_worker()
 app = make_worker(Settings(), argv=tuple(json.loads(os.environ.get(VARIABLE, "null")) or TRAINER))

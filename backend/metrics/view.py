@@ -1,0 +1,53 @@
+"""How curves are asked for, and which of their points that takes."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.metrics.blocks import Outlined
+from backend.metrics.series import OUTLINE_SHIFT, Curve, coarseness, ema, window
+
+LAST_STEP = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How curves are asked for."""
+
+    x: str
+    x_min: float | None
+    x_max: float | None
+    max_points: int
+    smoothing: float
+    after: int | None
+
+    def smoothed(self, curve: Curve) -> Curve:
+        """Smoothed over the whole raw curve."""
+        return replace(curve, values=ema(curve.values, self.smoothing))
+
+    def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
+        """Which points are in the window, and new."""
+        if self.x_min is None and self.x_max is None and self.after is None:
+            return slice(None)
+        inside = window(curve, self.x_min, self.x_max)
+        return inside if self.after is None else inside & (curve.steps > self.after)
+
+    def outlined(self, runs: Iterable[Any]) -> Outlined | None:
+        """Of which points an outline will do: of runs so long that nothing but peaks is shown."""
+        if self.x != "step" or self.smoothing:
+            return None
+        first = 0 if self.x_min is None else math.ceil(_step(self.x_min))
+        last = LAST_STEP if self.x_max is None else math.floor(_step(self.x_max))
+        if self.after is not None:
+            first = max(first, self.after + 1)
+        spans = {run.id: min(last, run.last_step) for run in runs}
+        long = {run for run, end in spans.items() if coarseness(first, end, self.max_points) >= OUTLINE_SHIFT}
+        return Outlined(long, first, last)
+
+
+def _step(x: float) -> float:
+    return min(max(x, 0.0), LAST_STEP)
