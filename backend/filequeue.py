@@ -18,9 +18,8 @@ from kombu.transport import filesystem, virtual
 class Channel(filesystem.Channel):
     """Messages are files `<milliseconds>_<id>.<queue>.msg`, oldest first."""
 
+    supports_fanout = False
     get_table = virtual.Channel.get_table
-
-    def _queue_bind(self, *_args: Any) -> None: ...
 
     def _put(self, queue: str, payload: Any, **_options: Any) -> None:  # type: ignore[override]
         folder = Path(self.data_folder_out)
@@ -44,4 +43,3 @@ class Transport(filesystem.Transport):
     """The transport of `filesystem://`."""
 
     Channel = Channel
-    global_state = virtual.BrokerState()  # type: ignore[no-untyped-call]

@@ -198,8 +198,8 @@ class MetricBlock(Base):
     last_step: Mapped[int]
     """No point of this metric and attempt up to here is missing in the blocks."""
     points: Mapped[int]
-    outline: Mapped[bytes | None]
-    """Values, then steps, of the points that a thinned curve may show; None where these are not few."""
+    outline: Mapped[bytes]
+    """Values, then steps, of the points that a thinned curve may show; nothing where these are not few."""
     data: Mapped[bytes]
     """Their values; then their steps, unless these are all that end with `last_step`."""
 

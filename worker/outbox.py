@@ -126,7 +126,8 @@ class Outbox(Generic[Item]):
             self._changed.wait(min(remaining, LOOK_SECONDS))
 
     def _due(self, not_before: float) -> float:
-        return not_before if self._is_lull or not self._has_lulls else not_before + LULL_SECONDS
+        may_expect_lull = self._has_lulls and not self._is_lull and not self.is_holding
+        return not_before + LULL_SECONDS if may_expect_lull else not_before
 
     def mark_written(self, count: int) -> None:
         """The oldest `count` items that were taken are safe."""

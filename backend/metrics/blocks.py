@@ -105,7 +105,7 @@ class Outlined:
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
         will_do = and_(
-            MetricBlock.outline.is_not(None),
+            MetricBlock.outline != b"",
             MetricBlock.number.not_in(cut),
             or_(is_outside, MetricBlock.run_id.in_(self.runs)),
         )
@@ -154,8 +154,8 @@ def _joined(blocks: Sequence[Any], *, is_all: bool) -> Packed:
 
 def _is_gapless(ends: Sequence[int], counts: Sequence[int], data: Sequence[bytes]) -> bool:
     """Whether no step is missing in the blocks of one attempt: the usual case, and a big one's quick way."""
-    total = sum(counts)
-    return total * VALUE.itemsize == sum(map(len, data)) and total == ends[-1] - ends[0] + counts[0]
+    are_dense = all(len(each) == count * VALUE.itemsize for each, count in zip(data, counts, strict=True))
+    return are_dense and sum(counts) == ends[-1] - ends[0] + counts[0]
 
 
 def decoded(last: int, count: int, data: bytes) -> tuple[NDArray[Any], NDArray[Any]]:

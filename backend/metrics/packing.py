@@ -128,12 +128,12 @@ def _data(points: Stored, last: int) -> bytes:
     return points.values.astype(VALUE).tobytes() if is_dense else _with_steps(points)
 
 
-def _outline(points: Stored) -> bytes | None:
+def _outline(points: Stored) -> bytes:
     """The peaks, where they are few and nothing is strange."""
     if not np.isfinite(points.values).all():
-        return None
+        return b""
     kept = points.at(peaks(points.steps, OUTLINE_SHIFT, points.values))
-    return _with_steps(kept) if 3 * len(kept.steps) <= len(points.steps) else None
+    return _with_steps(kept) if 3 * len(kept.steps) <= len(points.steps) else b""
 
 
 def _with_steps(points: Stored) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from backend.config.merge import config_hash, resolve
 from backend.database import Sessions, new_id, reading
@@ -149,6 +149,8 @@ def _runs(sessions: Sessions, count: int) -> list[str]:
 
 def _curves(sessions: Sessions, run: str, metrics: list[str], steps: int) -> int:
     """Points of a run, in transactions of 20,000; every curve has one spike and one NaN."""
+    with sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run).values(steps=steps, last_step=steps))
     chance = np.random.default_rng(len(metrics) * steps)
     per_transaction = 20_000 // len(metrics)
     for first in range(1, steps + 1, per_transaction):

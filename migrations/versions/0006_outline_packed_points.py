@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    _make_anew(sa.Column("outline", sa.LargeBinary(), nullable=True))
+    _make_anew(sa.Column("outline", sa.LargeBinary(), nullable=False))
 
 
 def downgrade() -> None:
@@ -19,7 +19,6 @@ def downgrade() -> None:
 
 def _make_anew(*outline: sa.Column[bytes]) -> None:
     """Columns behind `data` would be read through all of it."""
-    op.execute("UPDATE attempt SET packed_step = -1")
     op.drop_table("metric_block")
     op.create_table(
         "metric_block",
@@ -37,3 +36,4 @@ def _make_anew(*outline: sa.Column[bytes]) -> None:
         sa.ForeignKeyConstraint(["run_id"], ["run.id"], name=op.f("fk_metric_block_run_id_run")),
         sa.PrimaryKeyConstraint("run_id", "key_id", "attempt", "number", name=op.f("pk_metric_block")),
     )
+    op.execute("UPDATE attempt SET packed_step = -1")  # last, as trainers lock their run before their attempt

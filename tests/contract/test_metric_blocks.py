@@ -233,6 +233,15 @@ def test_curves_are_those_of_the_rows_after_any_history(database, data):
     assert sorted(shown) == sorted(rows)
 
 
+def test_blocks_are_values_alone_only_where_each_of_them_is():
+    """A block with steps and an outline can have, together, as many bytes as their points without steps."""
+    with_steps, outline = bytes(2 * 12), bytes(2 * 12)
+    assert len(with_steps + outline) == (2 + 4) * 8
+    assert not blocks._is_gapless([11, 15], [2, 4], [with_steps, outline])
+    assert blocks._is_gapless([11, 15], [2, 4], [bytes(2 * 8), bytes(4 * 8)])
+    assert not blocks._is_gapless([11, 16], [2, 4], [bytes(2 * 8), bytes(4 * 8)])
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_curve_of_outlines_shows_what_all_its_points_would_show(database, monkeypatch, data):

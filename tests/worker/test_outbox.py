@@ -55,6 +55,17 @@ def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
     assert not waiting.is_alive()
 
 
+def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_ITEMS", 1)
+    waiting = threading.Thread(target=box.put, args=("step 2", 1))
+    waiting.start()
+    while not box.is_holding:
+        time.sleep(0.01)
+    assert Taker(box).has_taken(10)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
 def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
     monkeypatch.setattr(outbox, "LULL_SECONDS", 0.1)
     assert Taker(box).has_taken(10)

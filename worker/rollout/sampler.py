@@ -190,7 +190,10 @@ class Sampler:
         return Drawn(*(part[: step + 1] for part in drawn))
 
     def _completions(self, drawn: Drawn, group_size: int, notes: Notes) -> Iterator[list[Completion]]:
-        ids, logprobs, entropies = (part.T.contiguous().cpu().numpy() for part in drawn)
+        # Clones: a view of a few steps would keep room for max_new_tokens alive while a record waits.
+        ids, logprobs, entropies = (
+            part.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for part in drawn
+        )
         is_stop = np.isin(ids, self.policy.stop_ids)
         stopped = np.asarray(is_stop.any(axis=1))
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
