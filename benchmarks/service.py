@@ -33,16 +33,20 @@ class Service:
         )
 
     def wait(self, seconds: float = 120) -> None:
-        """Until it is ready to train."""
+        """Until it is ready to train, and nothing of it starts any more."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                if self.http.get("/readyz").is_success:
-                    return
-            except httpx2.TransportError:
-                pass
+        while not self.is_idle():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the service was not ready after {seconds:g} s")
             time.sleep(0.5)
-        raise SystemExit(f"the service was not ready after {seconds:g} s")
+
+    def is_idle(self) -> bool:
+        """Whether a slot waits with a trainer that has imported everything."""
+        try:
+            answer = self.http.get("/api/v1/workers")
+        except httpx2.TransportError:
+            return False
+        return answer.is_success and any(slot["status"] == "idle" for slot in answer.json()["items"])
 
     def stop(self) -> None:
         """End it in order."""

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import httpx2
-
 from benchmarks.service import ENDED, Service, machine
 
 HERE = Path(__file__).parent
@@ -55,7 +53,7 @@ def measure(runs: int, **variables: str) -> list[tuple[float, float]]:
 def start_one(service: Service) -> tuple[float, float]:
     """One run, launched at any moment between two looks of the worker."""
     time.sleep(REPORT_SECONDS)
-    until(lambda: is_idle(service))
+    until(service.is_idle)
     time.sleep(random.uniform(0, 1))
     body = {"name": "start", "base": QUICK, "variants": [{"name": "only"}], "seeds": [0]}
     asked = time.monotonic()
@@ -67,15 +65,6 @@ def start_one(service: Service) -> tuple[float, float]:
     trained = time.monotonic()
     until(lambda: service.http.get(address).json()["status"] in ENDED)
     return running - asked, trained - asked
-
-
-def is_idle(service: Service) -> bool:
-    """Whether a slot waits with a trainer that has imported everything."""
-    try:
-        answer = service.http.get("/api/v1/workers")
-    except httpx2.TransportError:
-        return False
-    return answer.is_success and any(slot["status"] == "idle" for slot in answer.json()["items"])
 
 
 def until(condition: Callable[[], object]) -> None:
