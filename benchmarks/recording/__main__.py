@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--block", type=int, default=25, help="steps of a block, which ends with a checkpoint"
     )
-    parser.add_argument("--pairs", type=int, default=20, help="of blocks")
+    parser.add_argument("--pairs", type=int, default=30, help="of blocks")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--directory", default=None, help="where the run is kept (default: a temporary one)")
     arguments = parser.parse_args()
