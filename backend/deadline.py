@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,9 +16,27 @@ SECONDS = 15.0
 """From the last piece of the request to the first of the answer. A stream may go on as long as it likes."""
 
 DETAIL = (
-    f"there was no answer within {SECONDS:.0f} s; the request may still be carried out: "
+    "there was no answer within {:g} s; the request may still be carried out: "
     "look whether it was, before you try again"
 )
+
+
+@dataclass(slots=True)
+class _Wait:
+    """How long the client of one request waits."""
+
+    seconds: float
+    heard_at: float = field(default_factory=time.monotonic)
+
+
+_wait: ContextVar[_Wait] = ContextVar("wait")
+
+
+def take_time(seconds: float) -> None:
+    """The request that is being answered may take so long from here, whatever is usual."""
+    wait = _wait.get(None)
+    if wait is not None:
+        wait.heard_at, wait.seconds = time.monotonic(), seconds
 
 
 class Deadline:
@@ -29,13 +49,13 @@ class Deadline:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        heard_at = time.monotonic()
+        wait = _Wait(self._seconds)
+        _wait.set(wait)
         is_answered = is_late = False
 
         async def receiving() -> Message:
-            nonlocal heard_at
             message = await receive()
-            heard_at = time.monotonic()
+            wait.heard_at = time.monotonic()
             return message
 
         async def sending(message: Message) -> None:
@@ -47,14 +67,15 @@ class Deadline:
         work = asyncio.ensure_future(self._app(scope, receiving, sending))
         try:
             while not (is_answered or work.done()):
-                left = heard_at + self._seconds - time.monotonic()
+                left = wait.heard_at + wait.seconds - time.monotonic()
                 if left <= 0:
                     is_late = True
                     break
                 await asyncio.wait({work}, timeout=min(left, 1.0))
             if is_late:
-                logger.warning("no answer within %g s: %s %s", self._seconds, scope["method"], scope["path"])
-                answer = problem(503, "Service Unavailable", DETAIL, headers={"Retry-After": "5"})
+                logger.warning("no answer within %g s: %s %s", wait.seconds, scope["method"], scope["path"])
+                detail = DETAIL.format(wait.seconds)
+                answer = problem(503, "Service Unavailable", detail, headers={"Retry-After": "5"})
                 await answer(scope, receive, send)
             await work
         finally:

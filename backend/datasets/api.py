@@ -18,6 +18,7 @@ from backend.datasets.checking import place_upload
 from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.datasets.unpacking import KINDS, kind_of
 from backend.datasets.users import runs_that_need
+from backend.deadline import take_time
 from backend.depends import SettingsOf, WriteSession
 from backend.errors import Conflict, FieldError, GrpoLabError, InvalidRequest, NotFound
 from backend.paging import iso
@@ -36,6 +37,8 @@ MOST_LISTED = 1000
 GATHERED_BYTES = 1 << 20
 SILENCE_SECONDS = 30.0
 """How long a client may send nothing in the middle of an upload."""
+CHECK_SECONDS = 900.0
+"""How long a client waits while every line of a large file is checked."""
 
 Field = Annotated[str, Query(min_length=1, max_length=128)]
 
@@ -124,6 +127,7 @@ async def upload(
         await run_in_threadpool(uploads.sweep)
         async with contextmanager_in_threadpool(uploads.draft()) as packed:
             await _receive(request, packed, most_bytes)
+            take_time(CHECK_SECONDS)
             place = partial(place_upload, name=name, kind=kind, columns=columns, most_bytes=most_bytes)
             found, is_new = await run_in_threadpool(place, uploads, packed)
     except ClientDisconnect:

@@ -129,7 +129,7 @@ def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service
 
 def test_memory_stays_small_whatever_is_uploaded(service):
     megabytes = int(os.environ.get("GRPOLAB_UPLOAD_MB", "8"))
-    content = rows(megabytes * MEGABYTE // 100, width=100)
+    content = rows(megabytes * MEGABYTE // 200, width=200)
     before = memory(service)
     answer = service.upload(content)
     assert answer.status_code == 201, answer.text
