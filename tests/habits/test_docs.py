@@ -8,12 +8,18 @@ from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 from backend.settings import Settings
+from tests.faults.ledger import LEDGER, read, table
 
 README = docs.README.read_text(encoding="utf-8")
 
 
 def test_the_generated_tables_are_up_to_date():
     assert docs.with_tables(README) == README, "run `make docs`"
+
+
+def test_the_table_of_faults_is_that_of_the_ledger():
+    results = LEDGER.with_name("results.md").read_text(encoding="utf-8")
+    assert table(read(LEDGER)) == results, "play a round, or write table(read(LEDGER)) there"
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *METRICS, *(name.upper() for name in Settings.model_fields)])
