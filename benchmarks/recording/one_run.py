@@ -21,6 +21,7 @@ from backend.migrate import upgrade
 from backend.models import Run
 from backend.runs import lifecycle
 from backend.settings import Settings
+from benchmarks.nothing import Nothing
 from worker.checkpoints import Checkpoints
 from worker.recorder import Recorder
 from worker.recording import step_records
@@ -28,20 +29,6 @@ from worker.trainer import Trainer
 
 STILL = 1e-12
 """Learning rate: the work of a step stays what it was, and nothing is computed less."""
-
-
-class Nothing:
-    """Takes the place of recorder and checkpoints: keeps nothing."""
-
-    wish = ""
-
-    def record_step(self, _record: object) -> None: ...
-
-    def save(self, *_args: object, **_kwargs: object) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def event(self, *_args: object, **_kwargs: object) -> None: ...
 
 
 class Turns:

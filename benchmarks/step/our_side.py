@@ -11,38 +11,24 @@ from workload import GROUP_SIZE, LEARNING_RATE, MAX_NEW_TOKENS, PROMPTS_PER_STEP
 
 from backend.config.merge import resolve
 from backend.settings import Settings
+from benchmarks.nothing import Nothing
 from worker.records import StepRecord
 from worker.trainer import Trainer
 
 
-class Listener:
-    """Takes the place of the recorder: counts steps, stores nothing."""
-
-    wish = ""
+class Listener(Nothing):
+    """Counts steps, stores nothing."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.accuracy: list[float] = []
 
+    def begin(self, _step: int | None, /) -> None:
+        self.ends.append(time.perf_counter())
+
     def record_step(self, record: StepRecord) -> None:
         self.ends.append(time.perf_counter())
         self.accuracy.append(record.metrics["reward/accuracy"])
-
-    def begin(self, *_args: object) -> None:
-        self.ends.append(time.perf_counter())
-
-    def flush(self) -> None: ...
-
-    def event(self, *_args: object, **_kwargs: object) -> None: ...
-
-
-class NoCheckpoints:
-    """A run without checkpoints."""
-
-    def restore(self, *_args: object) -> None:
-        return None
-
-    def save(self, *_args: object, **_kwargs: object) -> None: ...
 
 
 def main() -> None:
@@ -64,7 +50,7 @@ def main() -> None:
         resolve(base, {}, job["seed"]),
         listener,  # type: ignore[arg-type]
         settings=Settings(),
-        checkpoints=NoCheckpoints(),  # type: ignore[arg-type]
+        checkpoints=Nothing(),  # type: ignore[arg-type]
         device="cpu",
         stopping=threading.Event(),
     )

@@ -1,0 +1,29 @@
+"""What a trainer may have instead of a recorder and checkpoints where a benchmark keeps nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from worker.records import StepRecord
+
+
+class Nothing:
+    """Takes the place of both: keeps nothing, and nobody wishes anything."""
+
+    wish = ""
+
+    def begin(self, _step: int | None, /) -> None: ...
+
+    def record_step(self, record: StepRecord) -> None: ...
+
+    def event(self, *_args: object, **_kwargs: object) -> None: ...
+
+    def flush(self) -> None: ...
+
+    @contextmanager
+    def lull(self) -> Iterator[None]:
+        """A moment that nobody uses."""
+        yield
+
+    def restore(self, *_args: object) -> None: ...
+
+    def save(self, *_args: object, **_kwargs: object) -> None: ...

@@ -1,0 +1,12 @@
+"""What stands where a trainer expects its recorder, in the benchmarks, is still enough to train."""
+
+import sys
+
+from benchmarks.peers import ROOT, run
+
+
+def test_our_side_of_the_step_benchmark_counts_the_steps_after_the_warm_up():
+    job = {"steps": 6, "threads": 1, "seed": 0}
+    answer = run(sys.executable, ROOT / "benchmarks/step/our_side.py", job)
+    assert answer["steps"] == 1
+    assert 0 < answer["fastest_seconds"] == answer["median_seconds"]
