@@ -21,7 +21,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, db_now
+from backend.database import Sessions, db_now, reading
 from backend.devices import Slot
 from backend.errors import Fenced
 from backend.logs import about
@@ -47,6 +47,9 @@ SPARE_PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
 
 START_PAUSE_SECONDS = 20.0
 """Pause before a run is tried again for which no process could be started."""
+
+LEAVE_SECONDS = 10.0
+"""A trainer whose run has ended gets this long to end too."""
 
 DUMP_SECONDS = 2.0
 """A trainer that hangs gets this long to print where it stands."""
@@ -206,7 +209,7 @@ class Supervisor:
                 try:
                     is_answered = self._renew(claim, progress)
                 except Fenced:
-                    return EXIT_FENCED
+                    return self._leave(trainer, claim)
                 renew_at = now + (lease / 4 if is_answered else RETRY_SECONDS)
             if now >= flush_at or log.is_full:
                 flush_at = now + FLUSH_SECONDS
@@ -223,6 +226,15 @@ class Supervisor:
             if now - started > SPARE_DELAY_SECONDS:
                 self.keep_spare()
         return code
+
+    def _leave(self, trainer: TrainerProcess, claim: Claim) -> int:
+        """The run is another's, or the trainer has said its last word: then it is on its way out."""
+        status = None
+        with left_for_later("see why the lease is over"), reading(self._sessions) as session:
+            query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
+            status = session.scalar(query)
+        code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED, "paused") else None
+        return EXIT_FENCED if code is None else code
 
     def _renew(self, claim: Claim, progress: Progress) -> bool:
         """Keep the run ours and see how far it is; False when the database is away. Raises Fenced."""

@@ -112,6 +112,13 @@ def has_steps(sessions, run_id):
     return lambda: read(sessions, run_id).last_step >= 1
 
 
+def test_a_trainer_that_has_ended_its_run_may_leave_in_its_own_time(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("tidy").supervise(claim(sessions))
+    assert read(sessions, run_id).status == "finished"
+    assert "tidied up" in log_of(sessions, run_id)
+
+
 def test_a_run_is_trained_to_its_end(toy, sessions):
     run_id = queue_run(sessions)
     toy("finish").supervise(claim(sessions))

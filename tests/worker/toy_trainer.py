@@ -98,6 +98,9 @@ def main(behaviour):
                 lifecycle.release_run(session, *owner, "asked to stop")
             else:
                 lifecycle.finish_run(session, *owner, status)
+        if behaviour == "tidy":
+            time.sleep(2)
+            print("tidied up")
     except Fenced:
         sys.exit(EXIT_FENCED)
 
