@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import html
+import re
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -95,6 +96,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         for each in operation.get("parameters", [])
     )
     words = html.escape(operation.get("description") or operation.get("summary", ""))
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", words)
     return (
         f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{words}</p>"
         f"<ul>{parameters}</ul></section>"

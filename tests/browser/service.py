@@ -128,8 +128,8 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
     settings = Settings(
         state_dir=directory, models_dir=directory / "models", datasets_dir=directory / "datasets",
         grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN, database_url=url,
-        broker_url="memory://", port=port, **changes,
-    )  # fmt: skip
+        port=port, **changes,
+    ).model_copy(update={"broker_url": "memory://"})  # fmt: skip
     app = create_app(settings)
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

@@ -163,6 +163,97 @@ def test_a_run_is_renamed_in_place(page, service):
     assert service.get(f"/runs/{service.trained}")["name"] == "brave-otter"
 
 
+def test_a_run_name_that_is_too_long_is_refused_whole(page, service):
+    run = service.launch("to be renamed")
+    name = service.get(f"/runs/{run}")["name"]
+    page.goto(f"/run/{run}")
+    for leave in (lambda: page.keyboard.press("Enter"), lambda: page.get_by_text("created").click()):
+        page.get_by_role("button", name="Rename").click()
+        field = page.get_by_label("Name of the run")
+        field.fill("😀" * 201)
+        leave()
+        expect(field).to_have_value("😀" * 201)
+        expect(field).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("heading", name=name)).to_be_visible()
+    assert service.get(f"/runs/{run}")["name"] == name
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_label("Name of the run").fill("😀" * 200)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="😀" * 200)).to_be_visible()
+    assert service.get(f"/runs/{run}")["name"] == "😀" * 200
+
+
+def test_a_tag_that_is_too_long_is_refused_whole(page, service):
+    name = service.get(f"/runs/{service.waiting}")["name"]
+    page.goto("/runs?show=-")
+    page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Tag", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    for length in (65, 64):
+        dialog.get_by_label("Tag").fill("🚀" * length)
+        expect(dialog.get_by_label("Tag")).to_have_value("🚀" * length)
+        dialog.get_by_role("button", name="Tag", exact=True).click()
+    expect(page.get_by_text("1 run tagged")).to_be_visible()
+    assert service.get(f"/runs/{service.waiting}")["tags"] == ["🚀" * 64]
+
+
+def test_names_on_the_launch_form_that_are_too_long_are_told_and_not_cut(page):
+    launch_page(page)
+    launch = page.get_by_role("region", name="Launch")
+    for label, whose in (
+        ("Name of the experiment", "The name"),
+        ("Name of variant 1", "The name of variant 1"),
+    ):
+        page.get_by_label(label).fill("😀" * 201)
+        expect(page.get_by_label(label)).to_have_value("😀" * 201)
+        expect(launch.get_by_role("listitem")).to_have_text(
+            f"{whose} has 201 characters, at most 200 are possible"
+        )
+        expect(launch.get_by_role("button")).to_be_disabled()
+        page.get_by_label(label).fill("😀" * 200)
+        expect(launch.get_by_role("listitem")).to_have_count(0)
+        expect(launch.get_by_role("button")).to_be_enabled()
+
+
+def test_a_file_that_is_not_chosen_yet_is_asked_for(page):
+    launch_page(page)
+    page.get_by_label("Add to problems").select_option("file")
+    path = field(page, "problems.1.path")
+    expect(path.locator(".form-errors li")).to_have_text("choose a file, or upload one")
+    expect(page.locator(".launch-errors li")).to_have_text(
+        "grpo problems.1.path choose a file, or upload one"
+    )
+
+
+@pytest.mark.parametrize(("width", "variant"), [(1440, "demo_collapse_16"), (400, "demo_collapse")])
+def test_variants_are_told_apart_in_the_table(page, service, width, variant):
+    body = {"name": "wide", "base": {"steps": 30}, "variants": [{"name": variant}], "seeds": [0]}
+    run = service.client.post("/experiments", json=body).raise_for_status().json()["runs"][0]["id"]
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/runs")
+    row = page.locator(f".grid-row[data-key='{run}']")
+    expect(row.get_by_title(variant)).to_be_visible()
+    for cell in row.get_by_role("cell").all()[3:7]:
+        assert cell.evaluate("(cell) => cell.scrollWidth <= cell.clientWidth"), cell.inner_text()
+    status = row.locator(".status").bounding_box()
+    assert status["x"] + status["width"] <= width
+
+
+def test_the_files_of_a_run_are_read_on_a_narrow_screen(page, service):
+    page.goto(f"/run/{service.trained}?tab=files")
+    fork = page.get_by_role("tabpanel").get_by_role("link", name="Fork")
+    evaluate = page.get_by_role("button", name="Evaluate")
+    assert fork.bounding_box()["y"] == evaluate.bounding_box()["y"]
+    page.set_viewport_size({"width": 400, "height": 900})
+    for part in (fork, evaluate, page.get_by_role("link", name="model.safetensors")):
+        box = part.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 400
+    assert page.get_by_role("row").last.bounding_box()["height"] < 120
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
 def test_stopping_asks_first(page, service):
     run = service.launch("to be stopped")
     page.goto(f"/run/{run}")

@@ -34,6 +34,10 @@ export function atItsField(root, error, full) {
   return error;
 }
 
+/** Of a file that is not chosen yet the server sees an empty text only. @param {object} root @param {FieldError} error @param {object} full */
+export const worded = (root, error, full) =>
+  (fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === '' ? { ...error, message: 'choose a file, or upload one' } : error);
+
 /** The field in which an error can be mended: a list as a whole, a union for its tag. @param {object} root @param {string} path @param {object} full */
 export function knobOfError(root, path, full) {
   const parts = path.split('.');

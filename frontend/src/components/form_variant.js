@@ -56,7 +56,7 @@ export function VariantCard({ variant, index, below, full, root, groups, seconda
     nothing: `Differs from ${preset ? preset.title : 'the defaults'}: nothing` };
   return html`<article class=${errors.length ? 'card variant is-wrong' : 'card variant'} aria-label=${`Variant ${variant.name}`}>
     <header class="card-head variant-head">
-      <input class="field variant-name" aria-label=${`Name of variant ${index + 1}`} value=${variant.name} maxlength="60" onInput=${(event) => onChange({ ...variant, name: event.target.value })} />
+      <input class="field variant-name" aria-label=${`Name of variant ${index + 1}`} value=${variant.name} onInput=${(event) => onChange({ ...variant, name: event.target.value })} />
       <${PresetSelect} value=${variant.preset ?? ''} presets=${presets} index=${index} onChange=${(name) => onChange(withPreset(variant, name))} />
       ${preset?.source && html`<span class="faint variant-source">${preset.source}</span>`}
       <span class="variant-actions"><button type="button" class="button-quiet" onClick=${() => setAblation(true)} title="Add variants that differ from this one in a single knob">One knob off</button>

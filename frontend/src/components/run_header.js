@@ -50,12 +50,12 @@ function Name({ run, onChange }) {
   }
   const save = (event) => {
     event.preventDefault();
-    if (!field.current) return;
+    if (!field.current?.reportValidity()) return;
     setEditing(false);
     const name = field.current.value.trim();
     if (name && name !== run.name) renameRun(run.id, name, onChange);
   };
-  return html`<form onSubmit=${save}><input class="field run-name-field" ref=${field} aria-label="Name of the run" maxlength="200" defaultValue=${run.name}
+  return html`<form onSubmit=${save}><input class="field run-name-field" ref=${field} aria-label="Name of the run" pattern="[\\s\\S]{0,200}" title="At most 200 characters" defaultValue=${run.name}
     onBlur=${save} onKeyDown=${(event) => { if (event.key === 'Escape') { event.stopPropagation(); setEditing(false); } }} /></form>`;
 }
 

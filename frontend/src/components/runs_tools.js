@@ -158,7 +158,7 @@ function TagDialog({ chosen, runs, onClose }) {
   const submit = (event) => { event.preventDefault(); if (tag.trim()) put(tag.trim()); };
   const hasAll = (name) => chosen.every(({ tags }) => tags.includes(name));
   return html`<${Dialog} title=${`Tag ${plural(chosen.length, 'run')}`} onClose=${onClose}>
-    <form onSubmit=${submit}><input class="field wide" aria-label="Tag" placeholder="a short word, e.g. baseline" maxlength="40" value=${tag} autofocus onInput=${(event) => setTag(event.target.value)} />
+    <form onSubmit=${submit}><input class="field wide" aria-label="Tag" placeholder="a short word, e.g. baseline" pattern="[\\s\\S]{0,64}" title="At most 64 characters" value=${tag} autofocus onInput=${(event) => setTag(event.target.value)} />
       ${others.length > 0 && html`<p class="tag-choice">${others.map((name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>${hasAll(name) ? 'remove ' : ''}${name}</button>`)}</p>`}
       <footer><button type="button" class="button" onClick=${onClose}>Cancel</button><button class="button button-primary" disabled=${!tag.trim()}>${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}</button></footer></form>
   <//>`;

@@ -8,6 +8,8 @@ import { isRecord } from './schema_form.js';
 
 export const LARGEST_SEED = 2 ** 31 - 1;
 const MOST_SEEDS = 100;
+/** Code points in the name of an experiment, a fork or a variant. */
+export const MOST_IN_NAME = 200;
 
 /**
  * Seeds from text: single ones and ranges, `0,1,2` or `0-2, 7`.
@@ -37,8 +39,10 @@ export function freeName(wanted, variants) {
 }
 
 /** What the experiment is called when nobody gives it a name. @param {Variant[]} variants */
-export const defaultName = (variants) =>
-  (variants.length > 4 ? `${variants.slice(0, 3).map(({ name }) => name).join(' vs ')} and ${variants.length - 3} more` : variants.map(({ name }) => name).join(' vs ')) || 'experiment';
+export const defaultName = (variants) => shortened(
+  (variants.length > 4 ? `${variants.slice(0, 3).map(({ name }) => name).join(' vs ')} and ${variants.length - 3} more` : variants.map(({ name }) => name).join(' vs ')) || 'experiment');
+
+const shortened = (name) => ([...name].length > MOST_IN_NAME ? `${[...name].slice(0, MOST_IN_NAME - 1).join('')}…` : name);
 
 /** The body of POST /experiments. @param {Form} form */
 export const bodyOf = ({ name, base, variants, seeds }) =>

@@ -8,10 +8,10 @@ import { useTitle } from '../title.js';
 import { address, list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver } from '../lib/overlay.js';
-import { contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch_form.js';
+import { MOST_IN_NAME, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch_form.js';
 import { Loaded, Skeleton, Failure } from '../components/states.js';
 import { useVerdicts } from '../components/form_validation.js';
-import { layerOf } from '../components/form_knobs.js';
+import { layerOf, worded } from '../components/form_knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/form_variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/form_shared.js';
 import { LaunchBox, ResultBox } from '../components/form_result.js';
@@ -74,10 +74,13 @@ function useLayers(catalog, base, variants) {
   }, [catalog, contentKey({ base, variants })]);
 }
 
-const nameErrorsOf = (variants) => {
+const nameErrorsOf = ({ name: own, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const twice = names.find((name, i) => name && names.indexOf(name) !== i);
-  return [...(names.includes('') ? ['Every variant needs a name'] : []), ...(twice ? [`Two variants are called “${twice}”`] : [])];
+  const long = [['The name', own.trim()], ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name])]
+    .map(([whose, name]) => [whose, [...name].length]).filter(([, length]) => length > MOST_IN_NAME);
+  return [...(names.includes('') ? ['Every variant needs a name'] : []), ...(twice ? [`Two variants are called “${twice}”`] : []),
+    ...long.map(([whose, length]) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`)];
 };
 
 /** The first button of the form is a disabled one, so that the Enter key in a field presses none of the others. */
@@ -86,7 +89,8 @@ function LaunchForm({ offers, query, change, fork }) {
   const { base, variants } = query;
   const seeds = parseSeeds(query.seeds);
   const layers = useLayers(catalog, base, variants);
-  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0);
+  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0).map((verdict, i) => (
+    { ...verdict, errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)) }));
   const fulls = layers.variants.map(({ full }) => full);
   const requests = requestsOf(query, fulls, fork);
   const launch = useLaunch(requests, fork);
@@ -103,7 +107,7 @@ function LaunchForm({ offers, query, change, fork }) {
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
     <button type="submit" disabled hidden></button>
     <div class="page-head"><h1>${fork ? 'Fork' : 'Launch'}</h1>
-      <input class="field launch-name" aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'} placeholder=${fork ? 'two words of its own' : defaultName(variants)} value=${query.name} maxlength="200" onInput=${(event) => change({ name: event.target.value })} />
+      <input class="field launch-name" aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'} placeholder=${fork ? 'two words of its own' : defaultName(variants)} value=${query.name} onInput=${(event) => change({ name: event.target.value })} />
       <span class="spacer"></span><a class="button-quiet" href="/launch">Start over</a></div>
     <div class="launch-columns">
       <div class="launch-main">
@@ -121,7 +125,7 @@ function LaunchForm({ offers, query, change, fork }) {
         <div class="launch-pair"><${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
           <${BudgetCard} layer=${layer} full=${layers.base.full} /></div>
       </div>
-      <div class="launch-side"><${LaunchBox} form=${query} verdicts=${verdicts} seeds=${seeds} nameErrors=${nameErrorsOf(variants)} ...${launch} />
+      <div class="launch-side"><${LaunchBox} form=${query} verdicts=${verdicts} seeds=${seeds} nameErrors=${nameErrorsOf(query)} ...${launch} />
         ${variants.length > 0 && html`<${ResultBox} form=${query} verdicts=${verdicts} fulls=${fulls} defaults=${catalog.defaults} requests=${requests} />`}</div>
     </div>
   </form>`;

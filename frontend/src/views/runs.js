@@ -79,7 +79,7 @@ export function View() {
   const columns = runColumns({
     fields: view.columns, looks, isShown: (id) => looks.has(id), toggleShown, isSelected: (id) => selected.has(id), toggleSelected,
     allSelected: ids.length > 0 && ids.every((id) => selected.has(id)), selectAll: (on) => setSelected(new Set(on ? ids : [])),
-    put: runs.put, renaming, setRenaming,
+    put: runs.put, runs: runs.items, renaming, setRenaming,
   });
 
   const table = html`<${Grid} columns=${columns} rows=${rows} keyOf=${({ id }) => id} label="Runs" sort=${view.sort} onSort=${(sort) => change({ sort })}
