@@ -1,5 +1,6 @@
 """Launches the demo experiment through the service's own HTTP interface, once per installation."""
 
+import hashlib
 import json
 import urllib.error
 import urllib.request
@@ -20,8 +21,11 @@ def launch_demo(settings: Settings, url: str) -> str:
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
     ]
     body = {"name": "demo", "base": {}, "variants": variants, "seeds": [0]}
-    answer = _post(settings, url + "/api/v1/experiments", body, key="demo")
-    return f"{len(answer['runs'])} runs: {', '.join(run['name'] for run in answer['runs'])}"
+    # Another version's demo is another request.
+    key = "demo-" + hashlib.sha256(json.dumps(body).encode()).hexdigest()[:16]
+    answer = _post(settings, url + "/api/v1/experiments", body, key=key)
+    runs = [f"{run['name']} ({run['status']})" for run in answer["runs"]]
+    return f"{len(runs)} runs: {', '.join(runs)}"
 
 
 def _post(settings: Settings, address: str, body: dict[str, Any], *, key: str) -> dict[str, Any]:
