@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from backend.errors import GrpoLabError
+from backend.secrecy import redact
 from backend.settings import Settings
 
 if TYPE_CHECKING:
@@ -82,10 +83,13 @@ def token(settings: Settings, *, viewer: bool = False) -> int:
 def link(settings: Settings, *, viewer: bool = False) -> int:
     """print a fresh one-time login link"""
     from backend.access import login_link
+    from backend.instance import running_instance
     from backend.terminal import Terminal, show_link
 
-    address = login_link(settings, _role(viewer=viewer))
-    show_link(Terminal(), settings, address, opens_browser=False)
+    terminal = Terminal()
+    show_link(terminal, settings, login_link(settings, _role(viewer=viewer)), opens_browser=False)
+    if running_instance(settings) is None:
+        terminal.say(f"  No `make up` runs in {settings.state}: the link is for a service that uses it.")
     return 0
 
 
@@ -133,6 +137,7 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     with Terminal().step("restore", f"from {directory}") as step:
         manifest = restore_backup(settings, directory, overwrite=overwrite)
         step.result = f"as it was at {manifest.created_at}; the next start continues what was running"
+    print(f"  into {settings.state}, uploads into {settings.datasets_dir.expanduser().resolve()}")
     return 0
 
 
@@ -166,7 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValidationError as error:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
-            print(f"{name}={problem['input']}: {problem['msg']}", file=sys.stderr)
+            sentence = problem["msg"].removeprefix("Value error, ")
+            print(f"  {name}={redact(str(problem['input']))}: {sentence}", file=sys.stderr)
     except GrpoLabError as error:
         print(f"  {error.detail}", file=sys.stderr)
     return 1

@@ -1,9 +1,11 @@
 """One running installation per state directory, held by a lock that the kernel releases."""
 
 import fcntl
+import http.client
 import json
 import os
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +54,15 @@ def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
         _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
         yield Hold(is_after_crash=not was_clean)
         _write(path, "")
+
+
+def is_alive(url: str) -> bool:
+    """Whether a service answers there at all; readiness comes with the worker."""
+    try:
+        with urllib.request.urlopen(url + "/healthz", timeout=2) as response:  # noqa: S310 - our own service
+            return bool(response.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
 
 
 def running_instance(settings: Settings) -> Instance | None:

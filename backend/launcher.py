@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from sqlalchemy import Engine
 from backend.access import login_link
 from backend.broker import Broker, choose_broker, is_ready, prepare_broker
 from backend.database import open_engine, open_sessions, reading
-from backend.instance import AlreadyRunning, hold_instance, service_url
+from backend.instance import AlreadyRunning, hold_instance, is_alive, service_url
 from backend.lifeline import VARIABLE as LIFELINE
 from backend.lifeline import die_with_parent
 from backend.logfiles import cap, last_words
@@ -134,7 +133,7 @@ class Launcher:
         worker.start()
         url = service_url(self.settings)
         with self.terminal.step("service", f"starting on {url}") as step:
-            self._await(service, lambda: _is_alive(url))
+            self._await(service, lambda: is_alive(url))
             step.result = url
         with self.terminal.step("worker", "starting") as step:
             engine = open_engine(self.settings.effective_database_url, pool_size=1)
@@ -240,15 +239,6 @@ class Launcher:
                 child.process.wait()
 
 
-def _is_alive(url: str) -> bool:
-    """Whether the service answers at all; readiness comes with the worker."""
-    try:
-        with urllib.request.urlopen(url + "/healthz", timeout=2) as response:  # noqa: S310 - our own service
-            return bool(response.status == 200)
-    except OSError:
-        return False
-
-
 def _slots(engine: Engine, worker: Child) -> str:
     """What the worker has registered, in words; empty while it has not."""
     with reading(open_sessions(engine)) as session:
@@ -277,6 +267,7 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
         terminal.say(f"  {running}")
         if show_demo and running.instance.pid:
             _show_demo(terminal, settings, running.instance.url)
+        terminal.say("  `make link` prints a login link")
     return 0
 
 
@@ -284,9 +275,9 @@ def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
     """Launch the demo; a service that somebody else is just starting gets a while."""
     from backend.demo import launch_demo
 
-    with terminal.step("demo", "launching") as step:
+    with terminal.step("demo", "launching, once in a state directory") as step:
         deadline = time.monotonic() + START_SECONDS
-        while not _is_alive(url) and time.monotonic() < deadline:
+        while not is_alive(url) and time.monotonic() < deadline:
             time.sleep(0.1)
         step.result = launch_demo(settings, url)
 

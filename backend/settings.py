@@ -1,5 +1,6 @@
 """Settings of one installation, read from the environment and validated once."""
 
+import ipaddress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +9,10 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 LONGEST_LEASE_SECONDS = 3600.0
+
+DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
+BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
+"""What an address may begin with: the databases and brokers that are tried."""
 
 
 class Settings(BaseSettings):
@@ -27,7 +32,7 @@ class Settings(BaseSettings):
     """Further host names (comma separated) under which the API may be reached, e.g. behind a proxy."""
 
     state_dir: Path = Path("state")
-    """Directory that holds everything the service writes: database, checkpoints, sockets, token."""
+    """Directory that holds what the service writes: database, checkpoints, sockets, token; not uploads."""
 
     database_url: str = ""
     """SQLAlchemy URL; empty: SQLite in the state directory."""
@@ -81,6 +86,24 @@ class Settings(BaseSettings):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value
 
+    @field_validator("database_url")
+    @classmethod
+    def _is_a_database(cls, url: str) -> str:
+        return _begins_with_one_of(DATABASES, url.replace("postgres://", "postgresql://", 1))
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_a_broker(cls, url: str) -> str:
+        return _begins_with_one_of(BROKERS, url)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_addresses(cls, addresses: str) -> str:
+        for address in filter(None, (address.strip() for address in addresses.split(","))):
+            if address != "*":
+                ipaddress.ip_network(address, strict=False)
+        return addresses
+
     @property
     def state(self) -> Path:
         """Absolute state directory."""
@@ -99,3 +122,9 @@ class Settings(BaseSettings):
     def artifacts_of(self, run_id: str) -> Path:
         """Directory of one run's checkpoints."""
         return self.state / "runs" / run_id
+
+
+def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
+    if url and not url.startswith(beginnings):
+        raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
+    return url

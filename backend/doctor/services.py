@@ -11,9 +11,16 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.broker import choose_broker, find_server, is_ready
 from backend.database import db_now, open_engine, open_sessions, reading
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.instance import running_instance
+from backend.instance import is_alive, running_instance, service_url
 from backend.migrate import known_schemas, newest_schema, schema_of
-from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
+from backend.preflight import (
+    CannotStart,
+    check_database,
+    check_exposure,
+    check_port,
+    check_state_dir,
+    free_port,
+)
 from backend.settings import Settings
 from backend.status import broker_trouble
 
@@ -59,6 +66,12 @@ def port(settings: Settings) -> Finding:
         if running := running_instance(settings):
             return ok("port", str(running))
         check_exposure(settings)
+        if is_alive(service_url(settings)):
+            return warn(
+                "port",
+                f"a service answers at {service_url(settings)}: well where it is this one's (`serve`), "
+                f"else choose another port, e.g. `make up PORT={free_port()}`",
+            )
         return checked("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:
         return bad("port", error.detail)
@@ -81,7 +94,11 @@ def broker(settings: Settings) -> Finding:
         trouble = broker_trouble(settings)
         where = make_url(settings.broker_url).render_as_string()
         if trouble:
-            return bad("broker", f"{where} does not answer: start it, or mend BROKER_URL")
+            return warn(
+                "broker",
+                f"{where} does not answer: start it, or mend BROKER_URL; until then workers look for runs "
+                f"every {settings.poll_seconds:g} s",
+            )
         return ok("broker", f"{where} answers")
     if find_server() is None:
         return warn(

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from backend.instance import is_alive
 from backend.preflight import free_port
 from benchmarks.stream.clients import Page, Sleeper
 
@@ -65,27 +65,25 @@ class Figures:
 def measure(load: Load, state: Path) -> Figures:
     """Start a service on SQLite in `state` and put it under load."""
     token, port = secrets.token_urlsafe(), free_port()
-    own = {"STATE_DIR": str(state), "PORT": str(port), "GRPOLAB_TOKEN": token, "BROKER_URL": "memory://"}
+    own = {"STATE_DIR": str(state), "PORT": str(port), "GRPOLAB_TOKEN": token, "BROKER_URL": "filesystem://"}
     own |= {"STREAMS_PER_TOKEN": "0"}
     with (state / "service.log").open("wb") as log:
         argv = [sys.executable, "-m", "backend.cli", "serve"]
         service = subprocess.Popen(argv, env={**os.environ, **own}, stdout=log, stderr=log)
     try:
-        _wait_for(port)
+        _wait_for(service, port)
         return asyncio.run(_measure(load, service, port, token, f"sqlite:///{state / 'grpolab.db'}"))
     finally:
         service.kill()
         service.wait()
 
 
-def _wait_for(port: int) -> None:
+def _wait_for(service: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2):
-                return
-        except OSError:
-            time.sleep(0.1)
+    while service.poll() is None and time.monotonic() < deadline:
+        if is_alive(f"http://127.0.0.1:{port}"):
+            return
+        time.sleep(0.1)
     raise SystemExit("the service did not start")
 
 

@@ -41,6 +41,24 @@ def test_every_variable_is_a_setting(service):
     assert names <= set(Settings.model_fields)
 
 
+def test_every_setting_can_be_given_and_has_the_same_default():
+    assert set().union(*(SERVICES[service]["environment"] for service in OURS)) == {
+        name.upper() for name in Settings.model_fields
+    }
+    placed = {
+        "host",
+        "allowed_hosts",
+        "state_dir",
+        "models_dir",
+        "datasets_dir",
+        "database_url",
+        "broker_url",
+    }
+    for service in OURS:
+        given = settings_of(service).model_dump(exclude=placed | {"grpolab_token"})
+        assert given == Settings.model_construct().model_dump(include=set(given))
+
+
 @pytest.mark.parametrize("service", OURS)
 def test_the_settings_are_valid_and_point_at_the_other_services(service):
     settings = settings_of(service)

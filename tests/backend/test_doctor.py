@@ -6,6 +6,8 @@ import shutil
 import socket
 import stat
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from types import SimpleNamespace
 
 import psycopg
@@ -184,6 +186,18 @@ def test_a_port_that_is_taken_and_an_open_host(healthy):
     assert "would open the service to the network" in found(with_(healthy, host="0.0.0.0"), "port")
 
 
+def test_a_service_without_a_launcher(healthy):
+    class Lives(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", healthy.port), Lives) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        assert f"a service answers at http://127.0.0.1:{healthy.port}" in found(healthy, "port", "warn")
+        server.shutdown()
+
+
 def test_a_lab_that_runs_here_is_named_and_not_disturbed(healthy):
     healthy.run_dir.mkdir(parents=True)
     with hold_instance(healthy, "http://here:1"):
@@ -197,8 +211,9 @@ def test_a_lab_that_runs_here_is_named_and_not_disturbed(healthy):
 
 def test_a_broker_that_does_not_answer(healthy):
     url = "redis://:canary-of-the-broker@127.0.0.1:1/0"
-    assert found(with_(healthy, broker_url=url), "broker") == (
-        "redis://:***@127.0.0.1:1/0 does not answer: start it, or mend BROKER_URL"
+    assert found(with_(healthy, broker_url=url), "broker", "warn") == (
+        "redis://:***@127.0.0.1:1/0 does not answer: start it, or mend BROKER_URL; "
+        "until then workers look for runs every 15 s"
     )
 
 

@@ -1,0 +1,49 @@
+"""What is given in the environment: refused with a sentence, without its secrets, before anything starts."""
+
+import pytest
+
+from backend.cli import main
+from backend.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        (
+            "DATABASE_URL",
+            "nonsense",
+            "DATABASE_URL=nonsense: it must begin with sqlite:///, postgresql:// or ",
+        ),
+        ("DATABASE_URL", "mysql://me:canary@h/x", "DATABASE_URL=mysql://[secret]@h/x: it must begin with"),
+        ("DATABASE_URL", "postgresql+psycopg2://h/x", "it must begin with"),
+        ("BROKER_URL", "nonsense", "BROKER_URL=nonsense: it must begin with redis://, rediss://, "),
+        ("BROKER_URL", "amqp://me:canary@h", "it must begin with"),
+        ("TRUSTED_PROXIES", "10.0.0.1,proxy", "'proxy' does not appear to be an IPv4 or IPv6 network"),
+        ("PORT", "http", "PORT=http: Input should be a valid integer"),
+    ],
+)
+@pytest.mark.parametrize("command", ["up", "serve", "doctor"])
+def test_what_cannot_be_is_refused_in_one_sentence(name, value, sentence, command, monkeypatch, capsys):
+    monkeypatch.setenv(name, value)
+    assert main([command]) == 1
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert sentence in said.err
+    assert "canary" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("postgres://me@h/x", "postgresql://me@h/x"),
+        ("postgresql+psycopg://me@h/x", "postgresql+psycopg://me@h/x"),
+        ("sqlite:////data/lab.db", "sqlite:////data/lab.db"),
+    ],
+)
+def test_addresses_of_databases_as_people_write_them(given, used):
+    assert Settings(database_url=given).effective_database_url == used
+
+
+def test_proxies_are_addresses_networks_or_everybody():
+    for proxies in ("", "*", "10.0.0.1, 10.1.0.0/16", "::1"):
+        assert Settings(trusted_proxies=proxies).trusted_proxies == proxies
