@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -88,8 +89,39 @@ def answers(client, path):
         return False
 
 
-def test_workers_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
-    with plant_on(clock, "postgres") as plant:
+@contextmanager
+def service_on(clock, plant):
+    """A client of a service that shows this clock and takes care of the plant's runs."""
+    port = free_port()
+    service = Program(
+        plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
+    )
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers) as client:
+            wait_for(lambda: answers(client, "/status"), "the service is there")
+            yield client
+    finally:
+        service.kill_all()
+
+
+def check_pages(client, run_id):
+    """The service answers, and tells of nothing that ended before it began."""
+    assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
+    run = client.get(f"/runs/{run_id}").json()
+    spans = [(each["started_at"], each["ended_at"]) for each in run["attempts"]]
+    assert all(begin <= end for begin, end in [*spans, (run["started_at"], run["finished_at"])])
+
+
+def clock_events(plant, run_id):
+    with reading(plant.sessions) as session:
+        return list(
+            session.scalars(select(Event.message).where(Event.run_id == run_id, Event.kind == "clock"))
+        )
+
+
+def test_workers_and_a_service_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
+    with plant_on(clock, "postgres", reconciles=False) as plant, service_on(clock, plant) as client:
         clock.set(-HOUR)
         slow = plant.start_worker(**clock.environment)
         (run_id,) = plant.queue([{}])
@@ -99,55 +131,35 @@ def test_workers_with_wrong_clocks_neither_lose_nor_keep_a_run(clock):
         keeps_its_run(plant, run_id, attempt=1)
         slow.send_signal(signal.SIGKILL)
         slow.wait()
-        clock.set(HOUR)  # of the trainer that the other worker starts, which is right
+        clock.set(HOUR)  # of the service, and of the trainer that the other worker starts, which is right
         keeps_its_run(plant, run_id, attempt=2)
         stop(plant, run_id)
+        check_pages(client, run_id)
+        assert clock_events(plant, run_id) == []
         check(plant, run_id)
 
 
 def test_a_machine_whose_clock_is_set_to_and_fro_goes_on_and_says_so(clock):
-    with plant_on(clock, "sqlite", reconciles=False) as plant:
-        port = free_port()
-        service = Program(
-            plant.settings.state, "serve", "service", PORT=port, **plant.environment | clock.environment
-        )
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        client = httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers)
-
-        def said():
-            with reading(plant.sessions) as session:
-                return list(
-                    session.scalars(
-                        select(Event.message).where(Event.run_id == run_id, Event.kind == "clock")
-                    )
-                )
-
-        try:
-            wait_for(lambda: answers(client, "/status"), "the service is there")
-            worker = plant.start_worker(**clock.environment)
-            (run_id,) = plant.queue([{}])
-            trains(plant, run_id, attempt=1)
-            clock.set(HOUR)
-            wait_for(lambda: len(said()) == 1, "it is told")
-            keeps_its_run(plant, run_id, attempt=1)
-            clock.set(-HOUR)
-            wait_for(lambda: len(said()) == 2, "it is told")
-            trains(plant, run_id, attempt=1)
-            worker.kill()
-            clock.set(-3 * HOUR)  # the lease that it leaves behind lies two hours ahead
-            plant.start_worker(**clock.environment)
-            trains(plant, run_id, attempt=2)
-            stop(plant, run_id)
-            assert all(answers(client, path) for path in ("/queue", "/workers", "/status"))
-            run = client.get(f"/runs/{run_id}").json()
-            spans = [(each["started_at"], each["ended_at"]) for each in run["attempts"]]
-            assert all(begin <= end for begin, end in [*spans, (run["started_at"], run["finished_at"])])
-        finally:
-            client.close()
-            service.kill_all()
+    with plant_on(clock, "sqlite", reconciles=False) as plant, service_on(clock, plant) as client:
+        worker = plant.start_worker(**clock.environment)
+        (run_id,) = plant.queue([{}])
+        trains(plant, run_id, attempt=1)
+        clock.set(HOUR)
+        wait_for(lambda: len(clock_events(plant, run_id)) == 1, "it is told")
+        keeps_its_run(plant, run_id, attempt=1)
+        clock.set(-HOUR)
+        wait_for(lambda: len(clock_events(plant, run_id)) == 2, "it is told")
+        trains(plant, run_id, attempt=1)
+        worker.kill()
+        clock.set(-3 * HOUR)  # the lease that it leaves behind lies two hours ahead
+        plant.start_worker(**clock.environment)
+        trains(plant, run_id, attempt=2)
+        stop(plant, run_id)
+        check_pages(client, run_id)
+        said = clock_events(plant, run_id)
         begins = (
             "the database's clock " + jump
             for jump in ("jumped ahead by 3,600 s: ", *["went back by 7,200 s: "] * 2)
         )
-        assert all(line.startswith(begin) for line, begin in zip(said(), begins, strict=True)), said()
+        assert all(line.startswith(begin) for line, begin in zip(said, begins, strict=True)), said
         check(plant, run_id)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -113,7 +114,7 @@ class Program:
 
     def child(self, words):
         """The process below it whose command line has these words."""
-        return next(process for process in self.family() if words in " ".join(process.cmdline()))
+        return next(process for process, line in command_lines(self.family()) if words in " ".join(line))
 
     def kill_all(self):
         """It and every process below it, at once."""
@@ -146,6 +147,13 @@ class Lab(Program):
         wait_for(lambda: "Ctrl-C stops everything" in self.said() or self.process.poll() is not None)
         assert self.process.poll() is None, self.said()
         return self
+
+
+def command_lines(processes):
+    """Each with its words, of those that have not ended meanwhile."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # a zombie is none either
+            yield process, process.cmdline()
 
 
 def are_gone(processes):

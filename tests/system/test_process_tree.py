@@ -17,7 +17,7 @@ from backend.migrate import downgrade, upgrade
 from backend.preflight import free_port
 from backend.terminal import Terminal
 from tests.factories import make_run
-from tests.system.lab import Lab, are_gone, wait_for
+from tests.system.lab import Lab, are_gone, command_lines, wait_for
 
 
 def is_free(port):
@@ -125,7 +125,7 @@ def test_a_program_that_dies_is_started_again(start, word):
     lab = start().wait_until_up()
     victim = lab.child(word)
     victim.kill()
-    wait_for(lambda: any(word in " ".join(p.cmdline()) for p in lab.family() if p.pid != victim.pid))
+    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
     assert "ended by itself" in lab.said()
     wait_for(lab.client.is_alive)
 
