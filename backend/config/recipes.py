@@ -22,7 +22,7 @@ RECIPES: dict[str, Recipe] = {
     "demo_healthy": Recipe(
         title="Demo: healthy",
         note="GRPO on sums with the correctness reward: held-out accuracy rises.",
-        config=resolve({"preset": "grpo"}),
+        config=resolve({"preset": "grpo", "steps": 80}),
     ),
     "demo_collapse": Recipe(
         title="Demo: collapse",
@@ -31,7 +31,7 @@ RECIPES: dict[str, Recipe] = {
         config=resolve(
             {
                 "preset": "dr_grpo",
-                "steps": 60,
+                "steps": 30,
                 "optimizer": {"lr": 3e-3},
                 "rewards": [
                     {"name": "correctness", "weight": 1.0},

