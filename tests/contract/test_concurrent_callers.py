@@ -38,23 +38,28 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
     with database.sessions.begin() as session:
         parent = make_run(session, config={"steps": 1000}).id
         lifecycle.claim_run(session, "worker", "host")
-    steps = range(1, 40)
     accepted = []
+    has_trained = threading.Event()
 
     def train():
-        for step in steps:
-            row = {"run_id": parent, "step": step, "attempt": 1, "path": f"s{step:06d}-a1"}
-            row |= {"sha256": "0" * 64, "bytes_total": 1, "manifest": {}}
-            for write in (
-                lambda session, row=row: add_checkpoint(session, row),
-                lambda session: forget_old_checkpoints(session, parent, keep=1),
-            ):
-                with database.sessions.begin() as session:
-                    lifecycle.fence(session, parent, 1)
-                    write(session)
+        try:
+            for step in range(1, 40):
+                row = {"run_id": parent, "step": step, "attempt": 1, "path": f"s{step:06d}-a1"}
+                row |= {"sha256": "0" * 64, "bytes_total": 1, "manifest": {}}
+                for write in (
+                    lambda session, row=row: add_checkpoint(session, row),
+                    lambda session: forget_old_checkpoints(session, parent, keep=1),
+                ):
+                    with database.sessions.begin() as session:
+                        lifecycle.fence(session, parent, 1)
+                        write(session)
+        finally:
+            has_trained.set()
 
     def fork():
-        for _ in range(15):
+        is_last = False
+        while not is_last:  # the last call meets a parent that has stopped, and nothing to race with
+            is_last = has_trained.is_set()
             newest = client.get(f"/api/v1/runs/{parent}/checkpoints").json()["items"]
             if newest:
                 answer = client.post(f"/api/v1/runs/{parent}/fork", json={"step": newest[0]["step"]})
