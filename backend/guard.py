@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +20,7 @@ from backend.access import cookie_name, role_of_cookie, role_of_token
 from backend.errors import GrpoLabError
 from backend.limits import Buckets, address_refusal, body_refusal, check_json, read_body, too_many
 from backend.login import Login, login_page
+from backend.pages import asks_for_page
 from backend.permissions import FILES, Access, Role, access_of
 from backend.problem import answer_to, problem
 from backend.settings import Settings
@@ -99,7 +100,7 @@ class Guard:
         role = bearer or self._role_of_cookie(headers)
         if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
             if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
-                return _unknown(scope, headers, is_safe=is_safe)  # a script that forgot its token
+                return _unknown(scope)  # a script that forgot its token
             return problem(403, "Forbidden", "this request comes from a page of another origin")
         if access is Access.PUBLIC:
             return None
@@ -108,7 +109,7 @@ class Guard:
         if is_safe and ticket and not scope["path"].startswith("/api/"):
             return self._login.swap_link(scope, ticket[0], role=role)
         if role is None:
-            return _unknown(scope, headers, is_safe=is_safe)
+            return _unknown(scope)
         return self._forbidden(scope, role, access) or (
             None if is_safe or _is_file(scope) else body_refusal(headers)
         )
@@ -184,9 +185,8 @@ def _tells_its_origin(headers: Headers) -> bool:
     return "sec-fetch-site" in headers or "origin" in headers
 
 
-def _unknown(scope: Scope, headers: Headers, *, is_safe: bool) -> Response:
-    is_api = scope["path"].startswith("/api/")
-    if is_safe and not is_api and "text/html" in headers.get("accept", ""):
+def _unknown(scope: Scope) -> Response:
+    if asks_for_page(Request(scope)):
         return login_page("This page needs you to be logged in.")
     detail = "a token is needed: Authorization: Bearer <token>, or the cookie of a logged-in browser"
     return problem(401, "Not logged in", detail, headers={"WWW-Authenticate": "Bearer"})

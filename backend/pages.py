@@ -44,8 +44,21 @@ def serve_pages(app: FastAPI) -> None:
     app.mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
 
 
+def asks_for_page(request: Request) -> bool:
+    """Whether a browser goes to this address, and no script asks it for data."""
+    is_api = request.scope["path"].startswith("/api/")
+    return (
+        request.method in ("GET", "HEAD") and not is_api and "text/html" in request.headers.get("accept", "")
+    )
+
+
+def page(status: int = 200) -> Response:
+    """The one page, which looks at its own address: where that leads nowhere, it says so."""
+    return FileResponse(FRONTEND / "index.html", status, headers={"Cache-Control": REVALIDATE})
+
+
 def _index() -> Response:
-    return FileResponse(FRONTEND / "index.html", headers={"Cache-Control": REVALIDATE})
+    return page()
 
 
 def plotly(request: Request) -> Response:

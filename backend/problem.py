@@ -15,7 +15,8 @@ from starlette.types import Scope
 
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.logs import request_id
-from backend.permissions import methods_of
+from backend.pages import asks_for_page, page
+from backend.permissions import access_of, methods_of
 from backend.secrecy import redact_document, secret_errors
 from backend.trouble import Trouble, database_trouble, disk_trouble
 
@@ -124,6 +125,8 @@ def _http(request: Request, error: Exception) -> Response:
     title = HTTPStatus(error.status_code).phrase
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND and detail == title:
+        if access_of(request.method, request.scope["path"]) is None and asks_for_page(request):
+            return page(HTTPStatus.NOT_FOUND)
         detail = f"there is nothing at {request.scope['path']}"
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:

@@ -29,7 +29,7 @@ def estimates(session: Session, config: RunConfig) -> Estimates:
 
 
 def _seen_step_seconds(session: Session, config: RunConfig) -> float | None:
-    """Median step time of the newest runs with the same policy and the same sizes."""
+    """Median step time of the newest runs with the same policy, sizes and refills."""
     query = (
         select(Run.config, Run.summary)
         .where(Run.last_step > 0)
@@ -57,6 +57,8 @@ def _size(config: dict[str, dict[str, Any]]) -> tuple[object, ...]:
         updates["epochs"],
         updates["minibatches"],
         updates.get("rule", "adam"),
+        updates.get("resample_each_epoch", False),
+        config.get("filters", {}).get("refill", {"type": "none"}),
         _critic_epochs(config["objective"]),
     )
 

@@ -17,6 +17,17 @@ def test_every_address_of_the_application_is_one_page(client, path):
     assert '<div id="app">' in answer.text
 
 
+def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
+    going = {"Accept": "text/html,application/xhtml+xml"}
+    answer = client.get("/nowhere", headers=going)
+    assert (answer.status_code, '<div id="app">' in answer.text) == (404, True)
+    for path in ("/api/v1/nowhere", "/static/nowhere.js"):
+        assert client.get(path, headers=going).json()["detail"] == f"there is nothing at {path}"
+    assert client.get("/nowhere").json()["detail"] == "there is nothing at /nowhere"
+    stranger = client.get("/nowhere", headers=going | {"Cookie": "", "Authorization": ""})
+    assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
+
+
 def test_scripts_are_asked_about_each_time_and_sent_once(client):
     first = client.get("/static/src/main.js")
     assert first.headers["cache-control"] == "no-cache"

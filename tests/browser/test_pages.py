@@ -412,6 +412,13 @@ def test_a_shared_link_draws_a_run_that_the_filters_leave_out(page, service):
     expect(page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first).to_be_visible()
 
 
+def test_an_address_that_leads_nowhere_leads_back(page):
+    page.goto("/nowhere")
+    expect(page.get_by_text("There is no such page")).to_be_visible()
+    page.get_by_role("link", name="To the runs").click()
+    expect(page.locator(".runs").first).to_be_visible()
+
+
 def test_a_run_that_is_gone_is_named_and_the_others_are_compared(page, service):
     page.goto(f"/compare?runs={service.trained},no-such-run")
     expect(page.get_by_text("1 run of this link does not exist: no-such-run.")).to_be_visible()
