@@ -23,6 +23,14 @@ def tiny():
     return load_policy(PolicyConfig(), Settings())
 
 
+@pytest.fixture(scope="module")
+def double():
+    """The tiny policy with weights of double precision: how a CPU adds does not show in what is compared."""
+    policy = load_policy(PolicyConfig(), Settings())
+    policy.model.double()
+    return policy
+
+
 @pytest.fixture
 def offline(tmp_path):
     return Settings(models_dir=tmp_path)
@@ -147,7 +155,7 @@ def test_a_chat_template_wraps_the_prompt(copy, offline):
 def reference_logprobs(policy, prompt, completion, temperature):
     """One row at a time, whole logits."""
     with torch.no_grad():
-        logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1]
+        logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].float()
     distribution = torch.distributions.Categorical(logits=logits / temperature)
     return distribution.log_prob(torch.tensor(completion)), distribution.entropy()
 
@@ -170,16 +178,16 @@ def _way(request, monkeypatch):
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 @pytest.mark.parametrize("elements", [2**27, 700])
 def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
-    tiny, temperature, elements, monkeypatch
+    double, temperature, elements, monkeypatch
 ):
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
-    prompts, completions = ids(tiny, PROMPTS), ids(tiny, COMPLETIONS)
-    batch = token_batch(prompts, completions, pad_id=tiny.pad_id)
-    result = token_logprobs(tiny.model, batch, temperature=temperature)
+    prompts, completions = ids(double, PROMPTS), ids(double, COMPLETIONS)
+    batch = token_batch(prompts, completions, pad_id=double.pad_id)
+    result = token_logprobs(double.model, batch, temperature=temperature)
     for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
-        logprobs, entropy = reference_logprobs(tiny, prompt, completion, temperature)
-        torch.testing.assert_close(result.logprobs[row, : len(completion)], logprobs, atol=2e-5, rtol=0)
-        torch.testing.assert_close(result.entropy[row, : len(completion)], entropy, atol=2e-5, rtol=0)
+        logprobs, entropy = reference_logprobs(double, prompt, completion, temperature)
+        torch.testing.assert_close(result.logprobs[row, : len(completion)], logprobs, atol=1e-5, rtol=0)
+        torch.testing.assert_close(result.entropy[row, : len(completion)], entropy, atol=1e-5, rtol=0)
         assert not result.logprobs[row, len(completion) :].any()
         assert not result.entropy[row, len(completion) :].any()
 
@@ -190,18 +198,18 @@ def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **opti
     return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
 
 
-def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(tiny, monkeypatch):
+def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monkeypatch):
     prompts, completions = (
-        ids(tiny, PROMPTS * 2),
-        ids(tiny, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"]),
+        ids(double, PROMPTS * 2),
+        ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"]),
     )
-    batch = token_batch(prompts, completions, pad_id=tiny.pad_id)
+    batch = token_batch(prompts, completions, pad_id=double.pad_id)
     weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
     found = []
     for tree in (True, False):
         monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
-        found.append(gradients(tiny, batch, lambda result: (result.logprobs * weights).sum()))
-    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+        found.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
 
 
 def test_long_rows_do_not_take_the_tree(tiny):
@@ -220,20 +228,20 @@ def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
     assert tree.seats.tolist() == [0, 4, 1, 5, 2, 3]
 
 
-def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(tiny):
-    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
+def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(double):
+    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
     parts = microbatches(batch, rows=2)
     assert [part.tolist() for part in parts] == [[2, 1], [0]]
     assert batch.rows(parts[0]).mask.shape == (2, 10)
-    total = sum(gradients(tiny, batch.rows(part)) for part in parts)
-    torch.testing.assert_close(total, gradients(tiny, batch), atol=1e-3, rtol=1e-4)
+    total = sum(gradients(double, batch.rows(part)) for part in parts)
+    torch.testing.assert_close(total, gradients(double, batch), atol=1e-5, rtol=0)
 
 
-def test_chunks_of_the_vocabulary_change_no_gradient(tiny, monkeypatch):
-    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
-    whole = gradients(tiny, batch)
+def test_chunks_of_the_vocabulary_change_no_gradient(double, monkeypatch):
+    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
+    whole = gradients(double, batch)
     monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
-    torch.testing.assert_close(gradients(tiny, batch), whole, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(gradients(double, batch), whole, atol=1e-5, rtol=0)
 
 
 def test_entropy_carries_a_gradient_only_on_request(tiny):
