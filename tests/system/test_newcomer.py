@@ -8,8 +8,7 @@ import os
 
 import pytest
 
-from tests.conftest import require
-from tests.system.newcomer import BROKERS, PLACES, Newcomer, check_packages
+from tests.system.newcomer import BROKERS, PLACES, Newcomer
 
 IS_LONG = os.environ.get("GRPOLAB_NEWCOMERS") == "all"
 WAYS = [(broker, place) for broker in BROKERS for place in PLACES]
@@ -22,7 +21,6 @@ MOST_SECONDS = 3000
 @pytest.mark.parametrize(("broker", "place"), WAYS if IS_LONG else SHORT)
 def test_one_command_leads_a_fresh_user_to_a_run(broker, place):
     settings = {} if IS_LONG else {"WORKER_SLOTS": 1, "OMP_NUM_THREADS": 1}
-    require(check_packages)
     with Newcomer(broker, place, **settings) as newcomer:
         newcomer.wait_until("last_step >= 1", MOST_SECONDS)
         if IS_LONG:
