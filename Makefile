@@ -41,7 +41,7 @@ restore: .venv/runtime.stamp ## put a backup in place: FROM=/path, and OVERWRITE
 	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error say which: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
-	@.venv/bin/python -m pytest -n $(PROCESSES) $(ARGS)
+	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
 
 faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
