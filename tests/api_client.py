@@ -1,11 +1,13 @@
 """A client of the service, in this process."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from sqlalchemy import Engine, QueuePool
 from starlette.testclient import TestClient
 
 from backend.main import create_app
@@ -21,6 +23,14 @@ def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) 
     cast("FastAPI", client.app).router.routes.insert(0, APIRoute(path, endpoint))
 
 
+def dispose(engine: Engine) -> None:
+    """Close its connections, once no thread holds one that would stay open."""
+    deadline = time.monotonic() + 30
+    while cast("QueuePool", engine.pool).checkedout() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    engine.dispose()
+
+
 @contextmanager
 def serving(
     settings: Settings, url: str, *, token: str = TOKEN, broker_url: str = "memory://"
@@ -34,4 +44,4 @@ def serving(
         yield client
     finally:
         app.state.status.close()
-        app.state.lab.engine.dispose()
+        dispose(app.state.lab.engine)

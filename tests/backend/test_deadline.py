@@ -14,7 +14,7 @@ def app(*, takes_time):
     async def answer(scope, receive, send):
         if takes_time:
             take_time(60)
-        await asyncio.sleep(3 * BRIEF)
+        await asyncio.sleep(10 * BRIEF)
         await PlainTextResponse("done")(scope, receive, send)
 
     return TestClient(Deadline(answer, seconds=BRIEF))

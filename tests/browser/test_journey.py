@@ -14,7 +14,7 @@ from tests.system.lab import Lab
 
 PICTURE = os.environ.get("GRPOLAB_SCREENSHOT", "")
 STEPS = 60 if PICTURE else 4
-PATIENCE = 900_000 if PICTURE else 120_000
+PATIENCE = 900_000 if PICTURE else 300_000
 
 
 @pytest.fixture(scope="module")

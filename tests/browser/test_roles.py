@@ -42,7 +42,7 @@ def press_every_button(page):
     buttons = page.locator("main button:visible:enabled")
     for number in range(buttons.count()):
         if number < buttons.count():  # some fold others away
-            buttons.nth(number).click(timeout=2000, no_wait_after=True)
+            buttons.nth(number).click(timeout=30_000, no_wait_after=True)
             page.keyboard.press("Escape")
 
 

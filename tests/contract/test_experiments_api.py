@@ -230,7 +230,10 @@ def test_validation_gives_config_formula_estimates_and_warnings(client, database
     assert (answer["config"]["steps"], answer["config"]["seed"]) == (10, 4)
     assert answer["formula"]
     assert answer["estimates"]["seconds"] == pytest.approx(5.0)
-    for slower in ({"base": {"sampling": {"precision": "int8"}}}, {"variant": {"name": "x", "preset": "dapo"}}):
+    for slower in (
+        {"base": {"sampling": {"precision": "int8"}}},
+        {"variant": {"name": "x", "preset": "dapo"}},
+    ):
         assert client.post("/api/v1/validate", json=slower).json()["estimates"]["seconds"] is None
     assert client.post("/api/v1/validate", json={"steps": 7, "seed": 2}).json()["config"]["seed"] == 2
 

@@ -29,7 +29,7 @@ def ring_doubled(kind: Kind, warm: Path | None, *, seed: int, runs: int, bells: 
     chance, started = random.Random(seed), time.monotonic()
     waves = [min(WAVE, runs - first) for first in range(0, runs, WAVE)]
     delivered = 0
-    with Plant(kind, warm, workers=workers, slots=1) as plant:
+    with Plant(kind, warm, workers=workers, slots=1, lease_seconds=30) as plant:
         plant.wait_for_workers()
         (expected,) = references(plant, [CONFIG])
         chaos = Chaos(plant, seed)

@@ -36,6 +36,7 @@ def discover(kind: Kind, warm: Path) -> Points:
             warm,
             workers=1,
             slots=1,
+            lease_seconds=6,
             trainer_failpoint=("record", str(files["trainer"])),
             failpoint=("record", str(files["worker"])),
         ) as plant:

@@ -34,7 +34,7 @@ def test_whatever_is_killed_frozen_or_damaged_runs_end_as_if_nothing_had_happene
 
 
 def test_a_broker_that_dies_stops_or_forgets_disturbs_no_run(warm):
-    with Plant(Kind("sqlite", "valkey"), warm, workers=1) as plant:
+    with Plant(Kind("sqlite", "valkey"), warm, workers=1, lease_seconds=30) as plant:
         played = play(plant, ["broker_killed", "broker_frozen", "broker_flushed"], seed=0, runs=1)
         assert len(plant.alive()) == 1
     assert played.is_clean, played.line()
@@ -44,7 +44,7 @@ def test_a_broker_that_dies_stops_or_forgets_disturbs_no_run(warm):
 def test_a_run_whose_checkpoints_are_all_damaged_fails_and_says_so(warm):
     with Plant(Kind("sqlite", "filesystem"), warm, workers=1) as plant:
         chaos = Chaos(plant, seed=0)
-        (run_id,) = plant.queue(configs(1, steps=60))
+        (run_id,) = plant.queue(configs(1, steps=200))
         wait_for(lambda: len(chaos.rows(run_id)) == 3, "three checkpoints")
         (trainer,) = wait_for(plant.trainers, "a trainer")
         send(trainer.pid, signal.SIGSTOP)

@@ -10,4 +10,4 @@ def test_after_a_reboot_a_run_ends_as_if_nothing_had_happened():
     played = reboot(seed=1, times=1, ways=("reboot",))
     assert played.verdict.sentences == []
     assert played.is_clean, played.line()
-    assert played.verdict.attempts == 2
+    assert played.verdict.attempts >= 2

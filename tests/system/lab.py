@@ -23,7 +23,7 @@ QUICK = {
 """A run of seconds on the tiny policy."""
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=180.0):
     """What the condition gives once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -69,7 +69,7 @@ class Client:
         body = {"name": "test", "base": {**QUICK, **changes}, "variants": [{"name": "only"}], "seeds": [0]}
         return self.post("/experiments", body)["runs"][0]["id"]
 
-    def wait_for_status(self, run_id, *statuses, seconds=120.0):
+    def wait_for_status(self, run_id, *statuses, seconds=400.0):
         """The run, once it has one of these statuses."""
 
         def arrived():

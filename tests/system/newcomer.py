@@ -1,8 +1,8 @@
 """A fresh user with a copy of the project somewhere, and the one command: `make demo`.
 
 The user is `nobody` where the tests are root and all may read our packages, with an empty home, nothing on
-PATH, no locale, umask 022, and a network of loopback alone where the kernel lets us make one. The packages are
-those of this environment.
+PATH, no locale, umask 022, and a network of loopback alone where the kernel lets us make one. The packages
+are those of this environment.
 """
 
 import os
@@ -139,4 +139,4 @@ class Newcomer:
             pid for pid, words in self.commands().items() if words[-2:] == ["backend.cli", "demo"]
         )
         os.kill(launcher, signal.SIGINT)
-        return self.make.wait(60)
+        return self.make.wait(150)

@@ -65,13 +65,13 @@ def test_runs_go_the_whole_way_on_postgres_with_redis_and_two_workers(many_machi
 
 
 def test_an_interrupted_run_continues_at_the_next_start(lab, state_dir):
-    run_id = lab.client.launch(steps=40)
-    wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2)
+    run_id = lab.client.launch(steps=40, evaluation={"every": 0})
+    wait_for(lambda: lab.client.get(f"/runs/{run_id}")["last_step"] >= 2, seconds=300)
     lab.process.send_signal(signal.SIGTERM)
     assert lab.process.wait(60) == 0
     again = Lab(state_dir).wait_until_up()
     try:
-        run = again.client.wait_for_status(run_id, "finished")
+        run = again.client.wait_for_status(run_id, "finished", seconds=300)
     finally:
         again.kill_all()
     first, second = run["attempts"]

@@ -7,7 +7,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlalchemy import select, update
 
@@ -17,6 +16,7 @@ from backend.models import Attempt, Event, LogChunk, Run
 from backend.runs import lifecycle
 from backend.secrecy import learn
 from backend.settings import Settings
+from tests.faults.processes import is_alive
 from worker import supervisor as module
 from worker.outcome import REASON_CHARACTERS
 from worker.process import LINE_LIMIT, TrainerProcess, trainer_environment
@@ -92,7 +92,7 @@ def supervise_in_thread(supervisor, claimed):
     return thread
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=90):
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -132,10 +132,10 @@ def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
     supervisor.keep_spare()
     wait_for(lambda: supervisor.spare_is_ready)
     run_id = queue_run(sessions)
-    started = time.monotonic()
-    supervisor.supervise(claim(sessions))
+    spare, claimed = supervisor._spare.pid, claim(sessions)
+    supervisor.supervise(claimed)
     assert read(sessions, run_id).status == "finished"
-    assert time.monotonic() - started < 3
+    assert pid_of(sessions, claimed) == spare
     assert not supervisor.spare_is_ready
 
 
@@ -226,7 +226,7 @@ def test_a_worker_that_stops_asks_its_trainer_to_save_and_release(toy, sessions,
     thread = supervise_in_thread(toy("long"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     run = read(sessions, run_id)
     assert (run.status, run.reason, run.own_failures) == ("queued", "asked to stop", 0)
 
@@ -237,7 +237,7 @@ def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, 
     thread = supervise_in_thread(toy("deaf"), claim(sessions))
     wait_for(has_steps(sessions, run_id))
     stopping.set()
-    thread.join(10)
+    thread.join(60)
     run = read(sessions, run_id)
     assert (run.status, run.own_failures, run.run_after < time.time() + 0.5) == ("queued", 0, True)
 
@@ -264,7 +264,7 @@ def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
         assert session.scalar(select(Run.lease_until > db_now()).where(Run.id == run_id))
     with sessions.begin() as session:
         lifecycle.request_wish(session, run_id, "stop")
-    thread.join(10)
+    thread.join(60)
     assert read(sessions, run_id).status == "stopped"
 
 
@@ -276,9 +276,9 @@ def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_alone(toy, sessions):
     pid = pid_of(sessions, claimed)
     with sessions.begin() as session:
         session.execute(update(Run).values(attempt=7, worker_id="another"))
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
-    assert not psutil.pid_exists(pid)
+    assert not is_alive(pid)
     run = read(sessions, run_id)
     assert (run.status, run.attempt, run.worker_id) == ("running", 7, "another")
 
@@ -287,7 +287,7 @@ def test_what_a_trainer_started_ends_with_it(toy, sessions):
     run_id = queue_run(sessions)
     toy("child").supervise(claim(sessions))
     child = int(log_of(sessions, run_id).split("child ")[1].split()[0])
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
+    assert not is_alive(child)
 
 
 def test_a_trainer_ends_with_its_killed_supervisor(settings, sessions):
@@ -318,12 +318,12 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
     pid = pid_of(sessions, claimed)
     process.kill()
     process.wait()
-    wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", seconds=2)
+    wait_for(lambda: not is_alive(pid), seconds=30)
 
 
 def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
     run_id = queue_run(sessions)
-    patience = Patience(least_seconds=2, steps=1, gaps=1, start_seconds=20)
+    patience = Patience(least_seconds=2, steps=1, gaps=1, start_seconds=120)
     toy("hang", patience=patience).supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures, run.last_step) == ("queued", 1, 3)
@@ -347,7 +347,7 @@ def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch
     supervisor = toy("unready")
     supervisor.keep_spare()
     first = supervisor._spare
-    assert first.wait(20) == 1
+    assert first.wait(90) == 1
     supervisor.keep_spare()
     assert supervisor._spare is first
     supervisor._spare_after = 0.0
