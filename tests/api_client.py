@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from sqlalchemy import Engine, QueuePool
+from sqlalchemy import Pool, QueuePool
 from starlette.testclient import TestClient
 
 from backend.main import create_app
@@ -23,12 +23,12 @@ def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) 
     cast("FastAPI", client.app).router.routes.insert(0, APIRoute(path, endpoint))
 
 
-def dispose(engine: Engine) -> None:
-    """Close its connections, once no thread holds one that would stay open."""
+def empty(pool: Pool) -> None:
+    """Close all connections, once no thread holds one: it would come back and stay open."""
     deadline = time.monotonic() + 30
-    while cast("QueuePool", engine.pool).checkedout() and time.monotonic() < deadline:
+    while cast("QueuePool", pool).checkedout() and time.monotonic() < deadline:
         time.sleep(0.01)
-    engine.dispose()
+    pool.dispose()
 
 
 @contextmanager
@@ -44,4 +44,4 @@ def serving(
         yield client
     finally:
         app.state.status.close()
-        dispose(app.state.lab.engine)
+        empty(app.state.lab.engine.pool)

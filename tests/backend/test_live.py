@@ -15,7 +15,7 @@ from backend.main import Service
 from backend.models import Event, Run, Worker
 from backend.runs import lifecycle
 from backend.runs.events import add_event
-from tests.api_client import VIEWER_TOKEN, dispose, serving
+from tests.api_client import VIEWER_TOKEN, empty, serving
 from tests.factories import make_run
 
 
@@ -23,7 +23,7 @@ from tests.factories import make_run
 def sessions(sqlite_url):
     engine = open_engine(sqlite_url)
     yield open_sessions(engine)
-    dispose(engine)
+    empty(engine.pool)
 
 
 def parse(chunk):
@@ -294,7 +294,7 @@ def test_a_page_that_comes_while_an_earlier_event_is_being_written_is_told_both(
 
     with closing(sessions()) as earlier:
         found = asyncio.run(go(earlier))
-    dispose(engine)
+    empty(engine.pool)
     assert found == ["earlier", "later"]
 
 

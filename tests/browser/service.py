@@ -22,6 +22,7 @@ from backend.runs.checkpoints import add_checkpoint
 from backend.runs.store import append_log
 from backend.server import server_config
 from backend.settings import Settings
+from tests.api_client import empty
 from worker.records import CompletionRecord, GroupRecord
 
 TOKEN = "a-token-for-tests"
@@ -133,6 +134,7 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
     app = create_app(settings)
     config = server_config(app, settings, log_level="error", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
+    pool = app.state.lab.engine.pool
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -144,3 +146,4 @@ def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]
     finally:
         server.should_exit = True
         thread.join()
+        empty(pool)

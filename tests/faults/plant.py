@@ -25,7 +25,7 @@ from backend.models import Attempt, Run, Worker
 from backend.reconciler import Reconciler
 from backend.settings import Settings
 from tests import servers
-from tests.api_client import dispose
+from tests.api_client import empty
 from tests.factories import make_run
 from tests.faults import failpoints, worker_app
 from tests.faults.processes import ROOT, TookTooLong, is_alive, wait_for
@@ -119,7 +119,7 @@ class Plant:
                     process.send_signal(signal.SIGCONT)
                 process.kill()
                 process.wait()
-        dispose(self.engine)
+        empty(self.engine.pool)
         if self.postgres is not None:
             servers.stop(self.postgres.pid)
         if failed is None:

@@ -1,5 +1,6 @@
 /** Fields of a form made from the JSON Schema: one component for each kind of node, and the sentence beside each. */
 import { html, useId, useState } from '../dom.js';
+import { plural } from '../lib/format.js';
 import { defaultOf, fieldsOf, isRecord, memberNames, memberOf, newMember, rangeText, readTyped, shapeOf, tagOf, writeTyped } from '../lib/schema_form.js';
 import { spell } from '../lib/overlay.js';
 import { DatasetField } from './form_dataset.js';
@@ -166,7 +167,7 @@ function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
   return html`<div class="form-item">
     <div class="form-item-head"><strong>${titles.get(name) ?? name ?? '?'}</strong>
       <span class="spacer"></span>
-      ${fields.length > telling.length || open ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'fewer fields' : `${fields.length - telling.length} more`}</button>` : null}
+      ${fields.length > telling.length || open ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}</button>` : null}
       <button type="button" class="button-icon" aria-label=${`Remove ${name} (${path})`} onClick=${onRemove}><${Icon} name="cross" size=${12} /></button></div>
     <${Errors} errors=${layer.errorsAt(path).concat(layer.errorsAt(`${path}.${tagOf(node)}`))} id=${`error-${path}`} />
     <p class="form-help"><${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} /></p>
