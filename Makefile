@@ -6,8 +6,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 PIP := .venv/bin/python -m pip --disable-pip-version-check
 COMPILE := .venv/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate --no-header \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-# Much of the tests' time is waiting for other processes: two cores have work for four.
-PROCESSES ?= 4
+# A third of the tests' time is waiting for other processes: two cores have work for three.
+PROCESSES ?= 3
 ARGS ?=
 KILLS ?= 500
 MINUTES ?= 600

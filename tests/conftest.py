@@ -6,6 +6,7 @@ postgres_url  the same on a real Postgres: one cluster per session, one database
 database      Database(url, engine, sessions), once on SQLite and once on Postgres
 session       a Session on `database`
 valkey_url    broker URL of a real Redis-compatible server of this test's own
+warm          socket of this process's parent of forked trainers, see tests/faults/warm.py
 chromium      path of a Chromium
 
 What a machine cannot provide is skipped with one loud line at the end; with CI=true it fails.
@@ -32,6 +33,7 @@ from backend.migrate import upgrade
 from backend.models import Base
 from backend.settings import Settings
 from tests import servers
+from tests.faults.processes import warm_parent
 
 # Two test processes share two cores; torch reads this when it is first imported.
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
@@ -189,6 +191,12 @@ def valkey_url(state_dir: Path) -> Iterator[str]:
     server = require(lambda: servers.start_redis(state_dir / "redis"))
     yield server.url
     servers.stop(server.pid)
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Path]:
+    with warm_parent() as socket:
+        yield socket
 
 
 @pytest.fixture(scope="session")

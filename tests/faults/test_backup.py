@@ -34,7 +34,7 @@ def records(plant, run_ids):
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_runs_of_a_restored_backup_end_bit_equal(warm, database, tmp_path):
     with Plant(Kind(database, "filesystem"), warm, workers=1, lease_seconds=30) as plant:
-        run_ids = plant.queue(configs(2, steps=24))
+        run_ids = plant.queue(configs(2, steps=20))
         wait_for(lambda: all(plant.read(run_id).last_step >= 5 for run_id in run_ids), "both runs train")
         saved = save_backup(plant.settings, tmp_path / "backup")
         assert saved.missing == []

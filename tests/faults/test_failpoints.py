@@ -10,7 +10,7 @@ from tests.faults.plant import Kind
 
 pytestmark = pytest.mark.timeout(900)
 
-SAMPLE = 4
+SAMPLE = 3
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])

@@ -128,7 +128,7 @@ def test_a_paused_postgres_holds_nobody_up_for_longer_than_the_limit(postgres, s
 
 def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, client):
     sessions = client.app.state.lab.sessions
-    told = []
+    told, is_there = [], asyncio.Event()
 
     def tell(message):
         with sessions.begin() as session:
@@ -136,6 +136,8 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
 
     async def follow(broadcaster):
         async for chunk in broadcaster.listen(""):
+            if b"event: hello" in chunk:
+                is_there.set()
             told.extend(
                 json.loads(data)["message"]
                 for data in re.findall(r"event: event\ndata: (.*)", chunk.decode())
@@ -144,8 +146,7 @@ def test_an_open_page_goes_on_where_it_was_when_postgres_is_back(postgres, clien
     async def go():
         broadcaster = Broadcaster(sessions)
         page = asyncio.create_task(follow(broadcaster))
-        await until(lambda: broadcaster.listeners)
-        await until(broadcaster._is_following.is_set)  # the first look only remembers
+        await is_there.wait()  # what was before is no news
         tell("before")
         await until(lambda: told)
         postgres.stop()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from backend.devices import Slot
 from backend.models import Attempt, Checkpoint, Metric, Run
 from backend.runs import lifecycle
 from backend.settings import Settings
+from tests.faults.plant import STUB
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED
 from worker.process import trainer_environment
 
@@ -47,9 +49,22 @@ def sessions(settings):
 def trainer(settings, monkeypatch):
     """A trainer process that has said that it is ready."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with started([sys.executable, "-m", "worker.train"], settings) as process:
+        yield process
+
+
+@pytest.fixture
+def forked(settings, warm):
+    """The same without its imports."""
+    with started([sys.executable, "-I", "-S", str(STUB), str(warm)], settings) as process:
+        yield process
+
+
+@contextmanager
+def started(command, settings):
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        [sys.executable, "-m", "worker.train"],
+        command,
         stdin=pipe,
         stdout=pipe,
         stderr=subprocess.STDOUT,
@@ -102,40 +117,40 @@ def test_a_short_run_is_finished_with_a_checkpoint_and_its_versions(trainer, ses
         assert session.get_one(Attempt, (run_id, 1)).versions.keys() == {"torch", "transformers"}
 
 
-def test_sigterm_saves_the_running_step_and_gives_the_run_back(trainer, sessions):
-    run_id = give_run(trainer, sessions)
+def test_sigterm_saves_the_running_step_and_gives_the_run_back(forked, sessions):
+    run_id = give_run(forked, sessions)
     wait_for_step(sessions, run_id, 1)
-    trainer.send_signal(signal.SIGTERM)
-    assert trainer.wait(170) == 0
+    forked.send_signal(signal.SIGTERM)
+    assert forked.wait(170) == 0
     run = read(sessions, run_id)
     assert (run.status, run.reason) == ("queued", "the worker was asked to stop")
     with sessions() as session:
         assert session.scalars(select(Checkpoint.step)).all() == [run.last_step]
 
 
-def test_a_policy_that_is_not_there_fails_the_run_with_its_reason(trainer, sessions):
-    run_id = give_run(trainer, sessions, policy={"name": "nobody/has-this"})
-    assert trainer.wait(170) == 0
+def test_a_policy_that_is_not_there_fails_the_run_with_its_reason(forked, sessions):
+    run_id = give_run(forked, sessions, policy={"name": "nobody/has-this"})
+    assert forked.wait(170) == 0
     run = read(sessions, run_id)
     assert run.status == "failed"
     assert "nobody/has-this" in run.reason
     assert "Traceback" not in run.reason
 
 
-def test_a_prompt_that_only_the_tokenizer_knows_to_be_too_long_fails_the_run(trainer, sessions):
+def test_a_prompt_that_only_the_tokenizer_knows_to_be_too_long_fails_the_run(forked, sessions):
     sampling = {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 1020}
-    run_id = give_run(trainer, sessions, sampling=sampling)
-    assert trainer.wait(170) == 0
+    run_id = give_run(forked, sessions, sampling=sampling)
+    assert forked.wait(170) == 0
     run = read(sessions, run_id)
     assert run.status == "failed"
     assert "at most 4 are expected (context 1024 less max_new_tokens 1020)" in run.reason
     assert "Traceback" not in run.reason
 
 
-def test_an_unexpected_error_is_reported_in_one_line(trainer, sessions):
-    run_id = give(trainer, sessions, {"steps": "many"})
-    assert trainer.wait(170) == EXIT_FAILED
-    reports = [line for line in trainer.stdout.read().splitlines() if line.startswith('{"failed"')]
+def test_an_unexpected_error_is_reported_in_one_line(forked, sessions):
+    run_id = give(forked, sessions, {"steps": "many"})
+    assert forked.wait(170) == EXIT_FAILED
+    reports = [line for line in forked.stdout.read().splitlines() if line.startswith('{"failed"')]
     assert json.loads(reports[0])["failed"]["reason"].startswith("ValidationError: ")
     assert read(sessions, run_id).status == "running"  # its supervisor decides
 
@@ -156,13 +171,13 @@ def test_want_of_memory_is_told_with_its_numbers(trainer, sessions):
     assert read(sessions, run_id).status == "running"  # its supervisor tries once more
 
 
-def test_a_trainer_whose_run_was_taken_writes_nothing_more(trainer, sessions):
-    run_id = give_run(trainer, sessions)
+def test_a_trainer_whose_run_was_taken_writes_nothing_more(forked, sessions):
+    run_id = give_run(forked, sessions)
     wait_for_step(sessions, run_id, 1)
     with sessions.begin() as session:
         session.execute(update(Run).values(attempt=2))
         last = session.scalar(select(func.max(Metric.step)))
-    assert trainer.wait(170) == EXIT_FENCED
+    assert forked.wait(170) == EXIT_FENCED
     with sessions() as session:
         assert session.scalar(select(func.max(Metric.step))) == last
     assert read(sessions, run_id).status == "running"
