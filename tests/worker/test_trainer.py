@@ -580,7 +580,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
-    sampling = {"max_new_tokens": 24} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
+    sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
     evaluation = {"every": 2, "prompts": 2}
     config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": evaluation})
     run_id = queued(config)
