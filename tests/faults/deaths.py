@@ -49,12 +49,12 @@ def discover(kind: Kind, warm: Path) -> Points:
             plant.wait_until_ended([run_id])
             plant.crew[0].send_signal(signal.SIGTERM)
             plant.crew[0].wait()
-        return {role: _certain(file.read_text().splitlines()) for role, file in files.items()}
+        return {role: list(Counter(file.read_text().splitlines())) for role, file in files.items()}
 
 
-def _certain(points: Sequence[str]) -> list[str]:
-    """Each once, without the removal of drafts: which files a killed save leaves behind is chance."""
-    return [point for point in Counter(points) if "remove_drafts" not in point]
+def is_certain(point: str) -> bool:
+    """Whether every such life passes it: which files a killed save leaves behind to be removed is chance."""
+    return "remove_drafts" not in point
 
 
 def die_at(kind: Kind, warm: Path, role: str, points: Sequence[str]) -> tuple[Round, list[str]]:

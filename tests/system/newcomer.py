@@ -49,6 +49,7 @@ class Newcomer:
         self.broker = broker
         self.settings = {"PORT": free_port(), **settings}
         self._prefix, self._owner = other_user()
+        self.is_somebody_else = self._owner is not None
         self.base = Path(tempfile.mkdtemp(prefix="gl-"))
         self.home = self.base / PLACES[place]
         self.project = self.home / "grpolab"

@@ -26,7 +26,8 @@ def test_one_command_leads_a_fresh_user_to_a_run(broker, place):
         if IS_LONG:
             first = newcomer.wait_until("status = 'finished'", MOST_SECONDS)
             both = newcomer.wait_until(BOTH_FINISHED, MOST_SECONDS)
-            print(f"\n{broker}, {place}: {first:.0f} s, {both:.0f} s, offline: {newcomer.is_offline}")
+            whose = f"another user: {newcomer.is_somebody_else}, offline: {newcomer.is_offline}"
+            print(f"\n{broker}, {place}: {first:.0f} s, {both:.0f} s, {whose}")
         said = newcomer.said()
         brokers = [words for words in newcomer.commands().values() if "valkey-server" in words[0]]
         if broker == "files":

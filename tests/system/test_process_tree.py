@@ -39,7 +39,7 @@ def start(state_dir):
         lab.kill_all()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_everything_and_leaves_nothing(start, state_dir, number):
     lab = start().wait_until_up()
     assert lab.client.is_alive()
