@@ -146,10 +146,12 @@ venv-tools:
 	  fi
 
 test-tools:
-	@command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable || { \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name; done | grep . || { \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	    echo "Installing Chromium for the browser tests (apt-get) ..."; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; \
+	    apt-get update -qq && for name in chromium-headless-shell chromium; do \
+	      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$name fonts-dejavu-core && break; \
+	    done; \
 	  else \
 	    echo "No Chromium here: the browser tests will be skipped (apt-get install chromium brings them back)."; \
 	  fi; }

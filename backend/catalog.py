@@ -1,5 +1,6 @@
 """What the form and the charts are built from: schema, presets, recipes, metrics, problems, policies."""
 
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -59,22 +60,28 @@ class PreviewRequest(Body):
 @router.get("/config-schema", response_model=dict[str, Any])
 def config_schema() -> Json:
     """JSON Schema of a run's config, its defaults, and how a form groups the fields."""
-    groups = [{"title": title, "fields": list(fields)} for title, fields in GROUPS]
-    defaults = RunConfig().model_dump(mode="json")
-    return Json(
-        {
-            "schema": RunConfig.model_json_schema(),
-            "defaults": defaults,
-            "groups": groups,
-            "secondary": list(SECONDARY),
-        }
-    )
+    return Json(_config_schema())
+
+
+@cache
+def _config_schema() -> dict[str, Any]:
+    return {
+        "schema": RunConfig.model_json_schema(),
+        "defaults": RunConfig().model_dump(mode="json"),
+        "groups": [{"title": title, "fields": list(fields)} for title, fields in GROUPS],
+        "secondary": list(SECONDARY),
+    }
 
 
 @router.get("/presets", response_model=Page)
 def presets() -> Json:
     """Published methods; `config` is what each changes against the defaults."""
-    return _all(
+    return _all(_presets())
+
+
+@cache
+def _presets() -> list[dict[str, Any]]:
+    return [
         {
             "name": name,
             "title": preset.title,
@@ -86,7 +93,7 @@ def presets() -> Json:
         }
         for family, members in PRESET_FAMILIES.items()
         for name, preset in members.items()
-    )
+    ]
 
 
 @router.get("/recipes", response_model=Page)

@@ -1,14 +1,13 @@
 """How the HTTP service listens: uvicorn, and how long a connection may stay silent."""
 
 import asyncio
-import gc
-import socket
 from contextlib import suppress
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from backend.collector import spared
 from backend.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.listening import listen
 from backend.problem import problem
@@ -83,7 +82,7 @@ class Protocol(H11Protocol):
 
 
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """How uvicorn serves `app`, an application or the address of its factory."""
+    """How uvicorn serves `app`."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -99,22 +98,14 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
     )
 
 
-class Server(uvicorn.Server):
-    """Uvicorn's, whose garbage collector leaves alone what was imported: looking through it takes 60 ms, in
-    which nobody is answered.
-    """
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to serve."""
-        await super().startup(sockets=sockets)
-        gc.collect()
-        gc.freeze()
-
-
 def run_server(settings: Settings) -> int:
     """Serve until a signal; 1 when it could not begin."""
-    config = server_config("backend.main:create_app", settings, factory=True, log_config=None)
-    server = Server(config)
+    sockets = listen(settings)
+    with spared():
+        from backend.main import create_app
+
+        app = create_app(settings)
+    server = uvicorn.Server(server_config(app, settings, log_config=None))
     with suppress(KeyboardInterrupt):
-        server.run(sockets=listen(settings))
+        server.run(sockets=sockets)
     return 0 if server.started else 1

@@ -17,7 +17,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
@@ -28,6 +28,7 @@ from filelock import FileLock
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
+from backend.collector import spared
 from backend.database import Sessions, open_engine, open_sessions
 from backend.migrate import upgrade
 from backend.models import Base
@@ -73,6 +74,13 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = Path(tempfile.mkdtemp(prefix="grpolab-tests-"))
         shared.chmod(0o711)  # Postgres may run as nobody
         os.environ[SHARED] = str(shared)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """All that the tests import is here for good."""
+    with spared():
+        return (yield)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

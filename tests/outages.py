@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 
@@ -50,9 +51,9 @@ class Postgres:
 
 
 @contextmanager
-def postgres_to_stop(directory: Path) -> Iterator[Postgres]:
-    """A migrated cluster."""
-    server = Postgres(directory)
+def postgres_to_stop(shared: Path) -> Iterator[Postgres]:
+    """A migrated cluster in a new directory below this one."""
+    server = Postgres(shared / f"pg-{uuid4().hex[:12]}")
     try:
         upgrade(server.url)
         yield server

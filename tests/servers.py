@@ -130,12 +130,18 @@ def let_go() -> None:
 
 
 def find_chromium() -> str:
-    """Path of a Chromium or Chrome."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
+    """Path of a Chromium or Chrome; the shell without windows needs half the processor time of the others."""
+    for name in (
+        "chromium-headless-shell",
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    ):
         path = shutil.which(name)
         if path:
             return path
-    raise Missing("Chromium (apt-get install chromium, or put google-chrome on PATH)")
+    raise Missing("Chromium (apt-get install chromium-headless-shell, or put google-chrome on PATH)")
 
 
 def _postgres_binaries() -> Path:

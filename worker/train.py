@@ -20,6 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from sqlalchemy.orm import Session
 
+from backend.collector import spared
 from backend.config.run import RunConfig
 from backend.database import open_engine, open_sessions
 from backend.errors import Fenced, GrpoLabError
@@ -54,7 +55,8 @@ def main() -> None:
     assigned = threading.Event()
     _listen_to_signals(stopping, assigned)
     logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
-    import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
+    with spared():
+        import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
 
     logging.disable(logging.NOTSET)
     _say({"ready": True})

@@ -19,7 +19,7 @@ SHOTS = os.environ.get("GRPOLAB_SHOTS", "")
 
 @pytest.fixture
 def postgres(shared):
-    with postgres_to_stop(shared / f"pg-{os.getpid()}-page") as server:
+    with postgres_to_stop(shared) as server:
         yield server
 
 

@@ -17,14 +17,16 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from backend.collector import spared
 from tests.faults.failpoints import arm
 
 
 def main(path: Path) -> NoReturn:
     """Serve until standard input, the harness's pipe, ends."""
-    import worker.checkpoints
-    import worker.train
-    import worker.trainer
+    with spared():
+        import worker.checkpoints
+        import worker.train
+        import worker.trainer
 
     worker.trainer.use_threads(1)
     path.with_suffix(".pids").mkdir()

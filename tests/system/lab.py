@@ -84,6 +84,7 @@ class Program:
     """One of our commands as a process."""
 
     def __init__(self, state_dir, command, name="terminal", **settings):
+        self.state_dir = state_dir
         self.output = state_dir / f"{name}.txt"
         environment = {
             **os.environ,

@@ -32,7 +32,7 @@ OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
 
 @pytest.fixture(scope="module")
 def postgres(shared):
-    with postgres_to_stop(shared / f"pg-{os.getpid()}-away") as server:
+    with postgres_to_stop(shared) as server:
         yield server
 
 

@@ -5,8 +5,10 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -39,9 +41,17 @@ def start(state_dir):
         lab.kill_all()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_everything_and_leaves_nothing(start, state_dir, number):
-    lab = start().wait_until_up()
+@pytest.fixture(scope="module")
+def lab():
+    """One that its tests leave as they found it."""
+    with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
+        lab = Lab(Path(directory))
+        yield lab.wait_until_up()
+        lab.kill_all()
+
+
+def ends_at(lab, number):
+    """The signal ends everything and leaves nothing."""
     assert lab.client.is_alive()
     family = lab.family()
     assert len(family) >= 3
@@ -49,25 +59,53 @@ def test_a_signal_ends_everything_and_leaves_nothing(start, state_dir, number):
     assert lab.process.wait(120) == 0, lab.said()
     wait_for(are_gone(family))
     assert is_free(lab.port)
-    assert (state_dir / "run" / "up.lock").read_text() == ""
+    assert (lab.state_dir / "run" / "up.lock").read_text() == ""
 
 
-def test_everything_it_writes_is_private(start, state_dir):
-    start().wait_until_up()
+def test_a_signal_ends_everything_and_leaves_nothing(start):
+    ends_at(start().wait_until_up(), signal.SIGTERM)
+
+
+def test_after_a_kill_nothing_stays_and_the_next_start_works(start):
+    lab = start().wait_until_up()
+    family = lab.family()
+    lab.process.kill()
+    lab.process.wait()
+    again = start(port=lab.port).wait_until_up()
+    wait_for(are_gone(family))
+    ends_at(again, signal.SIGHUP)
+
+
+def test_after_the_death_of_every_process_the_next_start_works(start):
+    lab = start().wait_until_up()
+    lab.kill_all()
+    ends_at(start(port=lab.port).wait_until_up(), signal.SIGINT)
+
+
+def test_everything_it_writes_is_private(lab):
     readable = [
-        path for path in state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
+        path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
     ]
     assert [path for path in readable if path.name != "terminal.txt"] == []
 
 
-def test_the_link_logs_in_once(start):
-    lab = start().wait_until_up()
+def test_the_link_logs_in_once(lab):
     (link,) = re.findall(r"Open +(http\S+)", lab.said())
     with httpx.Client(follow_redirects=True) as browser:
         assert browser.get(link).status_code == 200
         assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200
     assert httpx.get(link, follow_redirects=True).status_code in (401, 403)
     assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
+
+
+@pytest.mark.parametrize("word", ["backend.cli serve", "worker.app", "valkey-server"])
+def test_a_program_that_dies_is_started_again(lab, word):
+    said = lab.said().count("ended by itself")
+    victim = lab.child(word)
+    victim.kill()
+    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
+    assert lab.said().count("ended by itself") == said + 1
+    wait_for(lab.client.is_alive)
 
 
 def old_database(state_dir):
@@ -101,33 +139,6 @@ def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_di
     assert len(names) == 3  # the demo was launched where the lab runs, and once
     started = (state_dir / "logs" / "broker.log").read_text().count("eady to accept connections")
     assert started == 1
-
-
-def test_after_a_kill_nothing_stays_and_the_next_start_works(start):
-    lab = start().wait_until_up()
-    family = lab.family()
-    lab.process.kill()
-    lab.process.wait()
-    again = start(port=lab.port).wait_until_up()
-    wait_for(are_gone(family))
-    assert again.client.is_alive()
-
-
-def test_after_the_death_of_every_process_the_next_start_works(start):
-    lab = start().wait_until_up()
-    lab.kill_all()
-    again = start(port=lab.port).wait_until_up()
-    assert again.client.is_alive()
-
-
-@pytest.mark.parametrize("word", ["backend.cli serve", "worker.app", "valkey-server"])
-def test_a_program_that_dies_is_started_again(start, word):
-    lab = start().wait_until_up()
-    victim = lab.child(word)
-    victim.kill()
-    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
-    assert "ended by itself" in lab.said()
-    wait_for(lab.client.is_alive)
 
 
 def test_asked_twice_it_waits_for_no_checkpoint(settings, tmp_path):

@@ -4,6 +4,7 @@ The first argument says how it behaves once it has its run.
 """
 
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -51,6 +52,7 @@ def ask_a_loud_reward(megabytes):
 
 
 def main(behaviour):
+    gc.freeze()  # or its end would take a third of its time
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     _say({"ready": True})
