@@ -9,8 +9,8 @@ from contextlib import contextmanager
 def spared() -> Iterator[None]:
     """What is made inside is not searched for garbage: not meanwhile, not later, not at the process's end.
 
-    Importing torch and transformers makes a million objects. Searching them again and again is a fifth of
-    the time of the import, 60 ms of every later search, and two seconds of the end.
+    Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is
+    a fifth of the time of the import, a part of every later search, and more than a second of the end.
     """
     gc.disable()
     try:

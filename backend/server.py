@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from backend.collector import spared
@@ -82,7 +84,7 @@ class Protocol(H11Protocol):
 
 
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """How uvicorn serves `app`."""
+    """How uvicorn serves `app`, an application or what makes it."""
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -100,12 +102,16 @@ def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Confi
 
 def run_server(settings: Settings) -> int:
     """Serve until a signal; 1 when it could not begin."""
-    sockets = listen(settings)
+    server = uvicorn.Server(
+        server_config(partial(_make_app, settings), settings, factory=True, log_config=None)
+    )
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=listen(settings))
+    return 0 if server.started else 1
+
+
+def _make_app(settings: Settings) -> FastAPI:
     with spared():
         from backend.main import create_app
 
-        app = create_app(settings)
-    server = uvicorn.Server(server_config(app, settings, log_config=None))
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=sockets)
-    return 0 if server.started else 1
+        return create_app(settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.service import Service
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @contextmanager

@@ -141,7 +141,7 @@ def find_chromium() -> str:
         path = shutil.which(name)
         if path:
             return path
-    raise Missing("Chromium (apt-get install chromium-headless-shell, or put google-chrome on PATH)")
+    raise Missing("Chromium (apt-get install chromium, or put google-chrome on PATH)")
 
 
 def _postgres_binaries() -> Path:

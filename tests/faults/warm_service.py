@@ -7,10 +7,16 @@ import json
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from backend import cli
+from backend.collector import spared
+
+with spared():
+    for _name in ("main", "migrate", "server"):
+        import_module(f"backend.{_name}")
 
 LOG = "SERVICE_LOG"
 """Environment variable: the file that takes what the service says."""

@@ -41,15 +41,6 @@ def start(state_dir):
         lab.kill_all()
 
 
-@pytest.fixture(scope="module")
-def lab():
-    """One that its tests leave as they found it."""
-    with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
-        lab = Lab(Path(directory))
-        yield lab.wait_until_up()
-        lab.kill_all()
-
-
 def ends_at(lab, number):
     """The signal ends everything and leaves nothing."""
     assert lab.client.is_alive()
@@ -80,32 +71,6 @@ def test_after_the_death_of_every_process_the_next_start_works(start):
     lab = start().wait_until_up()
     lab.kill_all()
     ends_at(start(port=lab.port).wait_until_up(), signal.SIGINT)
-
-
-def test_everything_it_writes_is_private(lab):
-    readable = [
-        path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
-    ]
-    assert [path for path in readable if path.name != "terminal.txt"] == []
-
-
-def test_the_link_logs_in_once(lab):
-    (link,) = re.findall(r"Open +(http\S+)", lab.said())
-    with httpx.Client(follow_redirects=True) as browser:
-        assert browser.get(link).status_code == 200
-        assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200
-    assert httpx.get(link, follow_redirects=True).status_code in (401, 403)
-    assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
-
-
-@pytest.mark.parametrize("word", ["backend.cli serve", "worker.app", "valkey-server"])
-def test_a_program_that_dies_is_started_again(lab, word):
-    said = lab.said().count("ended by itself")
-    victim = lab.child(word)
-    victim.kill()
-    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
-    assert lab.said().count("ended by itself") == said + 1
-    wait_for(lab.client.is_alive)
 
 
 def old_database(state_dir):
@@ -172,3 +137,40 @@ while True:
     assert not child.is_running
     assert time.monotonic() - started < 20
     assert "stopped" in said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def lab():
+    """One for several tests; whatever they do to it, it is up again when they end."""
+    with tempfile.TemporaryDirectory(prefix="gl-", ignore_cleanup_errors=True) as directory:
+        lab = Lab(Path(directory))
+        try:
+            yield lab.wait_until_up()
+        finally:
+            lab.kill_all()
+
+
+def test_everything_it_writes_is_private(lab):
+    readable = [
+        path for path in lab.state_dir.rglob("*") if path.lstat().st_mode & 0o077 and not path.is_symlink()
+    ]
+    assert [path for path in readable if path.name != "terminal.txt"] == []
+
+
+def test_the_link_logs_in_once(lab):
+    (link,) = re.findall(r"Open +(http\S+)", lab.said())
+    with httpx.Client(follow_redirects=True) as browser:
+        assert browser.get(link).status_code == 200
+        assert browser.get(f"{lab.client.base}/api/v1/runs").status_code == 200
+    assert httpx.get(link, follow_redirects=True).status_code in (401, 403)
+    assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
+
+
+@pytest.mark.parametrize("word", ["backend.cli serve", "worker.app", "valkey-server"])
+def test_a_program_that_dies_is_started_again(lab, word):
+    said = lab.said().count("ended by itself")
+    victim = lab.child(word)
+    victim.kill()
+    wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
+    assert lab.said().count("ended by itself") == said + 1
+    wait_for(lab.client.is_alive)
