@@ -98,7 +98,7 @@ bench-start: .venv/runtime.stamp ## time from launching a run until it trains, w
 bench-stream: .venv/runtime.stamp ## put the event streams under load for ten minutes
 	@.venv/bin/python -m benchmarks.stream $(ARGS)
 
-bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 10 million points
+bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
 evidence: .venv/runtime.stamp ## train what is missing of the learning evidence, hours; CLAIM=a takes one claim

@@ -1,6 +1,6 @@
-"""How long a person waits where there is much: 10,000 runs, 10 million points, a million rollouts.
+"""How long a person waits where there is much: 10,000 runs, 100 million points, a million rollouts.
 
-    python -m benchmarks.scale                     both databases, about a quarter of an hour
+    python -m benchmarks.scale                     both databases, about half an hour and 20 GB of disk
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself
 
 Writes results.md beside this file; `make docs` brings it into README.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import insert, update
+from sqlalchemy import insert, literal, select, update
 
 from backend.config.merge import config_hash, resolve
 from backend.database import Sessions, new_id, reading
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
-from backend.models import Attempt, Experiment, Run
+from backend.models import Attempt, Experiment, Metric, MetricBlock, Run
 from backend.rollouts.store import pack_groups, write_groups
 from worker.records import CompletionRecord, GroupRecord
 
@@ -42,6 +42,8 @@ class Size:
     """Points of one curve of one run."""
     short_runs: int = 400
     """Runs with ten curves of 1,000 steps."""
+    copies: int = 9_400
+    """Further runs whose curves are copies of those."""
     rollouts: int = 1_000_000
     """Half of them of one run."""
 
@@ -53,6 +55,7 @@ class Size:
             chart_steps=max(100, int(self.chart_steps * share)),
             long_steps=max(1_000, int(self.long_steps * share)),
             short_runs=max(2, int(self.short_runs * share)),
+            copies=int(self.copies * share),
             rollouts=max(1_600, int(self.rollouts * share)),
         )
 
@@ -67,6 +70,7 @@ class Filled:
     """The run with half of all rollouts."""
     points: int
     points_per_second: float
+    """How fast those were stored that are no copies."""
     packed_per_second: float
     """How fast the points were packed for reading, which the service does in the background."""
     rollouts: int
@@ -84,6 +88,8 @@ def fill(sessions: Sessions, size: Size) -> Filled:
     points += _curves(sessions, long_run, ["reward/mean"], size.long_steps)
     seconds = time.perf_counter() - started
     packing = _pack(sessions)
+    sources, targets = others[: size.short_runs], others[size.short_runs :][: size.copies]
+    copied = _copy(sessions, sources, targets)
     started = time.perf_counter()
     groups = size.rollouts // COMPLETIONS // 2
     rollouts = _rollouts(sessions, rollout_run, groups)
@@ -92,7 +98,7 @@ def fill(sessions: Sessions, size: Size) -> Filled:
         long_run=long_run,
         chart_runs=chart_runs,
         rollout_run=rollout_run,
-        points=points,
+        points=points + copied,
         points_per_second=points / seconds,
         packed_per_second=points / packing,
         rollouts=rollouts,
@@ -179,6 +185,23 @@ def _pack(sessions: Sessions) -> float:
             return time.perf_counter() - started
         for _ in pack(sessions, tasks):
             pass
+
+
+def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
+    """Give the curves of the sources to the targets, rows and blocks, inside of the database."""
+    copied = 0
+    for first in range(0, len(targets), 20):
+        with sessions.begin() as session:
+            for number, target in enumerate(targets[first : first + 20], first):
+                source = sources[number % len(sources)]
+                for table in (Metric, MetricBlock):
+                    columns = [column for column in table.__table__.columns if column.name != "run_id"]
+                    rows = select(literal(target), *columns).where(table.run_id == source)
+                    names = ["run_id", *(column.name for column in columns)]
+                    session.execute(insert(table).from_select(names, rows))
+                session.execute(update(Run).where(Run.id == target).values(steps=1_000, last_step=1_000))
+                copied += 1_000 * len(METRICS)
+    return copied
 
 
 def _rollouts(sessions: Sessions, run: str, groups: int) -> int:
