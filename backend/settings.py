@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from backend.sandbox.permissions import Permissions
+
 LONGEST_LEASE_SECONDS = 3600.0
 
 DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
@@ -78,6 +80,12 @@ class Settings(BaseSettings):
 
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Pages that one token may follow live at a time. 0: no limit."""
+
+    sandbox: Literal["auto", "required"] = "auto"
+    """Whether a machine that lacks a layer of the sandbox may train: `auto`, with those it has; `required`, not."""
+
+    plugin_permissions: dict[str, Permissions] = {}
+    """What reward plugins may reach, as JSON by name: {"judge": {"network": true, "variables": ["JUDGE_API_KEY"]}}."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

@@ -1,5 +1,6 @@
 """Secrets that are planted everywhere turn up nowhere: not in SQL, files, logs, answers or process titles."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -35,7 +36,8 @@ def leaking(prompt, text):
     everything = " ".join(f"{name}={value}" for name, value in os.environ.items())
     print(everything, file=sys.stderr)
     print("x" * 32_700 + everything, file=sys.stderr)
-    raise RuntimeError("cannot connect to " + os.environ["DATABASE_URL"])
+    print("DATABASE_URL" in os.environ, "SOME_API_KEY" in os.environ, file=sys.stderr)
+    raise RuntimeError("cannot log in with " + os.environ["HF_TOKEN"])
 """
 
 
@@ -69,6 +71,7 @@ def programs(state_dir, plugin, broker_url, postgres_url):
         "HF_TOKEN": HUB_TOKEN,
         "HF_ONLINE": True,
         "SOME_API_KEY": OTHER_TOKEN,
+        "PLUGIN_PERMISSIONS": json.dumps({"leaking": {"variables": ["HF_TOKEN", "SOME_API_KEY"]}}),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{plugin}",
         "LOG_FORMAT": "json",
         "WORKER_SLOTS": 1,
@@ -118,9 +121,10 @@ def test_a_planted_secret_turns_up_nowhere(programs, state_dir, postgres_url):
     bad = client.launch(rewards=[{"name": "plugin", "entry_point": "leaking"}])
     client.wait_for_status(good, "finished")
     run = client.wait_for_status(bad, "failed")
-    assert "[secret]@" in run["reason"]
-    log = client.call("GET", f"/api/v1/runs/{bad}/logs")[1]
-    assert "HF_TOKEN=[secret]" in str(log)
+    assert "cannot log in with [secret]" in run["reason"]
+    log = str(client.call("GET", f"/api/v1/runs/{bad}/logs")[1])
+    assert "HF_TOKEN=[secret]" in log
+    assert "False True" in log
     link = Program(state_dir, "link", "link", **settings)
     link.process.wait()
     (ticket,) = re.findall(r"token=(\S+)", link.said())

@@ -21,7 +21,7 @@ from worker.problems.file import load_file
 from worker.problems.hub import load_folder, load_hub
 from worker.problems.mixture import build_mixture, quotas, round_robin
 from worker.problems.reasoning_gym import ReasoningGym
-from worker.rewards.child import ROOT
+from backend.sandbox.paths import ROOT
 
 SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
 

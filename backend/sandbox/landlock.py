@@ -1,0 +1,31 @@
+"""Landlock rules of a sandboxed process: which files it may read, and no TCP connection."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def restrict(
+    readable: Iterable[Path],
+    *,
+    executable: Iterable[Path] = (),
+    devices: Iterable[Path] = (),
+    network: bool,
+    scratch: Path,
+) -> None:
+    """Confine this process and all that it will start; the kernel's newest rules that it has are used."""
+    from py_landlock import AccessFs, Landlock, Scope
+
+    rules = Landlock(strict=False)
+    for path in readable:
+        reading = AccessFs.READ_FILE | AccessFs.READ_DIR if path.is_dir() else AccessFs.READ_FILE
+        rules.add_path_rule(path, access=reading)
+    for path in executable:
+        reading = AccessFs.READ_FILE | AccessFs.EXECUTE
+        rules.add_path_rule(path, access=reading | AccessFs.READ_DIR if path.is_dir() else reading)
+    for device in devices:
+        rules.add_path_rule(device, access=AccessFs.READ_FILE | AccessFs.WRITE_FILE)
+    rules.allow_read_write(scratch)
+    if network:
+        rules.allow_all_network()
+        rules.allow_scope(Scope.ABSTRACT_UNIX_SOCKET)
+    rules.apply()

@@ -1,0 +1,88 @@
+"""Layers of the sandbox: what each keeps out, and whether this machine has it."""
+
+import sys
+from functools import cache
+from typing import NamedTuple
+
+from backend.errors import GrpoLabError
+from backend.sandbox import bubblewrap
+from backend.settings import Settings
+
+
+class Layer(NamedTuple):
+    """One independent barrier around a process that reads model text."""
+
+    name: str
+    keeps_out: str
+    missing: str
+    """Why this machine lacks it, and what to do; "" when it has it."""
+
+
+class SandboxIncomplete(GrpoLabError):
+    """SANDBOX=required, and a layer is missing."""
+
+    status = 503
+    title = "Sandbox incomplete"
+
+
+@cache
+def layers() -> tuple[Layer, ...]:
+    """Every layer, outermost first."""
+    return (
+        Layer("environment", "variables of the trainer, such as tokens and addresses", ""),
+        Layer("descriptors", "files and connections that the trainer has open", ""),
+        Layer("namespaces", "other processes, the network, and every file but code", _no_namespaces()),
+        Layer("landlock", "files outside of code, and TCP connections", _no_landlock()),
+        Layer("seccomp", "system calls that computing does not need", _no_seccomp()),
+        Layer("limits", "memory, processor time, files and processes without end", ""),
+        Layer("fork", "anything that one answer leaves behind for the next", ""),
+    )
+
+
+def missing_layers() -> list[Layer]:
+    """Those that this machine lacks."""
+    return [layer for layer in layers() if layer.missing]
+
+
+def layer_names() -> dict[str, list[str]]:
+    """{"on": names, "missing": names}: what a run or a worker reports."""
+    return {
+        "on": [layer.name for layer in layers() if not layer.missing],
+        "missing": [layer.name for layer in missing_layers()],
+    }
+
+
+def check_sandbox(settings: Settings) -> None:
+    """Raise SandboxIncomplete when the settings require a layer that this machine lacks."""
+    if settings.sandbox == "required" and (absent := missing_layers()):
+        reasons = "; ".join(f"{layer.name}: {layer.missing}" for layer in absent)
+        raise SandboxIncomplete(f"SANDBOX=required, but this machine lacks {reasons}")
+
+
+def _no_namespaces() -> str:
+    reason = bubblewrap.why_not()
+    return reason and f"{reason}; install bubblewrap and permit unprivileged user namespaces"
+
+
+def _no_landlock() -> str:
+    if sys.platform != "linux":
+        return "only Linux has it"
+    try:
+        import py_landlock
+
+        py_landlock.get_abi_version()
+    except ImportError:
+        return "py-landlock is not installed"
+    except py_landlock.LandlockError as error:
+        return f"the kernel lacks it ({error}); it needs Linux 5.13 or newer with landlock among its LSMs"
+    return ""
+
+
+def _no_seccomp() -> str:
+    if sys.platform != "linux":
+        return "only Linux has it"
+    try:
+        import pyseccomp  # noqa: F401 - importing it looks for the library
+    except (ImportError, RuntimeError):
+        return "libseccomp is not installed (Debian: apt-get install libseccomp2)"
+    return ""

@@ -1,0 +1,23 @@
+"""Operations: the work that a sandboxed process does on request."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Request = Mapping[str, Any]
+
+
+def _nothing(_request: Request) -> None:
+    return None
+
+
+class Operation(NamedTuple):
+    """One kind of work. A module that the sandbox serves holds a mapping `OPERATIONS` of names to these."""
+
+    answer: Callable[[Request], Any]
+    """The work itself; what it returns must be JSON."""
+
+    prepare: Callable[[Request], None] = _nothing
+    """Done before it by the warm parent, once per request: imports and caches. It must not look at hostile text."""
+
+    is_forked: bool = True
+    """Whether `answer` reads hostile text, and so has a process of its own; else the warm parent does it."""

@@ -1,0 +1,35 @@
+"""Permissions that an operator gives a reward plugin, by its name; without a line there it has none."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+
+class Permissions(BaseModel):
+    """What a sandboxed process may reach besides the code that it runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    network: bool = False
+    """Whether it may open network connections."""
+
+    processes: bool = False
+    """Whether it may start programs; they are confined as it is, and end with the call."""
+
+    variables: tuple[str, ...] = ()
+    """Environment variables that it sees."""
+
+    directories: tuple[Path, ...] = ()
+    """Absolute paths of directories that it may read."""
+
+    memory_gb: Annotated[float, Field(gt=0, le=100_000)] = 8.0
+    """Address space of each of its processes, in units of 2**30 bytes."""
+
+    @field_validator("directories")
+    @classmethod
+    def _are_absolute(cls, directories: tuple[Path, ...]) -> tuple[Path, ...]:
+        for path in directories:
+            if not path.is_absolute():
+                raise ValueError(f"an absolute path is expected, got {str(path)!r}")
+        return directories

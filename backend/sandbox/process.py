@@ -1,0 +1,254 @@
+"""A sandboxed process as its owner sees it: started when it is needed, asked, killed at its limits.
+
+Model text is hostile: a completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call, which no
+thread or signal handler can interrupt, and one that reaches an evaluator can do what the process may do. So such work
+is done in a process that can be killed and that may do next to nothing: see layers.py for the barriers around it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from backend.sandbox import bubblewrap
+from backend.sandbox.layers import check_sandbox, layer_names
+from backend.sandbox.paths import NETWORK, PROGRAMS, ROOT, code_paths, existing
+from backend.sandbox.permissions import Permissions
+from backend.sandbox.server import GRACE_SECONDS, PREPARE_SECONDS, Orders
+from backend.settings import Settings
+
+MAX_LINE_BYTES = 2_000_000
+
+ENVIRONMENT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+"""Variables that every sandboxed process gets; none of them holds a secret."""
+
+NOTHING = Permissions(memory_gb=4)
+
+logger = logging.getLogger(__name__)
+
+
+class SandboxError(Exception):
+    """The sandboxed process did not answer a request."""
+
+
+class TimedOut(SandboxError):
+    """The work took longer than its limit and was killed."""
+
+
+class Died(SandboxError):
+    """The process ended while it worked, for instance at its memory limit."""
+
+
+class Refused(SandboxError):
+    """The operation raised an error of its own."""
+
+
+class Unusable(Exception):
+    """The sandbox cannot start, or not import what it needs: an error of the installation, not of an answer."""
+
+
+class Sandbox:
+    """One sandboxed process, started when it is first needed and again after it was killed.
+
+    `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own code,
+    that code is visible too, what it prints is shown, and it has a /tmp of its own, emptied after each call.
+    """
+
+    def __init__(
+        self,
+        operations: str,
+        *,
+        permissions: Permissions = NOTHING,
+        plugin: str = "",
+        further: tuple[Path, ...] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        self._operations = operations
+        self._permissions = permissions
+        self._plugin = plugin
+        self._further = further
+        self._settings = settings or Settings()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unread = b""
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the outermost process; None while none runs."""
+        return self._process.pid if self._process else None
+
+    def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
+        """The value of an operation.
+
+        Raises TimedOut after `seconds`, Died, Refused with the operation's own words, or Unusable when the
+        process could not be started or could not prepare itself.
+        """
+        self._prepare({"op": op, "seconds": seconds} | request)
+        reply = self._read(seconds + GRACE_SECONDS)
+        match reply:
+            case {"value": value}:
+                return value
+            case {"error": words}:
+                raise Refused(str(words))
+            case {"timeout": True}:
+                raise TimedOut(f"no answer within {seconds:g} seconds")
+            case {"died": words}:
+                raise Died(str(words))
+        self.close()
+        raise Died("the sandboxed process spoke nonsense")
+
+    def close(self) -> None:
+        """End the process; a later `ask` starts a new one."""
+        process, self._process, self._unread = self._process, None, b""
+        scratch, self._scratch = self._scratch, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # what bubblewrap started is in its group
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        if scratch is not None:
+            scratch.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _prepare(self, request: dict[str, Any]) -> None:
+        """Start, hand over the request, and wait until its imports are done; that has a limit of its own."""
+        try:
+            if self._process is None:
+                self._start()
+                self._read(PREPARE_SECONDS)
+            self._write(json.dumps(request).encode() + b"\n")
+            reply = self._read(PREPARE_SECONDS)
+        except SandboxError as error:
+            raise Unusable(str(error)) from error
+        if "prepared" not in reply:
+            raise Unusable(str(reply.get("unusable", "the sandboxed process spoke nonsense")))
+
+    def _start(self) -> None:
+        check_sandbox(self._settings)
+        visible = [
+            *code_paths(self._settings, module=self._plugin),
+            *self._permissions.directories,
+            *self._further,
+            *(existing(NETWORK) if self._permissions.network else []),
+            *(existing(PROGRAMS) if self._permissions.processes else []),
+        ]
+        is_namespaced = not bubblewrap.why_not()
+        if not is_namespaced:
+            self._scratch = tempfile.TemporaryDirectory(prefix="grpolab-sandbox-")
+        scratch = self._scratch.name if self._scratch else bubblewrap.SCRATCH
+        orders = json.dumps(self._orders(visible, scratch)._asdict())
+        argv = [sys.executable, "-W", "ignore", "-m", "backend.sandbox.server", orders]
+        environment = self._environment(scratch)
+        if is_namespaced:
+            argv = bubblewrap.wrapped(
+                argv,
+                environment,
+                visible=visible,
+                network=self._permissions.network,
+            )
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if self._plugin else subprocess.DEVNULL,
+            env=environment,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for the trainer, which ends this process itself
+            bufsize=0,
+        )
+
+    def _orders(self, visible: list[Path], scratch: str) -> Orders:
+        may = self._permissions
+        return Orders(
+            operations=self._operations,
+            layers=layer_names()["on"],
+            readable=list(map(str, visible)),
+            executable=list(map(str, [*existing(PROGRAMS), *visible])) if may.processes else [],
+            devices=list(map(str, existing(bubblewrap.DEVICES))),
+            memory_bytes=int(may.memory_gb * 2**30),
+            network=may.network,
+            processes=may.processes,
+            scratch=scratch,
+            is_plugin=bool(self._plugin),
+        )
+
+    def _environment(self, scratch: str) -> dict[str, str]:
+        """A named list of variables, and the project importable."""
+        names = [*ENVIRONMENT, *self._permissions.variables]
+        granted = {name: os.environ[name] for name in names if name in os.environ}
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        # a fixed hash seed makes tasks that iterate over sets give the same question in every process
+        fixed = {
+            "PATH": os.pathsep.join(PROGRAMS),
+            "HOME": scratch,
+            "TMPDIR": scratch,
+            "PYTHONPATH": path,
+            "PYTHONHASHSEED": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MPLBACKEND": "Agg",
+        }
+        return {**granted, **fixed}
+
+    def _write(self, line: bytes) -> None:
+        process = self._process
+        assert process is not None and process.stdin is not None  # noqa: PT018, S101 - told to the type checker
+        try:
+            process.stdin.write(line)
+        except OSError as error:
+            self.close()
+            raise Died(f"the sandboxed process broke off: {error}") from error
+
+    def _read(self, seconds: float) -> dict[str, Any]:
+        """The next reply; without one the process is killed."""
+        try:
+            reply = json.loads(self._read_line(seconds))
+        except SandboxError:
+            self.close()
+            raise
+        except (OSError, ValueError, RecursionError) as error:
+            self.close()
+            raise Died(f"the sandboxed process broke off: {error}") from error
+        if not isinstance(reply, dict):
+            self.close()
+            raise Died("the sandboxed process spoke nonsense")
+        return reply
+
+    def _read_line(self, seconds: float) -> bytes:
+        process = self._process
+        assert process is not None and process.stdout is not None  # noqa: PT018, S101 - told to the type checker
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimedOut(f"no answer within {seconds:g} seconds")
+                self._take(os.read(process.stdout.fileno(), 65536), process)
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _take(self, block: bytes, process: "subprocess.Popen[bytes]") -> None:
+        if not block:
+            raise Died(f"the sandboxed process ended with code {process.wait()}")
+        self._unread += block
+        if len(self._unread) > MAX_LINE_BYTES:
+            raise Died("the sandboxed process answered without end")

@@ -1,0 +1,94 @@
+"""Operations that judge completions and draw questions, each done in a sandboxed process.
+
+They import no torch, and each library only when a request needs it.
+"""
+
+import contextlib
+import importlib
+from functools import cache
+from typing import Any
+
+from backend.sandbox.operation import Operation, Request
+
+
+@cache
+def warm_mathematics() -> None:
+    """Import math-verify and sympy, and let them fill their tables: else each fork would do it again."""
+    from worker.rewards.mathematics import is_equal
+
+    for expected, found in WARMING:
+        is_equal(expected=expected, found=found)
+
+
+WARMING = (
+    (r"\frac{x+1}{2}", "(1+x)/2"),
+    (r"\sqrt{8}", r"2\sqrt{2}"),
+    (r"\{1,2\}", r"\{2, 1\}"),
+    ("(1,2]", "(1, 2)"),
+    ("x=3", "3"),
+    ("0.5", r"50\%"),
+    ("(a+b)^2", "a^2+2ab+b^2"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1&2\\3&4\end{bmatrix}"),
+    (r"x \in (-\infty, 2] \cup [3, \infty)", r"(-\infty,2]\cup[3,\infty)"),
+    (r"2 < x \le 5", "(2,5]"),
+    ("3+4i", "4i+3"),
+    (r"x^2+\sin(\pi)", "x^2 + e^{0}"),
+)
+"""Pairs of answers of ours whose comparison goes through most of what a comparison can need."""
+
+
+def equal_mathematics(request: Request) -> bool:
+    """Whether `found` equals `expected` as mathematics, by math-verify."""
+    from worker.rewards.mathematics import is_equal
+
+    return is_equal(expected=request["expected"], found=request["found"])
+
+
+def import_gym(_request: Request) -> None:
+    """The library reasoning_gym."""
+    importlib.import_module("worker.problems.gym").library()
+
+
+def make_gym_entry(request: Request) -> None:
+    """The entry that an answer belongs to, kept for the next answers to it."""
+    from worker.problems.gym import entry_at
+
+    import_gym(request)
+    with contextlib.suppress(Exception):  # `gym_score` meets it again and says so
+        entry_at(request["task"], request["config"], request["seed"], request["offset"])
+
+
+def gym_question(request: Request) -> dict[str, str]:
+    """Question and answer of a reasoning_gym task at a seed and an offset."""
+    from worker.problems.gym import entry_at
+
+    entry = entry_at(request["task"], request["config"], request["seed"], request["offset"])
+    return {"question": entry["question"], "answer": str(entry["answer"] or "")}
+
+
+def gym_score(request: Request) -> float:
+    """The task's own score of an answer, 0..1."""
+    from worker.problems.gym import score_at
+
+    place = request["task"], request["config"], request["seed"], request["offset"]
+    return score_at(*place, answer=request["found"])
+
+
+def import_plugin(request: Request) -> None:
+    """A user's own reward function."""
+    importlib.import_module("worker.rewards.plugins").load_reward(request["entry_point"])
+
+
+def plugin_reward(request: Request) -> Any:
+    """The value of a user's own reward function."""
+    from worker.rewards.plugins import call_reward
+
+    return call_reward(request["entry_point"], request["prompt"], request["text"], request["params"])
+
+
+OPERATIONS = {
+    "equal": Operation(equal_mathematics, prepare=lambda _request: warm_mathematics()),
+    "gym_question": Operation(gym_question, prepare=import_gym, is_forked=False),
+    "gym_score": Operation(gym_score, prepare=make_gym_entry),
+    "plugin": Operation(plugin_reward, prepare=import_plugin),
+}
