@@ -5,12 +5,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, TypeAdapter, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.sandbox.permissions import Permissions
 
 LONGEST_LEASE_SECONDS = 3600.0
+
+PERMISSIONS = TypeAdapter(dict[str, Permissions])
 
 DATABASES = ("sqlite:///", "postgresql://", "postgresql+psycopg://")
 BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
@@ -82,10 +84,10 @@ class Settings(BaseSettings):
     """Pages that one token may follow live at a time. 0: no limit."""
 
     sandbox: Literal["auto", "required"] = "auto"
-    """Whether a machine that lacks a layer of the sandbox may train: `auto`, with those it has; `required`, not."""
+    """Whether a machine that lacks a layer of the sandbox may train: `auto`: yes; `required`: no."""
 
-    plugin_permissions: dict[str, Permissions] = {}
-    """What reward plugins may reach, as JSON by name: {"judge": {"network": true, "variables": ["JUDGE_API_KEY"]}}."""
+    plugin_permissions: str = ""
+    """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -111,6 +113,18 @@ class Settings(BaseSettings):
             if address != "*":
                 ipaddress.ip_network(address, strict=False)
         return addresses
+
+    @field_validator("plugin_permissions")
+    @classmethod
+    def _are_permissions(cls, text: str) -> str:
+        if text:
+            PERMISSIONS.validate_json(text)
+        return text
+
+    @cached_property
+    def permissions(self) -> dict[str, Permissions]:
+        """What each reward plugin that is named may reach."""
+        return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
 
     @property
     def state(self) -> Path:

@@ -62,11 +62,9 @@ Listener = Callable[[str], None]
 
 def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of a trainer in this slot."""
-    permissions = settings.plugin_permissions
-    names = INHERITED_NAMES.union(*(granted.variables for granted in permissions.values()))
-    kept = {
-        name: value for name, value in inherited.items() if name in names or name.startswith(INHERITED)
-    }
+    granted = (permissions.variables for permissions in settings.permissions.values())
+    names = INHERITED_NAMES.union(*granted)
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith(INHERITED)}
     if not settings.hf_online:
         kept.pop("HF_TOKEN", None)
     own = {
@@ -78,7 +76,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         "HF_HUB_OFFLINE": "0" if settings.hf_online else "1",
         "LEASE_SECONDS": str(settings.lease_seconds),
         "SANDBOX": settings.sandbox,
-        "PLUGIN_PERMISSIONS": json.dumps({key: may.model_dump(mode="json") for key, may in permissions.items()}),
+        "PLUGIN_PERMISSIONS": settings.plugin_permissions,
         "CUDA_VISIBLE_DEVICES": slot.gpu,
         "OMP_NUM_THREADS": str(slot.threads),
         "PYTHONUNBUFFERED": "1",

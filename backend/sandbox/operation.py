@@ -17,7 +17,7 @@ class Operation(NamedTuple):
     """The work itself; what it returns must be JSON."""
 
     prepare: Callable[[Request], None] = _nothing
-    """Done before it by the warm parent, once per request: imports and caches. It must not look at hostile text."""
+    """Done by the warm parent before each answer: imports and caches. It must not look at hostile text."""
 
     is_forked: bool = True
     """Whether `answer` reads hostile text, and so has a process of its own; else the warm parent does it."""

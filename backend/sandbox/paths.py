@@ -1,7 +1,6 @@
 """Paths that a sandboxed process can see: the interpreter, its packages and the project's own code."""
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -47,9 +46,9 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     import path says.
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
-    wanted = [*SYSTEM, sys.prefix, sys.base_prefix, *(ROOT / name for name in OWN_CODE)]
-    imported = [path for path in map(Path, sys.path) if path != ROOT]
-    found = [*map(Path, wanted), *imported, *_places_of(module)]
+    interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
+    imported = (path for path in map(Path, sys.path) if path != ROOT)
+    found = [*interpreter, *(ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
     return _existing(path for path in found if not any(_holds(path, secret) for secret in private))
 
 
@@ -74,4 +73,4 @@ def _places_of(module: str) -> Iterator[Path]:
     if spec is None:
         return
     for place in spec.submodule_search_locations or ([spec.origin] if spec.origin else []):
-        yield Path(os.path.abspath(place))
+        yield Path(place).absolute()

@@ -1,8 +1,8 @@
 """A sandboxed process as its owner sees it: started when it is needed, asked, killed at its limits.
 
-Model text is hostile: a completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call, which no
-thread or signal handler can interrupt, and one that reaches an evaluator can do what the process may do. So such work
-is done in a process that can be killed and that may do next to nothing: see layers.py for the barriers around it.
+Model text is hostile: a completion such as 9^(9^(9^9)) hangs a computer algebra system inside one C call,
+which no thread or signal handler can interrupt, and one that reaches an evaluator can do what the process may
+do. So such work is done in a process that can be killed and may do next to nothing: see layers.py.
 """
 
 import contextlib
@@ -52,14 +52,15 @@ class Refused(SandboxError):
 
 
 class Unusable(Exception):
-    """The sandbox cannot start, or not import what it needs: an error of the installation, not of an answer."""
+    """The sandbox cannot start or import what it needs: an error of the installation, not of an answer."""
 
 
 class Sandbox:
     """One sandboxed process, started when it is first needed and again after it was killed.
 
-    `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own code,
-    that code is visible too, what it prints is shown, and it has a /tmp of its own, emptied after each call.
+    `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own
+    code, that code is visible too, what it prints is shown, and it can write to a directory of its own, which
+    is emptied after each call. `further` paths are visible as well.
     """
 
     def __init__(
@@ -133,12 +134,16 @@ class Sandbox:
         try:
             if self._process is None:
                 self._start()
-                self._read(PREPARE_SECONDS)
+                self._expect("ready")
             self._write(json.dumps(request).encode() + b"\n")
-            reply = self._read(PREPARE_SECONDS)
+            self._expect("prepared")
         except SandboxError as error:
             raise Unusable(str(error)) from error
-        if "prepared" not in reply:
+
+    def _expect(self, word: str) -> None:
+        reply = self._read(PREPARE_SECONDS)
+        if word not in reply:
+            self.close()
             raise Unusable(str(reply.get("unusable", "the sandboxed process spoke nonsense")))
 
     def _start(self) -> None:
@@ -168,7 +173,6 @@ class Sandbox:
             argv,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=None if self._plugin else subprocess.DEVNULL,
             env=environment,
             cwd="/",
             start_new_session=True,  # Ctrl-C is for the trainer, which ends this process itself

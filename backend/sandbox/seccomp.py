@@ -5,37 +5,45 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-COMPUTING = """
-    access arch_prctl brk clock_getres clock_gettime clock_nanosleep close close_range dup dup2 dup3
-    epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 exit exit_group faccessat faccessat2 fadvise64 fcntl
-    fstat fstatfs futex getcpu getcwd getdents64 getegid geteuid getgid getgroups getitimer getpgrp getpid
-    getppid getrandom getresgid getresuid getrlimit getrusage getsid gettid gettimeofday getuid ioctl lseek
-    lstat madvise membarrier mincore mlock mmap mprotect mremap munlock munmap nanosleep newfstatat pipe pipe2
-    poll ppoll pread64 preadv pselect6 pwrite64 read readlink readlinkat readv restart_syscall rseq
-    rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait sched_get_priority_max
-    sched_get_priority_min sched_getaffinity sched_getparam sched_getscheduler sched_yield select set_robust_list
-    set_tid_address setitimer sigaltstack stat statfs statx sysinfo time timerfd_create timerfd_settime
-    times uname write writev
-""".split()
-"""Reading files, memory, time, and what a process asks about itself; `openat` and `clone` have rules of their own."""
+# fmt: off
+COMPUTING = [
+    "access", "arch_prctl", "brk", "clock_getres", "clock_gettime", "clock_nanosleep", "close",
+    "close_range", "dup", "dup2", "dup3", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait",
+    "eventfd2", "exit", "exit_group", "faccessat", "faccessat2", "fadvise64", "fcntl", "fstat", "fstatfs",
+    "futex", "getcpu", "getcwd", "getdents64", "getegid", "geteuid", "getgid", "getgroups", "getitimer",
+    "getpgrp", "getpid", "getppid", "getrandom", "getresgid", "getresuid", "getrlimit", "getrusage",
+    "getsid", "gettid", "gettimeofday", "getuid", "ioctl", "lseek", "lstat", "madvise", "membarrier",
+    "mincore", "mlock", "mmap", "mprotect", "mremap", "munlock", "munmap", "nanosleep", "newfstatat",
+    "pipe", "pipe2", "poll", "ppoll", "pread64", "preadv", "pselect6", "pwrite64", "read", "readlink",
+    "readlinkat", "readv", "restart_syscall", "rseq", "rt_sigaction", "rt_sigpending", "rt_sigprocmask",
+    "rt_sigreturn", "rt_sigsuspend", "rt_sigtimedwait", "sched_get_priority_max", "sched_get_priority_min",
+    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_yield", "select", "set_robust_list",
+    "set_tid_address", "setitimer", "sigaltstack", "stat", "statfs", "statx", "sysinfo", "time",
+    "timerfd_create", "timerfd_settime", "times", "uname", "write", "writev",
+]
+"""Reading, memory, time, and what a process asks about itself; `_allowing` adds calls with conditions."""
 
-LIMITING = ["prctl", "prlimit64", "seccomp", "setrlimit"]
+LIMITING = ["prctl", "seccomp", "setrlimit"]
 """Confining itself further."""
 
-PROCESSES = """
-    clone execve execveat fork kill setpgid setsid tgkill tkill vfork wait4 waitid
-""".split()
+PROCESSES = [
+    "clone", "execve", "execveat", "fork", "kill", "setpgid", "setsid", "tgkill", "tkill", "vfork", "wait4",
+    "waitid",
+]
 
-WRITING = """
-    chmod fallocate fchmod fchmodat fdatasync fsync ftruncate link linkat mkdir mkdirat rename renameat renameat2
-    rmdir symlink symlinkat truncate umask unlink unlinkat utimensat
-""".split()
+WRITING = [
+    "chmod", "fallocate", "fchmod", "fchmodat", "fdatasync", "fsync", "ftruncate", "link", "linkat",
+    "mkdir", "mkdirat", "rename", "renameat", "renameat2", "rmdir", "symlink", "symlinkat", "truncate",
+    "umask", "unlink", "unlinkat", "utimensat",
+]
 
-NETWORK = """
-    accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg
-    sendmsg sendto setsockopt shutdown socket socketpair
-""".split()
+NETWORK = [
+    "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
+    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socket",
+    "socketpair",
+]
 
+# fmt: on
 CLONE_THREAD = 0x10000
 ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -66,6 +74,7 @@ def _allowing(names: Iterable[str], *, opens_for_writing: bool) -> Any:
     thread = libseccomp.Arg(0, libseccomp.MASKED_EQ, CLONE_THREAD, CLONE_THREAD)
     if "clone" not in names:
         _add(rules, libseccomp.ALLOW, "clone", thread)
+    _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))  # its own limits
     for name, flags in (("open", 1), ("openat", 2)):
         reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, ANY_WRITE, os.O_RDONLY)
         _add(rules, libseccomp.ALLOW, name, *([] if opens_for_writing else [reading]))

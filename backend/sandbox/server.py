@@ -1,11 +1,11 @@
 """The sandboxed process, `python -m backend.sandbox.server ORDERS`: confines itself, then answers requests.
 
-It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request is
-answered by a fork, which is confined further and killed when it has answered, so that nothing of one answer is
-there for the next. Both pipes carry JSON, an object a line:
+It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request
+is answered by a fork, which is confined further and killed when it has answered: nothing of one answer is there
+for the next. Both pipes carry JSON, an object a line:
 
     stdin   {"op": "equal", "seconds": 2.0, "expected": "1/2", "found": "0.5"}
-    stdout  {"prepared": true}   then   {"value": true}, {"error": "..."}, {"timeout": true} or {"died": "..."}
+    stdout  {"prepared": true}, then {"value": true}, {"error": "..."}, {"timeout": true} or {"died": "..."}
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Orders(NamedTuple):
     scratch: str
     """Directory that libraries may write to while they are imported, and nothing else."""
     is_plugin: bool
-    """Whether a user's own code does the work: it may write to `scratch`, emptied after each call, and print."""
+    """Whether it is a user's own code, which may print and may write to `scratch`, emptied after each call."""
 
 
 def main() -> None:
@@ -63,13 +63,25 @@ def main() -> None:
     orders = Orders(**json.loads(sys.argv[1]))
     replies = os.dup(1)
     os.dup2(2, 1)  # whatever the libraries print must not reach the answers
-    if not orders.is_plugin:
-        logging.disable(logging.CRITICAL)
-    strict = confine(orders)
-    server = Server(importlib.import_module(orders.operations).OPERATIONS, orders, replies, strict)
+    try:
+        server = _confined_server(orders, replies)
+    except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks must hear of it
+        os.write(replies, _line({"unusable": _words(error)}))
+        return
     server.say({"ready": True})
     for line in sys.stdin:
         server.serve(json.loads(line))
+
+
+def _confined_server(orders: Orders, replies: int) -> "Server":
+    if not orders.is_plugin:
+        logging.disable(logging.CRITICAL)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+    strict = confine(orders)
+    return Server(importlib.import_module(orders.operations).OPERATIONS, orders, replies, strict)
 
 
 def confine(orders: Orders) -> Any:
@@ -183,14 +195,16 @@ class Server:
             os._exit(code)
 
     def _end_forks(self, pid: int) -> int:
-        """Kill a fork and whatever it started, and empty the directory that it could write to; its exit code."""
+        """Kill a fork and whatever it started, and remove what it wrote; the fork's exit code."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if "namespaces" in self._orders.layers and self._orders.processes:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)  # all of this process namespace but its first process and this one
+                os.kill(
+                    -1, signal.SIGKILL
+                )  # all of this process namespace but its first process and this one
         if self._orders.is_plugin:
             _empty(Path(self._orders.scratch))
         return os.waitstatus_to_exitcode(status)
@@ -217,7 +231,7 @@ def _words(error: Exception) -> str:
 
 
 def _read_reply(pipe: int, *, seconds: float) -> Mapping[str, Any]:
-    """A fork's one line, {} when it ended without. It ends this process when whoever asks has gone meanwhile."""
+    """A fork's one line; {}: it ended without. Ends this process when whoever asks has gone meanwhile."""
     deadline, said = time.monotonic() + seconds, b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
@@ -255,7 +269,7 @@ def _empty(directory: Path) -> None:
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
         else:
-            os.unlink(entry.path)
+            Path(entry.path).unlink()
 
 
 if __name__ == "__main__":

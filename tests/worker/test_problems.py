@@ -17,11 +17,11 @@ from backend.config.problems import FileProblem, HubProblem, PluginProblem, Prob
 from backend.config.run import RunConfig
 from backend.config.sources import pinned
 from backend.errors import InvalidConfig, PluginFailed
+from backend.sandbox.paths import ROOT
 from worker.problems.file import load_file
 from worker.problems.hub import load_folder, load_hub
 from worker.problems.mixture import build_mixture, quotas, round_robin
 from worker.problems.reasoning_gym import ReasoningGym
-from backend.sandbox.paths import ROOT
 
 SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
 

@@ -6,9 +6,9 @@
 None means that the completion could not be scored: it takes no part in the update. A call that raises, hangs,
 ends its process or returns no number leaves its completion unscored too; several in a row end the run.
 
-The module is imported once; each call is a fork of that process, so what one call changes is gone at the next. It sees
-the interpreter, its packages and its own code: no network, no other file, no variable, unless the operator grants them
-by the plugin's name in PLUGIN_PERMISSIONS.
+The module is imported once; each call is a fork of it, so what one call changes is gone at the next.
+It sees the interpreter, its packages and its own code: no network, no other file and no variable, unless the
+operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
 import math
@@ -42,7 +42,7 @@ class PluginTerm:
         settings = Settings()
         self._sandbox = Sandbox(
             JUDGING,
-            permissions=settings.plugin_permissions.get(term.entry_point, Permissions()),
+            permissions=settings.permissions.get(term.entry_point, Permissions()),
             plugin=_module_of(term.entry_point),
             settings=settings,
         )
