@@ -55,7 +55,9 @@ def worker(settings: Settings) -> int:
     from backend.devices import find_slots
     from backend.migrate import migrate
     from backend.preflight import check_database, check_state_dir
+    from backend.sandbox.layers import check_sandbox
 
+    check_sandbox(settings)
     check_state_dir(settings)
     check_database(settings)
     migrate(settings)

@@ -27,6 +27,7 @@ from backend.lifeline import die_with_parent
 from backend.logfiles import cap, last_words
 from backend.migrate import migrate
 from backend.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
+from backend.sandbox.layers import check_sandbox
 from backend.settings import Settings
 from backend.terminal import Terminal, show_link
 from backend.workers.store import slots_of
@@ -255,6 +256,7 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
     terminal = Terminal()
     terminal.say("GRPO Lab")
     check_exposure(settings)
+    check_sandbox(settings)
     check_state_dir(settings)
     launcher = Launcher(settings, terminal)
     launcher.catch_signals()

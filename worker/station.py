@@ -14,6 +14,7 @@ from backend.devices import Slot
 from backend.runs import lifecycle
 from backend.runs.lifecycle import Claim
 from backend.runs.lost import Lease, LostRuns
+from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from worker.patience import first_line, left_for_later
@@ -146,6 +147,7 @@ class Station:
             "memory_used": memory.used,
             "memory_total": memory.total,
             "cpu_percent": psutil.cpu_percent(),
+            "sandbox": layer_names(),
         }
         with self._sessions.begin() as session:
             for place in self._places:

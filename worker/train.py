@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from importlib.metadata import version
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy.orm import Session
 
@@ -27,6 +27,7 @@ from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
 from backend.models import Run
 from backend.runs import lifecycle
+from backend.sandbox.layers import layer_names
 from backend.secrecy import redact
 from backend.settings import Settings
 from backend.waiting import note_path
@@ -59,6 +60,7 @@ def main() -> None:
         import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
 
     logging.disable(logging.NOTSET)
+    layer_names()  # tries them, which a waiting run need not wait for either
     _say({"ready": True})
     assignment = _await_assignment()
     assigned.set()
@@ -197,7 +199,8 @@ def _train(
 
 def _read_run(session: Session, assignment: Assignment) -> RunConfig:
     """The run's config. On the way, what this attempt trains with is written down."""
-    versions = {name: version(name) for name in ("torch", "transformers")}
+    versions: dict[str, Any] = {name: version(name) for name in ("torch", "transformers")}
+    versions["sandbox"] = layer_names()
     lifecycle.note_attempt(session, assignment.run_id, assignment.attempt, versions=versions)
     return RunConfig.model_validate(session.get_one(Run, assignment.run_id).config)
 

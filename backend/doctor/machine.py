@@ -10,6 +10,7 @@ import psutil
 
 from backend.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
 from backend.doctor.finding import Finding, bad, ok, warn
+from backend.sandbox.layers import layers, missing_layers
 from backend.settings import Settings
 from backend.text import size_text
 
@@ -28,6 +29,7 @@ def examine_machine(settings: Settings) -> Iterator[Finding]:
     yield torch()
     slots = find_slots(settings)
     yield ok("devices", "; ".join(f"{slot.device_name}, {slot.threads} threads" for slot in slots))
+    yield sandbox(settings)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -76,6 +78,17 @@ def torch() -> Finding:
     if build != "cpu" and not gpus:
         return warn("torch", f"built for CUDA {build}, but nvidia-smi shows no GPU: runs train on the CPU")
     return ok("torch", f"built for {'the CPU' if build == 'cpu' else f'CUDA {build}'}")
+
+
+def sandbox(settings: Settings) -> Finding:
+    """Which barriers stand around the processes that read what a model writes."""
+    absent = missing_layers()
+    if not absent:
+        return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")
+    text = "; ".join(
+        f"no {layer.name}, which keeps out {layer.keeps_out}: {layer.missing}" for layer in absent
+    )
+    return (bad if settings.sandbox == "required" else warn)("sandbox", text)
 
 
 def driver_version() -> int:

@@ -1,8 +1,8 @@
 """The sandboxed process, `python -m backend.sandbox.server ORDERS`: confines itself, then answers requests.
 
 It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request
-is answered by a fork, which is confined further and killed when it has answered: nothing of one answer is there
-for the next. Both pipes carry JSON, an object a line:
+is answered by a fork, which is confined further and killed afterwards, so that nothing of it meets the next one.
+Both pipes carry JSON, an object a line:
 
     stdin   {"op": "equal", "seconds": 2.0, "expected": "1/2", "found": "0.5"}
     stdout  {"prepared": true}, then {"value": true}, {"error": "..."}, {"timeout": true} or {"died": "..."}
@@ -55,7 +55,7 @@ class Orders(NamedTuple):
     scratch: str
     """Directory that libraries may write to while they are imported, and nothing else."""
     is_plugin: bool
-    """Whether it is a user's own code, which may print and may write to `scratch`, emptied after each call."""
+    """Whether it is a user's own code, which may print and write to `scratch`, emptied after each call."""
 
 
 def main() -> None:

@@ -20,6 +20,8 @@ from backend.doctor import examine, machine, services, storage
 from backend.instance import hold_instance
 from backend.migrate import upgrade
 from backend.preflight import free_port
+from backend.sandbox import bubblewrap
+from backend.sandbox.layers import layers
 from backend.settings import Settings
 from tests import servers
 
@@ -49,9 +51,33 @@ def test_a_healthy_machine_has_no_complaints(healthy):
     lines = examine(healthy)
     assert [line for line in lines if line.level == "bad"] == []
     assert {line.what for line in lines} >= {
-        *("python", "memory", "torch", "devices", "state", "privacy", "disk", "speed", "sqlite", "models"),
+        *(
+            "python",
+            "memory",
+            "torch",
+            "devices",
+            "sandbox",
+            "state",
+            "privacy",
+            "disk",
+            "speed",
+            "sqlite",
+            "models",
+        ),
         *("datasets", "port", "locks", "broker", "clock", "database", "schema", "skew"),
     }
+
+
+def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse(healthy, monkeypatch):
+    assert found(healthy, "sandbox", "ok").startswith("all layers: environment, descriptors, namespaces")
+    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system refuses user namespaces")
+    layers.cache_clear()
+    try:
+        assert "no namespaces, which keeps out other processes" in found(healthy, "sandbox", "warn")
+        assert "refuses user namespaces" in found(with_(healthy, sandbox="required"), "sandbox")
+    finally:
+        monkeypatch.undo()
+        layers.cache_clear()
 
 
 def test_the_exit_code_says_whether_something_must_be_done(healthy, monkeypatch, capsys):

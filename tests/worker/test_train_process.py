@@ -114,7 +114,7 @@ def test_a_short_run_is_finished_with_a_checkpoint_and_its_versions(trainer, ses
     assert (run.status, run.last_step) == ("finished", 2)
     with sessions() as session:
         assert session.scalars(select(Checkpoint.step)).all() == [2]
-        assert session.get_one(Attempt, (run_id, 1)).versions.keys() == {"torch", "transformers"}
+        assert session.get_one(Attempt, (run_id, 1)).versions.keys() == {"torch", "transformers", "sandbox"}
 
 
 def test_sigterm_saves_the_running_step_and_gives_the_run_back(forked, sessions):

@@ -32,6 +32,14 @@ WARMING = (
     (r"x \in (-\infty, 2] \cup [3, \infty)", r"(-\infty,2]\cup[3,\infty)"),
     (r"2 < x \le 5", "(2,5]"),
     ("3+4i", "4i+3"),
+    ("12*x+35", "35+x*12"),
+    (r"\frac{12}{35}", "12/35 + 0"),
+    (r"-\frac{3\sqrt{5}}{2}", r"-\frac{3}{2}\sqrt{5}"),
+    (r"\pi r^2", r"r^2\pi"),
+    ("2^{10}-1", "1023"),
+    (r"\log_2(8)", "3.0"),
+    (r"x = \frac{-b \pm 2}{4}", "x=1"),
+    ("(3, -4)", "(3,-4.5)"),
     (r"x^2+\sin(\pi)", "x^2 + e^{0}"),
 )
 """Pairs of answers of ours whose comparison goes through most of what a comparison can need."""

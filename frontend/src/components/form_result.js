@@ -1,8 +1,9 @@
 /** What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link. */
 import { html, useState } from '../dom.js';
 import { copyText } from '../actions.js';
-import { mayChange } from '../state.js';
+import { mayChange, workers } from '../state.js';
 import { commandOf } from '../lib/launch_form.js';
+import { sandboxGaps } from '../lib/workers.js';
 import { changesBetween } from '../lib/overlay.js';
 import { toYaml } from '../lib/yaml.js';
 import { formatBytes, formatDuration, formatShort, plural } from '../lib/format.js';
@@ -20,11 +21,13 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
   const count = form.variants.length * seeds.seeds.length;
   const wrong = verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
   const checking = verdicts.some((verdict) => verdict.checking);
+  const gaps = sandboxGaps(workers.value.items);
   const blocked = launching || wrong > 0 || count === 0;
   return html`<section class="card launch-box" aria-label="Launch">
     <${ForOperator}><button class="button button-primary launch-go" disabled=${blocked} onClick=${onLaunch} aria-describedby="launch-state">${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}</button><//>
     ${!mayChange.value && html`<p role="note">You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link below can.</p>`}
     <p class="quiet" id="launch-state" role="status">${stateText(form, seeds, wrong, checking)}</p>
+    ${gaps && html`<p class="formula-warning"><${Icon} name="warn" size=${12} /> ${gaps}</p>`}
     <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
     ${failure && html`<div class="launch-failure" role="alert"><strong>${failure.title}</strong>${failure.detail && html` ${failure.detail}`}
       ${failure.errors.length > 0 && html`<ul>${failure.errors.map(({ path, message }) => html`<li><code>${path}</code> ${message}</li>`)}</ul>`}</div>`}

@@ -54,3 +54,10 @@ export function Progress({ done, all }) {
   const share = all ? Math.min(1, (done ?? 0) / all) : 0;
   return html`<span class="progress" role="img" aria-label=${`${done ?? 0} of ${all ?? '?'} steps`}><span style=${{ width: `${share * 100}%` }}></span></span>`;
 }
+
+/** The barriers around the processes that read completions; nothing is said of a time before there were any. @param {{layers?: {on: string[], missing: string[]}}} props */
+export function SandboxLayers({ layers }) {
+  if (!layers) return '–';
+  const { on, missing } = layers;
+  return missing.length ? html`<span class="is-warning" title=${`On: ${on.join(', ')}`}>without ${missing.join(', ')}</span>` : html`<span title=${on.join(', ')}>all ${on.length} layers</span>`;
+}

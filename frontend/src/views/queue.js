@@ -12,7 +12,7 @@ import { waitingText } from '../lib/status.js';
 import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
 import { Confirm } from '../components/overlay.js';
 import { Icon } from '../components/icons.js';
-import { Progress, Status } from '../components/marks.js';
+import { Progress, SandboxLayers, Status } from '../components/marks.js';
 import { ForOperator } from '../components/role.js';
 import { Ago, Empty, Loaded, Skeleton } from '../components/states.js';
 
@@ -86,7 +86,7 @@ function Workers() {
   return html`<section class="section"><div class="section-head"><h2>Workers</h2><span class="faint">one line per device</span></div>
     <div class="card table-scroll">${!loaded ? html`<${Skeleton} rows=${2} />` : error && !items.length ? html`<p class="queue-none">${error.message}</p>`
       : !items.length ? html`<p class="queue-none">No worker has reported. <code>make up</code> starts one beside the service; on another machine, start the worker with the same database and broker addresses.</p>`
-        : html`<table class="table"><thead><tr><th>device</th><th>host</th><th class="number">process</th><th>state</th><th>memory</th><th class="number">processor</th><th>last sign of life</th></tr></thead>
+        : html`<table class="table"><thead><tr><th>device</th><th>host</th><th class="number">process</th><th>state</th><th>memory</th><th class="number">processor</th><th>sandbox</th><th>last sign of life</th></tr></thead>
           <tbody>${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}</tbody></table>`}</div></section>`;
 }
 
@@ -98,5 +98,5 @@ function Slot({ slot }) {
     <td>${slot.host}</td><td class="number">${slot.pid}</td>
     <td><span class="slot-state"><span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}</span></td>
     <td>${share === null ? '–' : html`${formatBytes(slot.stats.memory_used)} <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>`}</td>
-    <td class="number">${formatPercent(processorShare(slot.stats))}</td><td class="quiet"><${Ago} time=${slot.seen_at} /></td></tr>`;
+    <td class="number">${formatPercent(processorShare(slot.stats))}</td><td><${SandboxLayers} layers=${slot.stats?.sandbox} /></td><td class="quiet"><${Ago} time=${slot.seen_at} /></td></tr>`;
 }
