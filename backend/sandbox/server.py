@@ -1,7 +1,7 @@
 """The sandboxed process, `python -m backend.sandbox.server ORDERS`: confines itself, then answers requests.
 
 It is a warm parent: it imports what operations need and never works on hostile text itself. Each such request
-is answered by a fork, which is confined further and killed afterwards, so that nothing of it meets the next one.
+is answered by a fork, which is confined further and killed afterwards, so that nothing of it meets the next.
 Both pipes carry JSON, an object a line:
 
     stdin   {"op": "equal", "seconds": 2.0, "expected": "1/2", "found": "0.5"}
