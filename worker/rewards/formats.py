@@ -4,18 +4,23 @@ import re
 from typing import Literal
 
 OPEN, CLOSE = "<think>", "</think>"
-_BOX = re.compile(r"\\boxed\s*\{")
+_BOX = re.compile(
+    r"\\boxed(?:\s*(?P<brace>\{)|\s{1,8}(?P<bare>[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)|[A-Za-z](?!\w)"
+    r"|[+-]?\\[a-zA-Z]{1,20}(?:\d\d|(?:\{[^{}]{1,200}\}){0,2})(?![\w{])))"
+)
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes."""
-    boxes = list(_BOX.finditer(text))
-    if not boxes:
-        return None
-    start = boxes[-1].end()
-    end = _closing_brace(text, start)
-    return None if end is None else text[start:end].strip()
+    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes.
+
+    `\boxed 2`, as TeX allows it for one number, letter or command, holds that.
+    """
+    box = _last_box(text)
+    if box is None or not box["brace"]:
+        return box and box["bare"]
+    end = _closing_brace(text, box.end())
+    return None if end is None else text[box.end() : end].strip()
 
 
 def lenient_answer(text: str) -> str:
@@ -29,7 +34,8 @@ def lenient_answer(text: str) -> str:
 
 def boxed_format(text: str) -> float:
     r"""1 when the last \boxed{} is complete and holds something, else 0."""
-    return float(bool(last_boxed(text)))
+    box = _last_box(text)
+    return float(box is not None and bool(box["brace"]) and bool(last_boxed(text)))
 
 
 def think_format(text: str, form: Literal["book", "strict"]) -> float:
@@ -45,6 +51,13 @@ def think_format(text: str, form: Literal["book", "strict"]) -> float:
     once = text.count(OPEN) == text.count(CLOSE) == 1
     answers = bool(text[closed + len(CLOSE) :].strip())
     return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
+
+
+def _last_box(text: str) -> re.Match[str] | None:
+    last = None
+    for last in _BOX.finditer(text):  # noqa: B007 - only the last is wanted, and none is kept
+        pass
+    return last
 
 
 def _closing_brace(text: str, start: int) -> int | None:
