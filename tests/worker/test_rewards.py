@@ -171,6 +171,11 @@ def test_a_page_in_a_box_is_wrong():
     assert quick_verdict("1", "1" * 2001) is False
 
 
+@pytest.mark.parametrize("digits", ["9", "٣", "9.", "1/"])
+def test_an_expected_page_matches_nothing_and_is_never_converted(digits):
+    assert quick_verdict(digits * 5000, digits * 999) is False
+
+
 @pytest.mark.parametrize(
     ("answer", "is_it"),
     [

@@ -8,6 +8,8 @@ _BOX = re.compile(
     r"\\boxed(?:\s*(?P<brace>\{)|\s{1,8}(?P<bare>[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)|[A-Za-z](?!\w)"
     r"|[+-]?\\[a-zA-Z]{1,20}(?:\d\d|(?:\{[^{}]{1,200}\}){0,2})(?![\w{])))"
 )
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+"""Also `\\{` and `\\}`, which are characters and no structure."""
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
@@ -61,13 +63,9 @@ def _last_box(text: str) -> re.Match[str] | None:
 
 
 def _closing_brace(text: str, start: int) -> int | None:
-    depth, at = 1, start
-    while at < len(text):
-        if text[at] == "\\":
-            at += 2  # \{ and \} are characters, not structure
-            continue
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
+    depth = 1
+    for sign in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
         if depth == 0:
-            return at
-        at += 1
+            return sign.start()
     return None
