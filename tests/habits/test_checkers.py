@@ -15,39 +15,119 @@ from typing import Any, NamedTuple
 import pytest
 
 from worker.problems.gym import library
-from worker.rewards.reasoning_gym.checkers import CHECKERS, without_nan
+from worker.rewards.reasoning_gym.checkers import CHECKERS
 
 LIBRARY = ("reasoning_gym.", "worker.rewards.reasoning_gym.")
 
 HARMLESS_BUILTINS = {
-    *("ValueError", "abs", "all", "any", "bool", "complex", "dict", "enumerate", "filter", "float", "frozenset", "int"),
-    *("isinstance", "iter", "len", "list", "map", "max", "min", "next", "ord", "chr", "print", "range", "repr"),
-    *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip", "hasattr", "super", "KeyError"),
-    *("TypeError", "IndexError", "RuntimeError", "AttributeError", "Exception", "divmod", "pow", "bin", "hex", "oct"),
+    *(
+        "ValueError",
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "complex",
+        "dict",
+        "enumerate",
+        "filter",
+        "float",
+        "frozenset",
+        "int",
+    ),
+    *(
+        "isinstance",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "ord",
+        "chr",
+        "print",
+        "range",
+        "repr",
+    ),
+    *(
+        "reversed",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "type",
+        "zip",
+        "hasattr",
+        "super",
+        "KeyError",
+    ),
+    *(
+        "TypeError",
+        "IndexError",
+        "RuntimeError",
+        "AttributeError",
+        "Exception",
+        "divmod",
+        "pow",
+        "bin",
+        "hex",
+        "oct",
+    ),
 }
 HARMLESS = {
-    *("json.loads", "json.dumps", "copy.deepcopy", "copy.copy", "itertools.product", "itertools.permutations"),
-    *("math.exp", "math.prod", "math.gcd", "math.isclose", "math.sqrt", "math.floor", "math.ceil", "math.log"),
-    *("re.findall", "re.fullmatch", "re.match", "re.search", "re.split", "re.sub", "re.compile", "re.finditer"),
+    *(
+        "json.loads",
+        "json.dumps",
+        "copy.deepcopy",
+        "copy.copy",
+        "itertools.product",
+        "itertools.permutations",
+    ),
+    *(
+        "math.exp",
+        "math.prod",
+        "math.gcd",
+        "math.isclose",
+        "math.sqrt",
+        "math.floor",
+        "math.ceil",
+        "math.log",
+    ),
+    *(
+        "re.findall",
+        "re.fullmatch",
+        "re.match",
+        "re.search",
+        "re.split",
+        "re.sub",
+        "re.compile",
+        "re.finditer",
+    ),
     *("collections.deque", "collections.defaultdict", "collections.Counter", "decimal.Decimal"),
     *("fractions.Fraction", "numpy.allclose", "numpy.array", "numpy.isclose", "numpy.round", "numpy.float32"),
     *("numpy.zeros", "numpy.abs", "numpy.array_equal", "numpy.where", "numpy.any"),
     *("sympy.diff", "sympy.simplify", "sympy.Symbol"),  # of objects that our own parser made
     "numpy.loadtxt",  # of a list of lines: a name of a file would be a text
-    *("sympy.Integer", "sympy.Float", "sympy.factorial", "sympy.factorial2"),  # of digits that our tokens hold
+    *(
+        "sympy.Integer",
+        "sympy.Float",
+        "sympy.factorial",
+        "sympy.factorial2",
+    ),  # of digits that our tokens hold
     *("numpy.absolute", "zss.Node", "zss.simple_distance"),  # numbers; trees of JSON values
     "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
 }
+USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
+"""Whose checker here asks the library's."""
 FORBIDDEN_METHODS = {
     *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
     *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),
 }
 PROOFS = {
-    ("bitwise_arithmetic.verify_solution", "eval(problem)"): (
-        "`problem` is the entry's own metadata; the answer goes to int() in the next line"
-    ),
     ("number_sorting.NumberSortingDataset.score_answer", "eval(entry['answer'])"): (
-        "the expected answer, and only where it is no JSON"
+        "the expected answer where it is no JSON; our checker makes it JSON first"
     ),
 }
 """(function, call) of what is evaluated all the same, and why no text of a model gets there."""
@@ -72,7 +152,7 @@ def roots(task: str, cls: type) -> list[Any]:
     """The functions that are given the answer first."""
     if task not in CHECKERS:
         return [cls.score_answer]
-    return [cls.score_answer] if CHECKERS[task] is without_nan else [CHECKERS[task]]
+    return [CHECKERS[task], cls.score_answer] if task in USE_THE_LIBRARY else [CHECKERS[task]]
 
 
 def violations(root: Any, cls: type | None) -> Iterator[Call]:
@@ -125,7 +205,12 @@ def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
     """Methods of the library's classes in sight that a call on an unknown object could be."""
     name = node.attr if isinstance(node, ast.Attribute) else ""
     classes = [one for one in function.__globals__.values() if inspect.isclass(one) and is_own(one)]
-    return [method for one in {*classes, *([cls] if cls else [])} for method in methods(one) if method.__name__ == name]
+    return [
+        method
+        for one in {*classes, *([cls] if cls else [])}
+        for method in methods(one)
+        if method.__name__ == name
+    ]
 
 
 def complaint(node: ast.Call, target: Any) -> str:
@@ -143,24 +228,32 @@ def complaint(node: ast.Call, target: Any) -> str:
     owner = f"{target.__module__}.{target.__qualname__}"
     plain = {short, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
     is_method_of_plain = inspect.ismethoddescriptor(target) or (module[0] == "builtins")
-    return "" if plain & HARMLESS or (is_method_of_plain and name not in FORBIDDEN_METHODS) else f"{owner} is not on the list"
+    return (
+        ""
+        if plain & HARMLESS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
+        else f"{owner} is not on the list"
+    )
 
 
 @pytest.mark.parametrize("task", sorted(tasks()))
 def test_no_checker_gives_an_answer_to_an_evaluator(task):
     cls = tasks()[task]
-    found = [call for root in roots(task, cls) for call in violations(root, cls if root is cls.score_answer else None)]
+    found = [
+        call
+        for root in roots(task, cls)
+        for call in violations(root, cls if root is cls.score_answer else None)
+    ]
     assert not found
 
 
 def test_what_the_library_does_itself_would_be_noticed():
-    """Of the nine that are replaced, each is found by this test where it is not replaced."""
+    """Of those that are replaced, each is found by this test where it is not replaced."""
     found = {
         task
         for task, cls in tasks().items()
         if any("eval" in call.code or "parse_expr" in call.code for call in violations(cls.score_answer, cls))
     }
-    assert found == {task for task, checker in CHECKERS.items() if checker is not without_nan}
+    assert found == set(CHECKERS) - USE_THE_LIBRARY
 
 
 def test_each_exception_with_a_proof_is_still_needed():

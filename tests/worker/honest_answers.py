@@ -199,11 +199,64 @@ def _spellings(text: str) -> Iterator[str]:
     yield from (text.replace("/", " / "), text.replace("+", "+\n"), f"(\n{text}\n)", f"{text};", f"= {text}")
 
 
+def _hexadecimal(entry: Entry, rng: Random) -> Iterator[str]:
+    value = int(entry["answer"], 0)
+    for number in (value, value + 1, -value, rng.randint(0, 99)):
+        yield from (
+            hex(number),
+            str(number),
+            bin(number),
+            oct(number),
+            hex(number).upper(),
+            f"{number:x}",
+            f"+{number}",
+        )
+    yield from (
+        f"= {hex(value)}",
+        hex(value).replace("0x", "0x0"),
+        f"0{value}",
+        f"{value:,}",
+        f"{value}.0",
+        f"{value}_0",
+    )
+
+
+def _complex(entry: Entry, rng: Random) -> Iterator[str]:
+    text = entry["answer"]
+    yield from (
+        text.replace(" ", ""),
+        text.replace("i", "j"),
+        f"({text})",
+        text.replace("i", "*i"),
+        f"z = {text}",
+    )
+    yield from (
+        text.replace("+", "-"),
+        text.removesuffix("i"),
+        f"{text} + 1",
+        f"-{text}",
+        text.replace(".0", ""),
+    )
+    yield from (f"{rng.randint(-9, 9)} + {rng.randint(-9, 9)}i" for _ in range(5))
+    yield from ("i", "-i", "0", "1e3", "3i", text.upper())
+
+
+def _sorted(entry: Entry, rng: Random) -> Iterator[str]:
+    numbers = re.findall(r"-?[0-9.]+", entry["answer"])
+    for values in (numbers, numbers[::-1], numbers[1:], rng.sample(numbers, len(numbers))):
+        yield from (str(values), json.dumps(values), str(list(map(float, values))), ", ".join(values))
+        yield from (str(list(map(int, map(float, values)))), f"[{', '.join(values)}]", str(tuple(values)))
+    yield from (str([float(number) + 0.5 for number in numbers]), f"[{entry['answer']}]", str(numbers)[:-1])
+
+
 WAYS: dict[str, Callable[[Entry, Random], Iterator[str]]] = {
     "binary_matrix": _matrix,
+    "bitwise_arithmetic": _hexadecimal,
+    "complex_arithmetic": _complex,
     "countdown": _arithmetic,
     "intermediate_integration": _integral,
     "n_queens": _board,
+    "number_sorting": _sorted,
     "polynomial_multiplication": _polynomial,
     "puzzle24": _arithmetic,
     "simple_integration": _integral,

@@ -7,6 +7,7 @@ the next fork goes on behind it. One line of JSON for each subject.
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -28,9 +29,38 @@ CHECKED_EVERY = 25
 BEGIN, END = "/hostile-answers-begin", "/hostile-answers-end"
 """Looked for in vain, so that a trace of system calls shows where the answers are judged."""
 
-HARMLESS_EVENTS = ("object.__", "sys._getframe", "signal.", "time.", "cpython.", "gc.", "builtins.id", "code.__new__")
-EXPECTED = ("x+1", r"\frac{1}{2}", r"\{1,2\}", "Paris", "(1,2)", r"\begin{pmatrix}1\\2\end{pmatrix}", "x<3", "2+3i")
-HONEST_PAIRS = (*zip(EXPECTED, EXPECTED, strict=True), ("x+1", "1+x"), ("x+1", "x"), ("7", "3+4"), ("8", "2^3"))
+_MONOMIALS = re.compile(
+    rb"def monomial_[a-z]+\((?:A|B|k|, )+\):\n(?:[abr][0-9]+|[ABk]|if|else|return|None|[ \n(),=+*<>:0-]|-)*"
+)
+"""sympy writes code for monomials of so many variables; nothing in it comes from an answer."""
+
+HARMLESS_EVENTS = (
+    "object.__",
+    "sys._getframe",
+    "signal.",
+    "time.",
+    "cpython.",
+    "gc.",
+    "builtins.id",
+    "code.__new__",
+)
+EXPECTED = (
+    "x+1",
+    r"\frac{1}{2}",
+    r"\{1,2\}",
+    "Paris",
+    "(1,2)",
+    r"\begin{pmatrix}1\\2\end{pmatrix}",
+    "x<3",
+    "2+3i",
+)
+HONEST_PAIRS = (
+    *zip(EXPECTED, EXPECTED, strict=True),
+    ("x+1", "1+x"),
+    ("x+1", "x"),
+    ("7", "3+4"),
+    ("8", "2^3"),
+)
 
 
 class Subject(NamedTuple):
@@ -49,6 +79,9 @@ def task_subject(task: str) -> Subject:
 
 def reward_subjects() -> dict[str, Subject]:
     """The built-in rewards; what is read by the trainer itself gets the long answers too."""
+    import sympy.sets.handlers.issubset
+    import sympy.sets.setexpr  # noqa: F401 - sympy imports these two when sets are first compared
+
     from worker.rewards.mathematics import is_equal
 
     def mathematics(answer: str) -> list[bool]:
@@ -56,20 +89,26 @@ def reward_subjects() -> dict[str, Subject]:
             return [is_equal(expected=expected, found=found) for expected, found in HONEST_PAIRS]
         return [is_equal(expected="x+1", found=answer), is_equal(expected=answer, found="3")]
 
-    boxed = tuple(answer for text in ALL for answer in (text, f"so \\boxed{{{text}}}"))
+    boxed = (*ALL, *(f"so \\boxed{{{text}}}" for text in (*SHORT, "{" * 1_000_000, "\\" * 1_000_000)))
     honest = (r"<think>x</think>\boxed{x+1}", "so 5")
     return {
         "mathematics": Subject(mathematics, SHORT, ("honest:",)),
         "answers": Subject(_verdicts, ALL, ("1/2", "x+1", "(C)")),
         "formats": Subject(_forms, boxed, honest),
         "flags": Subject(_flags, boxed, honest),
-        "language": Subject(lambda text: (script_share("why?", text), script_consistent(text, "why?")), boxed, honest),
+        "language": Subject(
+            lambda text: (script_share("why?", text), script_consistent(text, "why?")), boxed, honest
+        ),
     }
 
 
 def _verdicts(answer: str) -> list[Any]:
-    sides = [(expected, answer) for expected in EXPECTED] + [(answer, found) for found in (*EXPECTED, answer, "1")]
-    return [quick_verdict(*pair) for pair in sides] + [len(answer) <= MAX_ANSWER_CHARS and is_mathematical(answer)]
+    sides = [(expected, answer) for expected in EXPECTED] + [
+        (answer, found) for found in (*EXPECTED, answer, "1")
+    ]
+    return [quick_verdict(*pair) for pair in sides] + [
+        len(answer) <= MAX_ANSWER_CHARS and is_mathematical(answer)
+    ]
 
 
 def _forms(text: str) -> list[Any]:
@@ -103,7 +142,9 @@ def report(subject: Subject) -> dict[str, Any]:
             judged += 1
             start = line["number"] + 1
             events += line["events"]
-            changed = changed or (line["honest"] is not None and line["honest"] != json.loads(json.dumps(before)))
+            changed = changed or (
+                line["honest"] is not None and line["honest"] != json.loads(json.dumps(before))
+            )
         if start < len(subject.answers):  # the fork was ended within the next answer
             killed.append(subject.answers[start][:60])
             start += 1
@@ -151,8 +192,15 @@ def _judged(subject: Subject, answer: str) -> Any:
 
 
 def _note(events: list[str], event: str, args: tuple[Any, ...]) -> None:
-    if not event.startswith(HARMLESS_EVENTS):
+    if not event.startswith(HARMLESS_EVENTS) and not _is_of_monomials(event, args):
         events.append(f"{event} {args!r:.300}")
+
+
+def _is_of_monomials(event: str, args: tuple[Any, ...]) -> bool:
+    if event == "compile":
+        return isinstance(args[0], bytes) and _MONOMIALS.fullmatch(args[0]) is not None
+    is_string = event == "exec" and args[0].co_filename == "<string>"
+    return is_string and len(args[0].co_names) == 1 and args[0].co_names[0].startswith("monomial_")
 
 
 if __name__ == "__main__":

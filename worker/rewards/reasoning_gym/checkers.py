@@ -1,12 +1,13 @@
 """Checkers of the reasoning_gym tasks whose own ones can be attacked by an answer.
 
 Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which evaluates them
-too: a completion could run code and change later grades. Two give full marks to what is no number at all. Every
-other score, partial credit included, is the library's.
+too: a completion could run code and change later grades. Two more evaluate the expected answer, and two give full
+marks to what is no number at all. Every other score, partial credit included, is the library's.
 """
 
 import re
 from collections.abc import Callable, Mapping
+from json import dumps
 from types import MappingProxyType
 from typing import Any
 
@@ -129,19 +130,36 @@ def integration(_dataset: Any, answer: str, entry: Entry) -> float:
         return 0.0
 
 
-def without_nan(dataset: Any, answer: str, entry: Entry) -> float:
-    """The library's score, but 0 for NaN, which compares so that it passed as right."""
+def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The number, in any base that Python writes."""
+    try:
+        return float(int(answer, 0) == int(entry["answer"], 0))
+    except ValueError:
+        return 0.0
+
+
+def complex_arithmetic(dataset: Any, answer: str, entry: Entry) -> float:
+    """The library's score, but 0 for NaN: its distance from anything compared as none."""
     return 0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, entry))
+
+
+def number_sorting(dataset: Any, answer: str, entry: Entry) -> float:
+    """The library's score, but 0 for NaN; the expected list becomes JSON, or it would be evaluated."""
+    expected = dumps(read_literal(entry["answer"]))
+    return (
+        0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, {**entry, "answer": expected}))
+    )
 
 
 CHECKERS: Mapping[str, Checker] = MappingProxyType(
     {
         "binary_matrix": binary_matrix,
-        "complex_arithmetic": without_nan,
+        "bitwise_arithmetic": bitwise_arithmetic,
+        "complex_arithmetic": complex_arithmetic,
         "countdown": countdown,
         "intermediate_integration": integration,
         "n_queens": n_queens,
-        "number_sorting": without_nan,
+        "number_sorting": number_sorting,
         "polynomial_multiplication": polynomial_multiplication,
         "puzzle24": puzzle24,
         "simple_integration": integration,
