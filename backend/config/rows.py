@@ -1,8 +1,8 @@
 """Lines of a JSONL data set and what a row must be: the same rules for uploads and for files.
 
-A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys, non-finite numbers, whole
-numbers that Python would not write out again and lists in lists without end: whatever passes, training can hold.
-Blank lines are skipped. Nothing here keeps more than one line in memory.
+A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys, non-finite numbers,
+whole numbers that Python would not write out again and lists in lists without end: whatever passes, training
+can hold. Blank lines are skipped. Nothing here keeps more than one line in memory.
 """
 
 import json

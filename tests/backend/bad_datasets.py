@@ -91,7 +91,8 @@ BAD_LINES: dict[str, list[str | bytes]] = {
         "x" * 256_001, _with(prompt="x" * 300_000), " " * 256_000 + GOOD, "[" * 10_000_000,
     ],
     "a number of 5,000 digits: at most 4,300 are expected": [
-        '{"prompt": "x", "answer": ' + "9" * 5000 + "}", _raw("a", "9" * 5000), _raw("a", '[{"b": ' + "9" * 5000 + "}]"),
+        '{"prompt": "x", "answer": ' + "9" * 5000 + "}", _raw("a", "9" * 5000),
+        _raw("a", '[{"b": ' + "9" * 5000 + "}]"),
     ],
 }  # fmt: skip
 """By the reason that is given."""

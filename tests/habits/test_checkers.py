@@ -1,8 +1,8 @@
-"""No checker that can be chosen gives model text to an evaluator, in this version of reasoning_gym or the next.
+"""No checker that can be chosen gives model text to an evaluator, in this version of reasoning_gym or the
+next.
 
-Read from the source: every function that a checker reaches inside of the library, and every call that it makes of
-something else, which must be on a list of harmless names.
-"""
+Read from the source: every function that a checker reaches inside of the library, and every call that it
+makes of something else, which must be on a list of harmless names."""
 
 import ast
 import builtins
@@ -148,7 +148,7 @@ def tasks() -> dict[str, Any]:
     return {name: cls for name, (cls, _) in sorted(DATASETS.items()) if name != "composite"}
 
 
-def roots(task: str, cls: type) -> list[Any]:
+def roots(task: str, cls: Any) -> list[Any]:
     """The functions that are given the answer first."""
     if task not in CHECKERS:
         return [cls.score_answer]

@@ -1,8 +1,8 @@
-r"""Pairs of an expected answer and what a completion boxed, each judged by hand: does the box hold the answer?
+r"""Pairs of an expected answer and what a completion boxed, each judged by hand: does the box hold the
+answer?
 
-Written before the grader was tuned, so that its share of right verdicts means something. What a strict teacher of
-mathematics would accept is True; another value, form of question or missing part is False.
-"""
+Written before the grader was tuned, so that its share of right verdicts means something. What a strict
+teacher of mathematics would accept is True; another value, form of question or missing part is False."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,5 @@
-"""Honest answers to the reasoning_gym tasks whose checkers are replaced: right, wrong, partly right, spelled otherwise.
+"""Honest answers to the reasoning_gym tasks whose checkers are replaced: right, wrong, partly right, spelled
+otherwise.
 
 All are text that this file makes of the library's own answers, so the library's evaluators may read them.
 """

@@ -1,8 +1,7 @@
 """Hostile answers: what a policy may write to run code, hang, crash or bend its checker.
 
-Data only. `CANARY` is the name of a file that several would make or read; `SHORT` are those within the length that an
-answer may have, `LONG` those beyond it.
-"""
+Data only. `CANARY` is the name of a file that several would make or read; `SHORT` are those within the
+length that an answer may have, `LONG` those beyond it."""
 
 CANARY = "canary-of-the-hostile-answers"
 _OPEN = f"open('{CANARY}','w').write('x')"

@@ -1,9 +1,9 @@
-"""A process that has every checker judge the hostile answers and tells what that did: `python -m` this module.
+"""A process that has every checker judge the hostile answers and tells what that did: `python -m` this
+module.
 
-Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent under an
-audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking process in a run, and
-the next fork goes on behind it. One line of JSON for each subject.
-"""
+Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in a fork of a warm parent
+under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
+process in a run, and the next fork goes on behind it. One line of JSON for each subject."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.config.reasoning_gym_tasks import TASKS
@@ -133,7 +134,7 @@ def main(names: list[str]) -> None:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """What the hostile answers did: events of the interpreter, grades that changed, limits that were reached."""
+    """What the hostile answers did: events, grades that changed, limits that were reached."""
     before = [_judged(subject, answer) for answer in subject.honest * 2]
     events: list[str] = []
     changed, killed, judged, start = False, [], 0, 0
@@ -149,7 +150,13 @@ def report(subject: Subject) -> dict[str, Any]:
             killed.append(subject.answers[start][:60])
             start += 1
     names = sorted(set(events))
-    return {"judged": judged, "killed": killed, "events": names, "changed": changed, "files": os.listdir()}
+    return {
+        "judged": judged,
+        "killed": killed,
+        "events": names,
+        "changed": changed,
+        "files": [*map(str, Path().iterdir())],
+    }
 
 
 def lines_of_fork(subject: Subject, start: int) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +29,7 @@ from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
 
 REWARDS = ("mathematics", "answers", "formats", "flags", "language")
 MOST_KILLED = 4
-"""Answers to one task that are ended at their limit; each is the checker of the library counting without end."""
+"""Answers to one task that are ended at their limit: there the library counts without end."""
 
 BEGINNINGS = re.compile(r"^\d* *([a-z_0-9]+)\(")
 
@@ -40,7 +42,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str, dict]:
+def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
     done = subprocess.run(
         [*under, *runner(*names)], capture_output=True, cwd=folder, env=environment(), text=True, check=False
     )
@@ -92,14 +94,12 @@ def test_the_corpus_is_large_and_has_answers_of_every_length():
 def test_reading_a_hostile_answer_raises_nothing_else_than_that_it_is_none(number):
     answer = ALL[number]
     for read, refusal in (
-        (read_literal, NotLiteral),
+        (read_literal, (NotLiteral,)),
         (lambda text: read_expression(text, NUMBERS), (NotExpression, ArithmeticError)),
         (lambda text: read_expression(text, INTEGRALS), (NotExpression, ArithmeticError)),
     ):
-        try:
+        with suppress(*refusal):
             read(answer)
-        except refusal:
-            pass
     quick_verdict(answer, answer)
 
 

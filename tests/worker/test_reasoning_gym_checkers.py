@@ -1,4 +1,5 @@
-"""The checkers in place of those of reasoning_gym that evaluate answers: the same scores, and no evaluator."""
+"""The checkers in place of those of reasoning_gym that evaluate answers: the same scores, and no
+evaluator."""
 
 import hashlib
 import inspect

@@ -294,7 +294,7 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
 
 
 def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
-    """Each passes the upload: 5,000 digits as text, NUL, digits of other scripts, LaTeX without end, numbers."""
+    """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
     answers = [
         "9" * 5000,
         "-" + "9" * 5000,
@@ -317,7 +317,7 @@ def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, 
         ".",
         "\\text{}",
     ]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"prompt": f"{number}?", "answer": answer, "id": "\0" * 9} for number, answer in enumerate(answers)
     ]
     rows += [

@@ -2,12 +2,12 @@ r"""Comparing answers without computer algebra: normalised text, plain numbers a
 
 Deliberately lenient, in the order in which people expect it of a grader of boxed answers:
 
-- Case, spaces in formulas, `\left`, `\text`, braces, `$`, a full stop at the end and the marks of a chat template do
-  not count; names and sentences keep their spaces (`Jo hn` is not `John`).
-- Percent and degree signs, currency and thousands separators do not count: `50%` is 50, `\$1,250` is 1250. Nor do
-  units: computer algebra drops those it knows, so `10 cm` is 10.
-- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `c. 3` only the 3 counts where the
-  expected answer is no letter.
+- Case, spaces in formulas, `\left`, `\text`, braces, `$`, a full stop at the end and the marks of a chat
+  template do not count; names and sentences keep their spaces (`Jo hn` is not `John`).
+- Percent and degree signs, currency and thousands separators do not count: `50%` is 50, `\$1,250` is 1250.
+  Nor do units: computer algebra drops those it knows, so `10 cm` is 10.
+- A choice is its letter: `(C)`, `C.`, `\textbf{C}` and `C) Paris` are `C`. Of `c. 3` only the 3 counts where
+  the expected answer is no letter.
 - A number in a base needs the same base, where the expected answer names one: `11_2` is not `11`.
 - Decimals are compared with fractions to six places, and `x = 3` is 3.
 """
@@ -49,17 +49,20 @@ _MATHEMATICAL = re.compile(r"\d|\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]|[+*/^=<>|Â
 _VARIABLES = re.compile(r"\s*-?\s*[a-zA-Z]{1,2}(?:\s*-\s*[a-zA-Z]{1,2})+\s*|[b-df-hj-np-tv-z]{3}|[a-z]{2}")
 _WORD = re.compile("[a-zA-Z]{2}")
 _TWO_LETTER_WORDS = frozenset(
-    "ad ah am an as at aw ax be by da de do ed eh el em en ex go ha he hi ho id if in is it la lo ma me mu my no nu"
-    " of oh ok on or ow ox oy pa pi pm re sh so th to tv uh uk um un up us vs we ye yo".split()
+    [
+        *["ad", "ah", "am", "an", "as", "at", "be", "by", "do", "eh", "ex", "go", "ha", "he", "hi", "id"],
+        *["if", "in", "is", "it", "la", "lo", "ma", "me", "my", "no", "of", "oh", "ok", "on", "or", "ox"],
+        *["pa", "pi", "pm", "re", "sh", "so", "to", "tv", "uh", "uk", "um", "un", "up", "us", "vs"],
+        *["we", "ye", "yo"],
+    ]
 )
 
 
 def normalised(answer: str) -> str:
-    """One spelling for formulas that differ only in LaTeX, spaces or case (the book's list, section 3)."""
+    """One spelling for formulas that differ only in LaTeX, spaces or case."""
     text = _plain(answer)
-    text = _SPACE.sub(
-        "", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text))
-    )  # a space between digits means something
+    # a space between digits means something
+    text = _SPACE.sub("", _MIXED.sub(r"(\1+\2)", _DROPPED.sub("", text)))
     text = _TIMES.sub("*", text)
     text = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", text))
     text = _ROOT.sub(r"sqrt(\1)", text).replace("^", "**")
@@ -82,7 +85,7 @@ def for_algebra(answer: str) -> str:
 
 
 def as_number(text: str) -> Fraction | None:
-    """The value of a normalised integer, decimal, simple or mixed fraction or power; None for anything else."""
+    """The value of a normalised whole number, decimal, fraction or power; None for anything else."""
     if match := _NUMBER.fullmatch(text):
         below = int(match[3] or 1)
         return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) / below if below else None
@@ -96,7 +99,7 @@ def as_number(text: str) -> Fraction | None:
 
 
 def is_mathematical(answer: str) -> bool:
-    """Whether an expected answer is worth computer algebra: digits, operators, LaTeX, or variables and no words."""
+    """Whether an expected answer is worth computer algebra: it has digits, operators or only variables."""
     text = answer.strip()
     if _DATE.fullmatch(text):
         return False
@@ -158,7 +161,7 @@ def _is_in_base(digits: str, base: int) -> bool:
 
 
 def _plain(answer: str) -> str:
-    """The answer without what surrounds it: a template's marks, a label, wrappers of text; signs as ASCII has them."""
+    """The answer without a template's marks, a label and wrappers of text, its signs as ASCII has them."""
     text = _LABEL.sub("", _SPECIAL.sub("", answer).strip())
     return _RAISED.sub(_raised, _unwrapped(text)).translate(_SIGNS)
 

@@ -1,15 +1,14 @@
 """Equality of mathematical answers by math-verify. It may hang: only the checking process calls it.
 
-math-verify finds formulas by grammars of its own, but gives what they let through (arithmetic, and each single
-number by way of sympy's `Number`) to sympy's `parse_expr`, which evaluates text as Python code. While answers are
-compared, our parser stands in its place: what it does not know is no mathematics.
+math-verify finds formulas by grammars of its own, but gives what they let through (arithmetic, and each
+single number by way of sympy's `Number`) to sympy's `parse_expr`, which evaluates text as Python code. While
+answers are compared, our parser stands in its place: what it does not know is no mathematics.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import latex2sympy2_extended.latex2sympy2
 import math_verify.parser
 import sympy.physics.units  # noqa: F401 - simplify() imports it, and it has names of its own to read then
 from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
@@ -20,7 +19,7 @@ from worker.rewards.reasoning_gym.checkers import NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
 
 EXTRACTION = [LatexExtractionConfig(boxed_match_priority=0), ExprExtractionConfig()]
-EVALUATING = (sympy_parser, math_verify.parser, latex2sympy2_extended.latex2sympy2)
+EVALUATING = (sympy_parser, math_verify.parser)
 """Where `parse_expr` is looked up; sympy's `sympify` takes it from the first."""
 
 

@@ -1,1 +1,1 @@
-"""Checkers of reasoning_gym tasks whose own ones give the answer to an evaluator, and the parsers in its place."""
+"""Checkers in place of those of reasoning_gym that evaluate text, and the parsers that they read with."""

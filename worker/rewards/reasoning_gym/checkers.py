@@ -1,8 +1,9 @@
 """Checkers of the reasoning_gym tasks whose own ones can be attacked by an answer.
 
-Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which evaluates them
-too: a completion could run code and change later grades. Two more evaluate the expected answer, and two give full
-marks to what is no number at all. Every other score, partial credit included, is the library's.
+Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
+evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
+answer, and two give full marks to what is no number at all. Every other score, partial credit included, is
+the library's.
 """
 
 import re
@@ -35,11 +36,14 @@ _ARITHMETIC = {
     "pow": power,
     "sqrt": sympy.sqrt,
 }
-_ANALYSIS = "exp sin cos tan cot sec csc asin acos atan acot asec acsc sinh cosh tanh coth asinh acosh atanh cbrt erf erfi"
+_ANALYSIS = (
+    *("exp", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot", "asec", "acsc"),
+    *("sinh", "cosh", "tanh", "coth", "asinh", "acosh", "atanh", "cbrt", "erf", "erfi"),
+)
 NUMBERS = Vocabulary(_ARITHMETIC, {}, has_variables=False)
 POLYNOMIALS = Vocabulary(_ARITHMETIC, {}, has_variables=True)
 INTEGRALS = Vocabulary(
-    {**_ARITHMETIC, **{name: getattr(sympy, name) for name in _ANALYSIS.split()}, "Integral": sympy.Integral},
+    {**_ARITHMETIC, **{name: getattr(sympy, name) for name in _ANALYSIS}, "Integral": sympy.Integral},
     {"pi": sympy.pi, "E": sympy.E},
     has_variables=True,
 )

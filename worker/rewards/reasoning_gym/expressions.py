@@ -1,9 +1,9 @@
 """Arithmetic and algebra as models write them, made into sympy objects without an evaluator.
 
-The grammar is the part of sympy's `parse_expr` that honest answers use, with its meaning: Python's operators and
-their precedence, `!` for factorials, names that are variables unless they name a function or a constant, and `^` for
-the exclusive or of whole numbers, as there. Text never becomes code or a string that sympy would read: each number,
-variable and function is built here, and each size that could take long is bounded.
+The grammar is the part of sympy's `parse_expr` that honest answers use, with its meaning: Python's operators
+and their precedence, `!` for factorials, names that are variables unless they name a function or a constant,
+and `^` for the exclusive or of whole numbers, as there. Text never becomes code or a string that sympy would
+read: each number, variable and function is built here, and each size that could take long is bounded.
 """
 
 import re

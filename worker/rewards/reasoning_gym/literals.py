@@ -1,7 +1,7 @@
-"""Python literals as models write them, read without an evaluator: lists, tuples, strings, numbers, constants.
+"""Python literals as models write them, read without an evaluator: lists, tuples, strings and numbers.
 
-What `eval` made of such text, this makes too; anything that would need more than a value written out (names, calls,
-operators, comprehensions, sets, prefixed strings) is refused.
+What `eval` made of such text, this makes too; anything that would need more than a value written out (names,
+calls, operators, comprehensions, sets, prefixed strings) is refused.
 """
 
 import re
