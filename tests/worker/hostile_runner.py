@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from backend.config.reasoning_gym_tasks import TASKS
@@ -64,6 +65,64 @@ HONEST_PAIRS = (
 )
 
 
+PIECES = (
+    *(
+        "\\frac{1}{2}",
+        "\\sqrt",
+        "\\text{a.b}",
+        "\\left(",
+        "\\right)",
+        "\\boxed{",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "]",
+        "^",
+    ),
+    *(
+        "1",
+        "2.5",
+        "3,000",
+        "x",
+        "e",
+        "i",
+        "-",
+        "+",
+        "*",
+        "/",
+        "!",
+        "%",
+        "$",
+        " ",
+        "=",
+        "<",
+        "_",
+        "\\cdot ",
+        "\\in ",
+    ),
+    *(
+        "__import__('os')",
+        ".__class__",
+        "\\operatorname{eval}",
+        "\\sin ",
+        "\\log_",
+        "A_{n \\times m}",
+        "\\pi",
+        ",",
+    ),
+    *(
+        "\\begin{pmatrix}1&2\\\\3&4\\end{pmatrix}",
+        "\\int_0^1 x dx",
+        "\\{1,2\\}",
+        "\\infty",
+        "eval(1)",
+        "\\mathrm{d}",
+    ),
+)
+
+
 class Subject(NamedTuple):
     """What judges, and what."""
 
@@ -93,7 +152,7 @@ def reward_subjects() -> dict[str, Subject]:
     boxed = (*ALL, *(f"so \\boxed{{{text}}}" for text in (*SHORT, "{" * 1_000_000, "\\" * 1_000_000)))
     honest = (r"<think>x</think>\boxed{x+1}", "so 5")
     return {
-        "mathematics": Subject(mathematics, SHORT, ("honest:",)),
+        "mathematics": Subject(mathematics, (*SHORT, *_formulas(200)), ("honest:",)),
         "answers": Subject(_verdicts, ALL, ("1/2", "x+1", "(C)")),
         "formats": Subject(_forms, boxed, honest),
         "flags": Subject(_flags, boxed, honest),
@@ -101,6 +160,12 @@ def reward_subjects() -> dict[str, Subject]:
             lambda text: (script_share("why?", text), script_consistent(text, "why?")), boxed, honest
         ),
     }
+
+
+def _formulas(count: int) -> list[str]:
+    """Made of what grammars of LaTeX know and what Python would run."""
+    rng = Random(5)
+    return ["".join(rng.choices(PIECES, k=rng.randint(1, 12))) for _ in range(count)]
 
 
 def _verdicts(answer: str) -> list[Any]:
