@@ -5,6 +5,7 @@ Each subject (a reasoning_gym task, or one of the built-in rewards) is judged in
 under an audit hook. An answer that takes longer than its limit ends the fork, as it ends the checking
 process in a run, and the next fork goes on behind it. One line of JSON for each subject."""
 
+import importlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pkgutil import walk_packages
 from random import Random
 from typing import Any, NamedTuple
 
@@ -139,10 +141,11 @@ def task_subject(task: str) -> Subject:
 
 def reward_subjects() -> dict[str, Subject]:
     """The built-in rewards; what is read by the trainer itself gets the long answers too."""
-    import sympy.sets.handlers.issubset
-    import sympy.sets.setexpr  # noqa: F401 - sympy imports these two when sets are first compared
-
     from worker.rewards.mathematics import is_equal
+
+    _import_all_of(
+        "sympy.concrete", "sympy.integrals", "sympy.series", "sympy.sets", "sympy.simplify", "sympy.solvers"
+    )
 
     def mathematics(answer: str) -> list[bool]:
         if answer.startswith("honest:"):
@@ -160,6 +163,14 @@ def reward_subjects() -> dict[str, Subject]:
             lambda text: (script_share("why?", text), script_consistent(text, "why?")), boxed, honest
         ),
     }
+
+
+def _import_all_of(*packages: str) -> None:
+    """What sympy imports when it first needs it, so that what remains is of an answer."""
+    for package in map(importlib.import_module, packages):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not {"tests", "benchmarks"} & set(module.name.split(".")):
+                importlib.import_module(module.name)
 
 
 def _formulas(count: int) -> list[str]:
