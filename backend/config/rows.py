@@ -1,7 +1,8 @@
 """Lines of a JSONL data set and what a row must be: the same rules for uploads and for files.
 
-A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys and non-finite numbers.
-Blank lines are skipped. Nothing here keeps more than one line in memory.
+A line is one JSON object in strict UTF-8, at most 256 kB long, without duplicate keys, non-finite numbers,
+whole numbers that Python would not write out again and lists in lists without end: whatever passes, training
+can hold. Blank lines are skipped. Nothing here keeps more than one line in memory.
 """
 
 import json
@@ -14,12 +15,17 @@ from backend.config.problems import DOMAIN
 
 MAX_LINE_BYTES = 256_000
 MAX_LINES = 5_000_000
+MAX_DIGITS = 4300
+"""Of a whole number that is no text: Python converts no longer ones."""
+MAX_DEPTH = 64
+"""Of lists and objects within each other, the row included."""
 MAX_ERRORS = 20
 MAX_DOMAINS = 32
 """Each domain is a curve of its own."""
 EVAL_SPLITS = ("eval", "test", "validation")
 SPLITS = ("train", *EVAL_SPLITS)
 UNMARKED, TRAIN, EVAL = range(3)
+_TOO_DEEP = f"is nested too deeply: at most {MAX_DEPTH} lists and objects within each other are expected"
 
 
 class LineError(NamedTuple):
@@ -145,11 +151,15 @@ def parse_line(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 at byte {error.start + 1} ({error.reason})") from None
     try:
-        row = json.loads(text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
+        row = json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite, parse_int=_whole
+        )
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON at column {error.colno} ({error.msg}): {shown_value(text)}") from None
     except RecursionError:
-        raise ValueError("is nested too deeply") from None
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _depth(row) > MAX_DEPTH:
+        raise ValueError(_TOO_DEEP)
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is expected, got {shown_value(text)}")  # noqa: TRY004 - the line is the value
     if b"\\ud" in line.lower():
@@ -168,7 +178,7 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
         raise ValueError(
             f"field {columns.prompt!r}: text that is not empty is expected, got {shown_value(prompt)}"
         )
-    if isinstance(answer, bool) or not isinstance(answer, str | int | float) or not str(answer).strip():
+    if not _is_answer(answer):
         raise ValueError(f"field {columns.answer!r}: text or a number is expected, got {shown_value(answer)}")
     if split is not None and split not in SPLITS:
         raise ValueError(f"field 'split': one of {', '.join(SPLITS)} is expected, got {shown_value(split)}")
@@ -215,6 +225,29 @@ def _finite(text: str) -> float:
     if number - number != 0:
         raise ValueError(f"number {text} is not finite")
     return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(
+            f"a number of {len(text):,} digits: at most {MAX_DIGITS:,} are expected outside of text"
+        )
+    return int(text)
+
+
+def _is_answer(value: Any) -> bool:
+    if isinstance(value, float):
+        return value - value == 0
+    return isinstance(value, str | int) and not isinstance(value, bool) and bool(str(value).strip())
+
+
+def _depth(value: Any) -> int:
+    """How many lists and objects stand within each other; counted in layers, so that nothing recurses."""
+    layer, depth = [value], 0
+    while layer := [part for part in layer if isinstance(part, dict | list)]:
+        layer = [child for part in layer for child in (part.values() if isinstance(part, dict) else part)]
+        depth += 1
+    return depth
 
 
 def _check_storable(value: Any) -> None:

@@ -83,11 +83,17 @@ BAD_LINES: dict[str, list[str | bytes]] = {
         '{"prompt": "\\ud800", "answer": "1"}', '{"prompt": "x", "answer": "\\udfff"}',
         '{"prompt": "x", "answer": "1", "\\uD83D": 1}', _raw("a", '["\\udc00\\ud800"]'),
     ],
-    "is nested too deeply": ["[" * 40_000, '{"a":' * 40_000],
+    "is nested too deeply": [
+        "[" * 40_000, '{"a":' * 40_000, _raw("a", "[" * 64 + "]" * 64), _raw("a", "[" * 900 + "]" * 900),
+        _raw("a", '{"b":[' * 32 + "]}" * 32),
+    ],
     "is longer than 256,000 bytes": [
         "x" * 256_001, _with(prompt="x" * 300_000), " " * 256_000 + GOOD, "[" * 10_000_000,
     ],
-    "digits": ['{"prompt": "x", "answer": ' + "9" * 5000 + "}"],
+    "a number of 5,000 digits: at most 4,300 are expected": [
+        '{"prompt": "x", "answer": ' + "9" * 5000 + "}", _raw("a", "9" * 5000),
+        _raw("a", '[{"b": ' + "9" * 5000 + "}]"),
+    ],
 }  # fmt: skip
 """By the reason that is given."""
 

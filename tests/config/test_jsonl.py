@@ -71,7 +71,10 @@ def test_the_hash_is_that_of_the_whole_content(tmp_path):
             b'{"prompt": "x", "answer": "1", "domain": []}',
             "field 'domain': 1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit, got []",
         ),
-        (b'{"prompt": "x", "answer": "1", "n": ' + b"9" * 5000 + b"}", "Exceeds the limit (4300 digits)"),
+        (
+            b'{"prompt": "x", "answer": "1", "n": ' + b"9" * 5000 + b"}",
+            "a number of 5,000 digits: at most 4,300",
+        ),
         (
             b'{"prompt": "x", "answer": "1", "n": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
             "nested too deeply",

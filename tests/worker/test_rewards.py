@@ -73,7 +73,14 @@ def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> floa
         (r"\boxed{ 7 }", "7"),
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"\boxed{1} and \boxed{2", None),
-        (r"\boxed 5", None),
+        (r"\boxed 5", "5"),
+        (r"\boxed 2.", "2"),
+        (r"\boxed -1,234/5 so", "-1,234/5"),
+        (r"\boxed x$", "x"),
+        (r"\boxed \frac{1}{2}", r"\frac{1}{2}"),
+        (r"\boxed\frac12", None),
+        (r"\boxed{3} is what \boxed means", "3"),
+        (r"\boxed 2x", None),
         ("the answer is 5", None),
         (r"\boxed{}", ""),
         ("", None),
@@ -118,7 +125,8 @@ def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict
 
 
 def test_boxed_format_wants_a_complete_box_with_something_inside():
-    assert [boxed_format(text) for text in (r"\boxed{1}", r"\boxed{}", r"\boxed{1", "1")] == [1, 0, 0, 0]
+    texts = (r"\boxed{1}", r"\boxed{}", r"\boxed{1", "1", r"\boxed 1")
+    assert [boxed_format(text) for text in texts] == [1, 0, 0, 0, 0]
 
 
 # ---------------------------------------------------------------- comparing answers
@@ -140,6 +148,14 @@ def test_boxed_format_wants_a_complete_box_with_something_inside():
         ("2x", "2 x"),
         ("50", r"50\%"),
         ("3/2", "3/2<|im_end|>"),
+        ("3/2", "1 1/2"),
+        ("2 3/4", "2.75"),
+        ("1e3", "1000"),
+        ("8", "2³"),
+        (r"\text{(C)}", "C"),
+        ("C", "C) Paris"),
+        ("11_2", "11_{2}"),
+        ("New York", r"\text{new  york}"),
     ],
 )
 def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, found):
@@ -156,9 +172,17 @@ def test_a_page_in_a_box_is_wrong():
     assert quick_verdict("1", "1" * 2001) is False
 
 
+@pytest.mark.parametrize("digits", ["9", "٣", "9.", "1/"])
+def test_an_expected_page_matches_nothing_and_is_never_converted(digits):
+    assert quick_verdict(digits * 5000, digits * 999) is False
+
+
 @pytest.mark.parametrize(
     ("answer", "is_it"),
-    [("12", True), ("x", True), (r"\sqrt{x}", True), ("a+b", True), ("Paris", False), (r"\text{no}", False)],
+    [
+        *((text, True) for text in ("12", "x", r"\sqrt{x}", "a+b", "p - q", "ab-c", "xy")),
+        *((text, False) for text in ("Paris", r"\text{no}", "no", "well-known", "go-to", "NY", "2024-05-01")),
+    ],
 )
 def test_only_mathematical_answers_are_worth_algebra(answer, is_it):
     assert is_mathematical(answer) is is_it

@@ -293,6 +293,48 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     assert sum(seen) == 4 * 4
 
 
+def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
+    """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
+    answers = [
+        "9" * 5000,
+        "-" + "9" * 5000,
+        "0." + "3" * 5000,
+        "1/" + "7" * 5000,
+        "٣" * 5000,
+        "٣",
+        "²",
+        "\0",
+        "5\0",
+    ]
+    answers += [
+        "{" * 9000,
+        "\\frac" * 9000,
+        " " * 9000 + "x",
+        "1e999999999",
+        "9^{9^{9}}",
+        "{}",
+        "$",
+        ".",
+        "\\text{}",
+    ]
+    rows: list[dict[str, Any]] = [
+        {"prompt": f"{number}?", "answer": answer, "id": "\0" * 9} for number, answer in enumerate(answers)
+    ]
+    rows += [
+        {"prompt": "n?", "answer": int("9" * 4300), "more": [int("8" * 4300)]},
+        {"prompt": "\0", "answer": 1e-320},
+    ]
+    rows += [{"prompt": "deep", "answer": "x", "deep": json.loads("[" * 62 + "]" * 62)}]
+    settings.datasets_dir.mkdir(parents=True, exist_ok=True)
+    (settings.datasets_dir / "hostile.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    problems = [{"name": "file", "path": "hostile.jsonl", "eval_fraction": 0.1}]
+    rewards = [{"name": "correctness", "extraction": "lenient", "timeout_seconds": 1}]
+    config = resolve(SMALL, {"problems": problems, "rewards": rewards})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    assert max(series(sessions, run_id)["reward/accuracy"].values()) < 1
+
+
 def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queued, train):
     """Greedy accuracy is that of the start until the third step has moved the policy."""
     pretraining = {"preset": "ppo", "steps": 3, "evaluation": {"every": 1, "prompts": 16}}

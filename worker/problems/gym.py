@@ -1,6 +1,7 @@
 """Entries of reasoning_gym tasks by position. Runs inside the checking process; imports no torch."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import lru_cache
 from json import dumps, loads
 from typing import Any
@@ -17,10 +18,19 @@ def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> di
 
 
 def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, answer: str) -> float:
-    """The task's own score of an answer, kept within 0..1."""
+    """The task's own score of an answer, kept within 0..1.
+
+    Tasks whose checker would give the answer to an evaluator have one here instead (see CHECKERS).
+    """
+    from worker.rewards.reasoning_gym.checkers import CHECKERS
+
+    dataset = _dataset(task, dumps(config, sort_keys=True), seed)
     entry = entry_at(task, config, seed, offset)
-    score = float(_dataset(task, dumps(config, sort_keys=True), seed).score_answer(answer, entry))
-    return min(1.0, max(0.0, score))
+    if checker := CHECKERS.get(task):
+        score = checker(dataset, answer, entry)
+    else:
+        score = dataset.score_answer(answer, deepcopy(entry))  # some checkers write into it
+    return min(1.0, max(0.0, float(score)))
 
 
 def library() -> Any:

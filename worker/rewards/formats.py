@@ -4,18 +4,25 @@ import re
 from typing import Literal
 
 OPEN, CLOSE = "<think>", "</think>"
-_BOX = re.compile(r"\\boxed\s*\{")
+_BOX = re.compile(
+    r"\\boxed(?:\s*(?P<brace>\{)|\s{1,8}(?P<bare>[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?(?!\w)|[A-Za-z](?!\w)"
+    r"|[+-]?\\[a-zA-Z]{1,20}(?:\d\d|(?:\{[^{}]{1,200}\}){0,2})(?![\w{])))"
+)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+"""Also `\\{` and `\\}`, which are characters and no structure."""
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes."""
-    boxes = list(_BOX.finditer(text))
-    if not boxes:
-        return None
-    start = boxes[-1].end()
-    end = _closing_brace(text, start)
-    return None if end is None else text[start:end].strip()
+    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes.
+
+    `\boxed 2`, as TeX allows it for one number, letter or command, holds that.
+    """
+    box = _last_box(text)
+    if box is None or not box["brace"]:
+        return box and box["bare"]
+    end = _closing_brace(text, box.end())
+    return None if end is None else text[box.end() : end].strip()
 
 
 def lenient_answer(text: str) -> str:
@@ -29,7 +36,8 @@ def lenient_answer(text: str) -> str:
 
 def boxed_format(text: str) -> float:
     r"""1 when the last \boxed{} is complete and holds something, else 0."""
-    return float(bool(last_boxed(text)))
+    box = _last_box(text)
+    return float(box is not None and bool(box["brace"]) and bool(last_boxed(text)))
 
 
 def think_format(text: str, form: Literal["book", "strict"]) -> float:
@@ -47,14 +55,17 @@ def think_format(text: str, form: Literal["book", "strict"]) -> float:
     return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
 
 
+def _last_box(text: str) -> re.Match[str] | None:
+    last = None
+    for last in _BOX.finditer(text):  # noqa: B007 - only the last is wanted, and none is kept
+        pass
+    return last
+
+
 def _closing_brace(text: str, start: int) -> int | None:
-    depth, at = 1, start
-    while at < len(text):
-        if text[at] == "\\":
-            at += 2  # \{ and \} are characters, not structure
-            continue
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
+    depth = 1
+    for sign in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
         if depth == 0:
-            return at
-        at += 1
+            return sign.start()
     return None

@@ -1,0 +1,268 @@
+"""No checker that can be chosen gives model text to an evaluator, in this version of reasoning_gym or the
+next.
+
+Read from the source: every function that a checker reaches inside of the library, and every call that it
+makes of something else, which must be on a list of harmless names."""
+
+import ast
+import builtins
+import functools
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from worker.problems.gym import library
+from worker.rewards.reasoning_gym.checkers import CHECKERS
+
+LIBRARY = ("reasoning_gym.", "worker.rewards.reasoning_gym.")
+
+HARMLESS_BUILTINS = {
+    *(
+        "ValueError",
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "complex",
+        "dict",
+        "enumerate",
+        "filter",
+        "float",
+        "frozenset",
+        "int",
+    ),
+    *(
+        "isinstance",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "ord",
+        "chr",
+        "print",
+        "range",
+        "repr",
+    ),
+    *(
+        "reversed",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+        "type",
+        "zip",
+        "hasattr",
+        "super",
+        "KeyError",
+    ),
+    *(
+        "TypeError",
+        "IndexError",
+        "RuntimeError",
+        "AttributeError",
+        "Exception",
+        "divmod",
+        "pow",
+        "bin",
+        "hex",
+        "oct",
+    ),
+}
+HARMLESS = {
+    *(
+        "json.loads",
+        "json.dumps",
+        "copy.deepcopy",
+        "copy.copy",
+        "itertools.product",
+        "itertools.permutations",
+    ),
+    *(
+        "math.exp",
+        "math.prod",
+        "math.gcd",
+        "math.isclose",
+        "math.sqrt",
+        "math.floor",
+        "math.ceil",
+        "math.log",
+    ),
+    *(
+        "re.findall",
+        "re.fullmatch",
+        "re.match",
+        "re.search",
+        "re.split",
+        "re.sub",
+        "re.compile",
+        "re.finditer",
+    ),
+    *("collections.deque", "collections.defaultdict", "collections.Counter", "decimal.Decimal"),
+    *("fractions.Fraction", "numpy.allclose", "numpy.array", "numpy.isclose", "numpy.round", "numpy.float32"),
+    *("numpy.zeros", "numpy.abs", "numpy.array_equal", "numpy.where", "numpy.any"),
+    *("sympy.diff", "sympy.simplify", "sympy.Symbol"),  # of objects that our own parser made
+    "numpy.loadtxt",  # of a list of lines: a name of a file would be a text
+    *(
+        "sympy.Integer",
+        "sympy.Float",
+        "sympy.factorial",
+        "sympy.factorial2",
+    ),  # of digits that our tokens hold
+    *("numpy.absolute", "zss.Node", "zss.simple_distance"),  # numbers; trees of JSON values
+    "magiccube.cube.Cube",  # a table of moves; an unknown one is refused
+}
+USE_THE_LIBRARY = {"complex_arithmetic", "number_sorting"}
+"""Whose checker here asks the library's."""
+FORBIDDEN_METHODS = {
+    *("eval", "exec", "system", "popen", "parse_expr", "sympify", "lambdify", "load_module", "import_module"),
+    *("format", "format_map", "__import__", "literal_eval", "run", "Popen", "check_output", "urlopen"),
+}
+PROOFS = {
+    ("number_sorting.NumberSortingDataset.score_answer", "eval(entry['answer'])"): (
+        "the expected answer where it is no JSON; our checker makes it JSON first"
+    ),
+}
+"""(function, call) of what is evaluated all the same, and why no text of a model gets there."""
+
+
+class Call(NamedTuple):
+    """A call that a checker can reach."""
+
+    place: str
+    code: str
+    reason: str
+
+
+def tasks() -> dict[str, Any]:
+    library()
+    from reasoning_gym.factory import DATASETS
+
+    return {name: cls for name, (cls, _) in sorted(DATASETS.items()) if name != "composite"}
+
+
+def roots(task: str, cls: Any) -> list[Any]:
+    """The functions that are given the answer first."""
+    if task not in CHECKERS:
+        return [cls.score_answer]
+    return [CHECKERS[task], cls.score_answer] if task in USE_THE_LIBRARY else [CHECKERS[task]]
+
+
+def violations(root: Any, cls: type | None) -> Iterator[Call]:
+    """Calls that are neither of the library's own functions nor harmless."""
+    waiting, seen = [root], set()
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if function in seen or not inspect.isfunction(function):
+            continue
+        seen.add(function)
+        place = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+            if not isinstance(node, ast.Call):
+                continue
+            target = resolved(node.func, function, cls)
+            if is_own(target):
+                waiting += methods(target) if inspect.isclass(target) else [target]
+            elif target is None:
+                waiting += same_name(node.func, function, cls)
+            if (reason := complaint(node, target)) and (place, ast.unparse(node)) not in PROOFS:
+                yield Call(place, ast.unparse(node), reason)
+
+
+def resolved(node: ast.expr, function: Any, cls: type | None) -> Any:
+    """What a name stands for; None for what only running would tell."""
+    if isinstance(node, ast.Name):
+        if node.id in function.__code__.co_varnames:
+            return None
+        return {**vars(builtins), **function.__globals__}.get(node.id)
+    if isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
+            return getattr(cls, node.attr, None)
+        owner = resolved(node.value, function, cls)
+        return getattr(owner, node.attr, None) if inspect.ismodule(owner) or inspect.isclass(owner) else None
+    return None
+
+
+def is_own(target: Any) -> bool:
+    module = getattr(inspect.unwrap(target) if callable(target) else target, "__module__", None) or ""
+    return (inspect.isclass(target) or inspect.isroutine(target)) and module.startswith(LIBRARY)
+
+
+def methods(cls: type) -> list[Any]:
+    found = [inspect.getattr_static(cls, name) for name in dir(cls)]
+    unwrapped = [getattr(one, "__func__", getattr(one, "fget", one)) for one in found]
+    return [one for one in unwrapped if inspect.isfunction(one) and one.__module__.startswith(LIBRARY)]
+
+
+def same_name(node: ast.expr, function: Any, cls: type | None) -> list[Any]:
+    """Methods of the library's classes in sight that a call on an unknown object could be."""
+    name = node.attr if isinstance(node, ast.Attribute) else ""
+    classes = [one for one in function.__globals__.values() if inspect.isclass(one) and is_own(one)]
+    return [
+        method
+        for one in {*classes, *([cls] if cls else [])}
+        for method in methods(one)
+        if method.__name__ == name
+    ]
+
+
+def complaint(node: ast.Call, target: Any) -> str:
+    """Why a call is none that a checker may make; empty when it may."""
+    name = getattr(node.func, "attr", "")
+    if target is None or is_own(target):
+        is_constant = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Constant)
+        return "" if is_constant or name not in FORBIDDEN_METHODS else f"a method named {name}"
+    if getattr(builtins, getattr(target, "__name__", ""), None) is target:
+        return "" if target.__name__ in HARMLESS_BUILTINS else f"the builtin {target.__name__}"
+    if isinstance(target, functools.partial) or not hasattr(target, "__qualname__"):
+        return "" if type(target).__module__ in ("re", "numpy") else f"an object of {type(target)}"
+    module = (target.__module__ or "").split(".")
+    short = f"{module[0].lstrip('_')}.{target.__qualname__}"
+    owner = f"{target.__module__}.{target.__qualname__}"
+    plain = {short, owner, getattr(target, "__objclass__", type).__name__ + f".{name}"}
+    is_method_of_plain = inspect.ismethoddescriptor(target) or (module[0] == "builtins")
+    return (
+        ""
+        if plain & HARMLESS or (is_method_of_plain and name not in FORBIDDEN_METHODS)
+        else f"{owner} is not on the list"
+    )
+
+
+@pytest.mark.parametrize("task", sorted(tasks()))
+def test_no_checker_gives_an_answer_to_an_evaluator(task):
+    cls = tasks()[task]
+    found = [
+        call
+        for root in roots(task, cls)
+        for call in violations(root, cls if root is cls.score_answer else None)
+    ]
+    assert not found
+
+
+def test_what_the_library_does_itself_would_be_noticed():
+    """Of those that are replaced, each is found by this test where it is not replaced."""
+    found = {
+        task
+        for task, cls in tasks().items()
+        if any("eval" in call.code or "parse_expr" in call.code for call in violations(cls.score_answer, cls))
+    }
+    assert found == set(CHECKERS) - USE_THE_LIBRARY
+
+
+def test_each_exception_with_a_proof_is_still_needed():
+    places = {
+        f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        for cls in tasks().values()
+        for function in [cls.score_answer, *vars(inspect.getmodule(cls)).values()]
+        if inspect.isfunction(function)
+        for _, code in [("", inspect.getsource(function).replace('"', "'"))]
+        if any(call in code for _, call in PROOFS)
+    }
+    assert {place for place, _ in PROOFS} <= places

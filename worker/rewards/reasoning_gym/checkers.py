@@ -1,0 +1,174 @@
+"""Checkers of the reasoning_gym tasks whose own ones can be attacked by an answer.
+
+Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
+evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
+answer, and two give full marks to what is no number at all. Every other score, partial credit included, is
+the library's.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from json import dumps
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import sympy
+
+from worker.rewards.reasoning_gym.expressions import Vocabulary, factorial, power, read_expression
+from worker.rewards.reasoning_gym.literals import read_literal
+
+Entry = Mapping[str, Any]
+Checker = Callable[[Any, str, Entry], float]
+"""The score of an answer to an entry of a data set."""
+
+_WHOLE = re.compile(r"\b\d+\b")
+
+_ARITHMETIC = {
+    "Abs": sympy.Abs,
+    "Rational": sympy.Rational,
+    "abs": sympy.Abs,
+    "ceiling": sympy.ceiling,
+    "factorial": factorial,
+    "floor": sympy.floor,
+    "ln": sympy.log,
+    "log": sympy.log,
+    "pow": power,
+    "sqrt": sympy.sqrt,
+}
+_ANALYSIS = (
+    *("exp", "sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot", "asec", "acsc"),
+    *("sinh", "cosh", "tanh", "coth", "asinh", "acosh", "atanh", "cbrt", "erf", "erfi"),
+)
+NUMBERS = Vocabulary(_ARITHMETIC, {}, has_variables=False)
+POLYNOMIALS = Vocabulary(_ARITHMETIC, {}, has_variables=True)
+INTEGRALS = Vocabulary(
+    {**_ARITHMETIC, **{name: getattr(sympy, name) for name in _ANALYSIS}, "Integral": sympy.Integral},
+    {"pi": sympy.pi, "E": sympy.E},
+    has_variables=True,
+)
+
+
+def string_insertion(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The string; a tenth for a list of its letters."""
+    if answer == entry["answer"]:
+        return 1.0
+    try:
+        return 0.1 if "".join(read_literal(answer)) == entry["answer"] else 0.0
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def spiral_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The numbers with spaces between; a tenth for a list of them."""
+    expected, answer = entry["answer"].strip(), answer.strip()
+    if not answer or answer == expected:
+        return float(bool(answer))
+    try:
+        return 0.1 if " ".join(str(item) for item in read_literal(answer)) == expected else 0.0
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def binary_matrix(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The rows; a tenth for a list of lists."""
+    if answer == entry["answer"]:
+        return 1.0
+    try:
+        rows = [" ".join(str(cell) for cell in row) for row in read_literal(answer)]
+    except (ValueError, TypeError):
+        return 0.0
+    return 0.1 if "\n".join(rows) == entry["answer"] else 0.0
+
+
+def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
+    """Any board that solves the puzzle; half for a list of lists."""
+    boards = entry["metadata"]["valid_answers"]
+    if answer in boards:
+        return 1.0
+    try:
+        return 0.5 if "\n".join(" ".join(row) for row in read_literal(answer)) in boards else 0.0
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def puzzle24(dataset: Any, answer: str, _entry: Entry) -> float:
+    """Four numbers of the allowed size that make 24; a hundredth for anything else."""
+    try:
+        value = int(read_expression(answer, NUMBERS))
+    except Exception:  # noqa: BLE001 - as in the library, here and below: what sympy cannot take is wrong
+        return 0.01
+    numbers = [int(number) for number in _WHOLE.findall(answer)]
+    fits = all(dataset.config.min_value <= number <= dataset.config.max_value for number in numbers)
+    return 1.0 if value == 24 and len(numbers) == 4 and fits else 0.01
+
+
+def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The given numbers, each once, that make the target; a twentieth for any other arithmetic."""
+    try:
+        value = float(read_expression(answer, NUMBERS))
+    except Exception:  # noqa: BLE001
+        return 0.01
+    if sorted(map(int, _WHOLE.findall(answer))) != sorted(entry["metadata"]["numbers"]):
+        return 0.05
+    return 1.0 if np.isclose(value, entry["metadata"]["target"], atol=1e-6) else 0.05
+
+
+def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The product, its terms in any order; as in the library a form that is not multiplied out is wrong."""
+    try:
+        found = read_expression(answer, POLYNOMIALS)
+        return float(found == read_expression(entry["answer"], POLYNOMIALS))
+    except Exception:  # noqa: BLE001
+        return 0.0
+
+
+def integration(_dataset: Any, answer: str, entry: Entry) -> float:
+    """Any expression whose derivative is the integrand."""
+    variable = entry["metadata"]["variable"]
+    try:
+        found = read_expression(answer, INTEGRALS, variables=(variable, "C"))
+        integrand = read_expression(entry["metadata"]["integrand"], INTEGRALS, variables=(variable,))
+        return float(sympy.simplify(sympy.diff(found, sympy.Symbol(variable)) - integrand) == 0)
+    except Exception:  # noqa: BLE001
+        return 0.0
+
+
+def bitwise_arithmetic(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The number, in any base that Python writes."""
+    try:
+        return float(int(answer, 0) == int(entry["answer"], 0))
+    except ValueError:
+        return 0.0
+
+
+def complex_arithmetic(dataset: Any, answer: str, entry: Entry) -> float:
+    """The library's score, but 0 for NaN: its distance from anything compared as none."""
+    return 0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, entry))
+
+
+def number_sorting(dataset: Any, answer: str, entry: Entry) -> float:
+    """The library's score, but 0 for NaN; the expected list becomes JSON, or it would be evaluated."""
+    expected = dumps(read_literal(entry["answer"]))
+    return (
+        0.0 if "nan" in answer.lower() else float(dataset.score_answer(answer, {**entry, "answer": expected}))
+    )
+
+
+CHECKERS: Mapping[str, Checker] = MappingProxyType(
+    {
+        "binary_matrix": binary_matrix,
+        "bitwise_arithmetic": bitwise_arithmetic,
+        "complex_arithmetic": complex_arithmetic,
+        "countdown": countdown,
+        "intermediate_integration": integration,
+        "n_queens": n_queens,
+        "number_sorting": number_sorting,
+        "polynomial_multiplication": polynomial_multiplication,
+        "puzzle24": puzzle24,
+        "simple_integration": integration,
+        "spiral_matrix": spiral_matrix,
+        "string_insertion": string_insertion,
+    }
+)
+"""In place of the library's own, by task."""

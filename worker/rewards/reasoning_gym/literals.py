@@ -1,0 +1,135 @@
+"""Python literals as models write them, read without an evaluator: lists, tuples, strings and numbers.
+
+What `eval` made of such text, this makes too; anything that would need more than a value written out (names,
+calls, operators, comprehensions, sets, prefixed strings) is refused.
+"""
+
+import re
+from typing import Any
+
+MAX_CHARS = 20_000
+MAX_DEPTH = 20
+MAX_DIGITS = 300
+
+_TOKEN = re.compile(
+    r"""[ \t\f]*(?:
+        (?P<number>(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]{1,3})?(?![\w.]))
+        |(?P<name>None|True|False)(?!\w)
+        |(?P<text>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+        |(?P<sign>[\[\](),+-])
+        |(?P<line>\r?\n)
+        |(?P<end>\Z))""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_NAMES = {"None": None, "True": True, "False": False}
+_CLOSING = {"[": "]", "(": ")"}
+_LEADING_ZERO = re.compile(r"0+[1-9][0-9]*")
+
+
+class NotLiteral(ValueError):
+    """Text that is no literal, or one beyond the bounds."""
+
+
+def read_literal(text: str) -> Any:
+    """The value that a text spells; NotLiteral for anything else."""
+    if len(text) > MAX_CHARS:
+        raise NotLiteral(f"longer than {MAX_CHARS} characters")
+    values, has_comma = _elements(_Tokens(text.strip()), end="", depth=0)
+    if not values:
+        raise NotLiteral("empty")
+    return tuple(values) if has_comma else values[0]
+
+
+class _Tokens:
+    """The tokens of a text in order, one known in advance."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._open = text, 0, 0
+        self.kind = self.word = ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Step to the next token; the word of the one before. A line may only break within brackets."""
+        passed, self.kind = self.word, "line"
+        while self.kind == "line":
+            match = _TOKEN.match(self._text, self._at)
+            if match is None or (match.lastgroup == "line" and not self._open):
+                raise NotLiteral(f"unexpected text at character {self._at}")
+            self._at, self.kind = match.end(), match.lastgroup or ""
+            self.word = match[self.kind]
+        if self.kind == "sign":
+            self._open += (self.word in "[(") - (self.word in "])")
+        return passed
+
+    def is_at(self, sign: str) -> bool:
+        """Whether this sign comes next; "" is the end of the text."""
+        return self.word == sign and self.kind != "text"
+
+
+def _elements(tokens: _Tokens, *, end: str, depth: int) -> tuple[list[Any], bool]:
+    """The values up to `end`, and whether a comma stands among or behind them."""
+    if depth > MAX_DEPTH:
+        raise NotLiteral(f"nested more than {MAX_DEPTH} deep")
+    values: list[Any] = []
+    has_comma = False
+    while not tokens.is_at(end):
+        if values and not has_comma:
+            raise NotLiteral("a comma is expected")
+        values.append(_value(tokens, depth))
+        has_comma = tokens.is_at(",")
+        if has_comma:
+            tokens.advance()
+    return values, has_comma or len(values) > 1
+
+
+def _value(tokens: _Tokens, depth: int) -> Any:
+    kind, word = tokens.kind, tokens.advance()
+    if kind == "number":
+        return _number(word)
+    if kind == "name":
+        return _NAMES[word]
+    if kind == "text":
+        return _string(word, tokens)
+    if word in _CLOSING:
+        return _bracketed(tokens, word, depth)
+    if word in ("+", "-") and tokens.kind == "number":
+        number = _number(tokens.advance())
+        return -number if word == "-" else number
+    raise NotLiteral(f"unexpected {word or 'end'!r}")
+
+
+def _bracketed(tokens: _Tokens, opening: str, depth: int) -> Any:
+    values, has_comma = _elements(tokens, end=_CLOSING[opening], depth=depth + 1)
+    tokens.advance()
+    if opening == "[":
+        return values
+    return tuple(values) if has_comma or not values else values[0]
+
+
+def _string(word: str, tokens: _Tokens) -> str:
+    text = _unescaped(word[1:-1])
+    while tokens.kind == "text":  # strings side by side are one
+        text += _unescaped(tokens.advance()[1:-1])
+    return text
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda match: _escaped(match[1]), text)
+
+
+def _escaped(letter: str) -> str:
+    if letter not in _ESCAPED:
+        raise NotLiteral(f"unknown escape {letter!r}")
+    return _ESCAPED[letter]
+
+
+def _number(word: str) -> int | float:
+    if len(word) > MAX_DIGITS:
+        raise NotLiteral(f"a number of more than {MAX_DIGITS} digits")
+    if not word.isdecimal():
+        return float(word)
+    if _LEADING_ZERO.fullmatch(word):
+        raise NotLiteral("a leading zero")
+    return int(word)
