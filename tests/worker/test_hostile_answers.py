@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.config.reasoning_gym_tasks import TASKS
+from backend.sandbox.paths import ROOT
 from tests.worker.hostile_answers import ALL, LONG, SHORT
 from tests.worker.hostile_runner import BEGIN, END
 from worker.rewards.answers import MAX_ANSWER_CHARS, as_text, for_algebra, normalised, quick_verdict
-from worker.rewards.child import ROOT
 from worker.rewards.formats import last_boxed, lenient_answer
 from worker.rewards.reasoning_gym.checkers import INTEGRALS, NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
