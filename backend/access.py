@@ -14,6 +14,7 @@ import secrets
 import time
 from pathlib import Path
 
+from backend.durable import make_directory, sync
 from backend.errors import Unavailable
 from backend.instance import service_url
 from backend.permissions import Role
@@ -43,6 +44,7 @@ def token_of(settings: Settings, role: Role) -> str:
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(draft)  # complete or not there at all
         draft.unlink()
+        sync(path.parent)
     token = path.read_text().strip()
     if not token:
         raise Unavailable(f"{path} is empty: remove it, and a new token is made at the next start")
@@ -77,10 +79,11 @@ def redeem_link(settings: Settings, ticket: str) -> Role | None:
     if role is None:
         return None
     used = settings.run_dir / "used-links"
-    used.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(used, mode=0o700)
     _forget_expired(used)
     try:
         _write_private(used / moment, "")
+        sync(used)  # a power cut does not make it work again
     except FileExistsError:
         return None
     return role
@@ -121,6 +124,8 @@ def _signature(settings: Settings, role: Role, content: str) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

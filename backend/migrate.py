@@ -16,6 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 
 from backend.database import copy_sqlite, open_engine
+from backend.durable import publish, sync
 from backend.errors import Conflict
 from backend.settings import Settings
 
@@ -53,7 +54,10 @@ def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
             before = _check_known(connection)
             _keep_copy(engine, before)
             upgrade_within(connection, revision)
-            return before, schema_of(connection)
+            after = schema_of(connection)
+        if not before and engine.dialect.name == "sqlite" and engine.url.database:
+            sync(Path(engine.url.database).parent)  # SQLite does this for its log, not for the database
+        return before, after
     finally:
         engine.dispose()
 
@@ -118,7 +122,7 @@ def _keep_copy(engine: Engine, current: str) -> None:
     draft = copy.with_suffix(".draft")
     draft.unlink(missing_ok=True)  # of a process that was killed
     copy_sqlite(engine, draft)
-    draft.replace(copy)
+    publish(draft, copy)
 
 
 def _config(connection: Connection) -> Config:

@@ -10,6 +10,7 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.database import open_engine
+from backend.durable import make_directory
 from backend.errors import GrpoLabError
 from backend.settings import Settings
 
@@ -27,7 +28,7 @@ class CannotStart(GrpoLabError):
 def check_state_dir(settings: Settings) -> None:
     """Make the state directory, private to this user, and prove that it can be written."""
     try:
-        settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(settings.state, mode=0o700)
         settings.state.chmod(0o700)
         settings.run_dir.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=settings.run_dir):

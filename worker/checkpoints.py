@@ -1,9 +1,14 @@
-"""The checkpoints of one run: files first, then the row; the newest good one continues the run."""
+"""The checkpoints of one run: files first, then the row; the newest good one continues the run.
+
+Steps, files, row: each is on the disk before the next is written, so after a power cut no row lacks its files
+and no file is ahead of the run's steps. A database that is older than that all the same, because its log
+was lost, does not know the newest checkpoints: those are adopted.
+"""
 
 import logging
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,9 +16,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
+from backend.models import Checkpoint
 from backend.runs import checkpoints as store
 from worker.disk import on_disk
 from worker.fork import Origin, fitting
+from worker.lineage import Stranger, lineage_of, strangers
 from worker.policy.checkpoint import (
     MANIFEST,
     BadCheckpoint,
@@ -31,6 +38,8 @@ from worker.recorder import Recorder
 from worker.state import Parts
 
 logger = logging.getLogger(__name__)
+
+Candidate = Checkpoint | Stranger
 
 ATTEMPT = re.compile(r"-a(\d+)")
 """Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
@@ -55,11 +64,17 @@ class Checkpoints:
         self.saved_step = -1
         self.refused: set[str] = set()
         """Ids of checkpoints that turned out damaged: forgotten as soon as there is a new one."""
+        self.lineage = lineage_of(run_id, config, origin)
+        self.strangers: dict[str, Stranger] = {}
+        """Checkpoints of this run that the database did not know when this attempt began, by name."""
+        self.inherited: set[str] = set()
+        """Names that were there when this attempt began, whatever attempt they are called after."""
 
     def restore(self, policy: Policy, parts: Parts) -> int | None:
         """Put everything in the state of the newest checkpoint that is whole; its step, None without one.
 
-        A damaged one is passed over with an event; a fork that has none of its own begins with its origin's.
+        A damaged one is passed over with an event. One without a row is adopted; where steps up to it are
+        not recorded, only if nothing else is left. A fork that has none of its own begins with its origin's.
         Raises BadCheckpoint when all are damaged.
         """
         with on_disk(self.root):
@@ -68,27 +83,58 @@ class Checkpoints:
     def _restore(self, policy: Policy, parts: Parts) -> int | None:
         remove_drafts(self.root, self._is_ours)
         rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
+        recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
+        self._look_for_strangers({row.path for row in rows})
         refused: list[dict[str, Any]] = []
-        for row in rows:
+        for one in by_preference([*rows, *self.strangers.values()], recorded):
+            name = one.directory.name if isinstance(one, Stranger) else one.path
             try:
-                check_manifest(self.root / row.path, row.sha256)
-                loaded = load_checkpoint(self.root / row.path, policy, parts)
+                if not isinstance(one, Stranger):
+                    check_manifest(self.root / name, one.sha256)
+                loaded = load_checkpoint(self.root / name, policy, parts)
             except BadCheckpoint as error:
-                logger.warning("%s", error.detail)
-                self.recorder.event("checkpoint", "error", f"refused: {error.detail}", step=row.step)
-                self.refused.add(row.id)
-                refused.append({"checkpoint": row.path, "reason": error.detail})
+                self._refuse(one, name, error.detail)
+                refused.append({"checkpoint": name, "reason": error.detail})
                 continue
+            if isinstance(one, Stranger):
+                self._adopt(one, recorded)
             self.saved_step = loaded.step
             # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
-            self._remove_strangers({row.path for row in rows})
-            self._tell(f"continued from step {loaded.step}", loaded, row.path, refused)
+            self._remove_strangers({name, *(row.path for row in rows)})
+            self._tell(f"continued from step {loaded.step}", loaded, name, refused)
             return loaded.step
         if self.origin is not None:
             return self._fork(self.origin, policy, parts, refused)
         if rows:
             raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
         return None
+
+    def _refuse(self, one: Candidate, name: str, reason: str) -> None:
+        logger.warning("%s", reason)
+        self.recorder.event("checkpoint", "error", f"refused: {reason}", step=one.step)
+        if isinstance(one, Stranger):
+            del self.strangers[name]
+        else:
+            self.refused.add(one.id)
+
+    def _look_for_strangers(self, known: Collection[str]) -> None:
+        """What of this run's lineage has no row. Attempts later than this one are of a time that was lost."""
+        found = strangers(self.root, known, self.lineage)
+        if found:
+            self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
+        self.strangers = {one.directory.name: one for one in found}
+        self.inherited = {*known, *self.strangers}
+
+    def _adopt(self, one: Stranger, recorded: int) -> None:
+        """Enter a checkpoint that the database did not know."""
+        row = self._row(one.directory, one.step, one.accuracy, min(one.attempt, self.attempt))
+        self.recorder.commit(lambda session: store.add_checkpoint(session, row))
+        del self.strangers[one.directory.name]
+        message = f"adopted checkpoint {one.directory.name}: it is whole and of this run, but had no row"
+        if one.step > recorded:
+            message += f"; metrics and rollouts of the steps {recorded + 1} to {one.step} are lost"
+        logger.warning("%s", message)
+        self.recorder.event("checkpoint", "warning", message, {"adopted": one.directory.name}, step=one.step)
 
     def take_weights(self, policy: Policy) -> None:
         """Give the policy the weights of the origin, where the run has one, and nothing else of it."""
@@ -136,21 +182,25 @@ class Checkpoints:
         if step == self.saved_step:
             return
         directory = self.root / f"s{step:06d}-a{self.attempt}"
-        save_checkpoint(directory, policy, parts, step=step)
-        manifest = (directory / MANIFEST).read_bytes()
-        row = {
-            "run_id": self.run_id,
-            "step": step,
-            "attempt": self.attempt,
-            "path": directory.name,
-            "sha256": sha256(manifest).hexdigest(),
-            "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
-            "manifest": _described(directory, accuracy),
-        }
+        self.recorder.flush()  # or a checkpoint could outlive a power cut that its steps do not
+        about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
+        save_checkpoint(directory, policy, parts, step=step, about=about)
+        row = self._row(directory, step, accuracy, self.attempt)
         self.recorder.commit(lambda session: store.add_checkpoint(session, row))
         self.saved_step = step
         with on_disk(self.root):
             self._prune()
+
+    def _row(self, directory: Path, step: int, accuracy: float | None, attempt: int) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "step": step,
+            "attempt": attempt,
+            "path": directory.name,
+            "sha256": sha256((directory / MANIFEST).read_bytes()).hexdigest(),
+            "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
+            "manifest": _described(directory, accuracy),
+        }
 
     def _prune(self) -> None:
         """Remove rows beyond the newest `keep` and the best one, then their directories."""
@@ -169,13 +219,25 @@ class Checkpoints:
     def _remove_strangers(self, kept: Collection[str]) -> None:
         """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
         for directory in self.root.iterdir():
-            if directory.is_dir() and directory.name not in kept and self._is_ours(directory):
+            if directory.is_dir() and directory.name not in kept and self._may_go(directory):
                 remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
+
+    def _may_go(self, directory: Path) -> bool:
+        """Whether it is ours and, where it could be adopted, training has come as far again."""
+        stranger = self.strangers.get(directory.name)
+        return self._is_ours(directory) if stranger is None else stranger.step <= self.saved_step
 
     def _is_ours(self, path: Path) -> bool:
         """Whether this attempt or an earlier one wrote it: a later one, if we are fenced, writes here too."""
         found = ATTEMPT.search(path.name)
-        return found is None or int(found[1]) <= self.attempt
+        return path.name in self.inherited or found is None or int(found[1]) <= self.attempt
+
+
+def by_preference(found: Sequence[Candidate], recorded: int) -> list[Candidate]:
+    """The one to continue from first: the newest of the steps that are recorded, then the oldest beyond."""
+    newest_first = sorted(found, key=lambda one: (one.step, one.attempt), reverse=True)
+    complete = [one for one in newest_first if one.step <= recorded]
+    return complete + [one for one in reversed(newest_first) if one.step > recorded]
 
 
 def check_manifest(directory: Path, expected: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict
 
 FORMAT = 1
@@ -121,12 +122,12 @@ def draft_of(directory: Path) -> Iterator[Path]:
     draft = directory.with_name(f".{directory.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)  # of a backup that was killed
     try:
-        draft.mkdir(mode=0o700, parents=True)
+        make_directory(directory.parent, mode=0o700)
+        draft.mkdir(mode=0o700)
         yield draft
-        for path in [*draft.rglob("*"), draft]:
+        for path in draft.rglob("*"):
             sync(path)
-        draft.replace(directory)
-        sync(directory.parent)
+        publish(draft, directory)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -134,12 +135,3 @@ def draft_of(directory: Path) -> Iterator[Path]:
 def write_json(path: Path, document: Any) -> None:
     """In a form that people can read."""
     path.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def sync(path: Path) -> None:
-    """Onto the disk, not only into its cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

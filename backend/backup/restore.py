@@ -15,10 +15,11 @@ from sqlalchemy import Connection, MetaData, delete, func, inspect, make_url, se
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.backup.contents import BadBackup, Manifest, read_manifest, sync, take, verify
+from backend.backup.contents import BadBackup, Manifest, read_manifest, take, verify
 from backend.backup.save import DATABASE, UPLOADS
 from backend.backup.tables import load_tables
 from backend.database import open_engine, open_sessions, reading
+from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
 from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.migrate import known_schemas, locked, newest_schema, upgrade_within
@@ -117,6 +118,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
     if file is not None:
         _close(file)
     mark.write_text(f"{directory}\n")
+    sync(mark)
     sync(settings.state)
     draft = _take_files(settings, directory, manifest)
     try:
@@ -133,6 +135,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
     draft.rename(runs)
     sync(settings.state)
     mark.unlink()
+    sync(settings.state)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
@@ -146,7 +149,10 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
         if top == "runs":
             take(directory / name, draft / rest)
         elif top == UPLOADS and not (target := settings.datasets_dir / name).exists():
+            make_directory(target.parent, mode=0o750)
             take(directory / name, target)
+            sync(target)
+            sync(target.parent)
     for path in [*draft.rglob("*"), draft]:
         sync(path)
     return draft
@@ -161,10 +167,8 @@ def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
     with locked(engine) as connection:
         _finish(connection, manifest)
     engine.dispose()
-    sync(draft)
     _close(file)
-    draft.replace(file)
-    sync(file.parent)
+    publish(draft, file)
 
 
 def _close(file: Path) -> None:
@@ -180,6 +184,7 @@ def _close(file: Path) -> None:
             pass
     for suffix in ("-wal", "-shm", "-journal"):
         Path(f"{file}{suffix}").unlink(missing_ok=True)
+    sync(file.parent)  # or a log that comes back is applied to the new database
 
 
 def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> None:

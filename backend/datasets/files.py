@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 
 from pydantic import BaseModel
 
+from backend.durable import make_directory, sync
 from backend.text import clean_text
 
 DIRECTORY = "uploads"
@@ -65,7 +66,7 @@ class Uploads:
     @contextmanager
     def draft(self) -> Iterator[Draft]:
         """A file to write to that is gone afterwards unless it was kept; also when this process is gone."""
-        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_directory(self._directory, mode=0o750)
         with self._locked():
             draft = self._new_draft()
         try:
@@ -80,6 +81,7 @@ class Uploads:
         os.fsync(draft.file.fileno())
         with self._locked():
             if (known := self.find(upload.sha256)) is not None:
+                sync(self._directory)  # whoever gave it its place may have died before this
                 return known, False
             label = self._new_draft()
             try:
@@ -91,7 +93,7 @@ class Uploads:
                     label.path.replace(self._label(upload.sha256))
             finally:
                 label.path.unlink(missing_ok=True)
-            self._sync()
+            sync(self._directory)
         return upload, True
 
     def _new_draft(self) -> Draft:
@@ -119,7 +121,7 @@ class Uploads:
         with self._locked():
             self._label(sha256).unlink(missing_ok=True)
             self._file(sha256).unlink(missing_ok=True)
-            self._sync()
+            sync(self._directory)
 
     def sweep(self) -> None:
         """Remove what dead processes have left: drafts, files without a label, labels without a file."""
@@ -144,13 +146,6 @@ class Uploads:
         with (self._directory / LOCK).open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-    def _sync(self) -> None:
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
 
 
 def _remove_if_free(path: Path) -> None:

@@ -124,7 +124,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
     if engine.dialect.name == "postgresql":
         names = (
             *("server_version_num", "server_encoding", "max_connections", "fsync", "full_page_writes"),
-            "default_transaction_read_only",
+            *("default_transaction_read_only", "synchronous_commit"),
         )
         found = {name: _setting(connection, name) for name in names}
         yield postgres(found | {"collation": _collation(connection)})
@@ -174,6 +174,12 @@ def postgres(found: dict[str, Any]) -> Finding:
     if "off" in (found["fsync"], found["full_page_writes"]):
         return warn(
             "postgres", "fsync or full_page_writes is off: a crash of its machine may lose everything"
+        )
+    if found["synchronous_commit"] == "off":
+        return warn(
+            "postgres",
+            "synchronous_commit is off: a crash of its machine loses what was answered just before; "
+            "`ALTER SYSTEM SET synchronous_commit = on`, then `SELECT pg_reload_conf()`",
         )
     if int(found["max_connections"]) < FEWEST_CONNECTIONS:
         return warn(

@@ -20,6 +20,11 @@ def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
     return list(session.scalars(query))
 
 
+def last_step_of(session: Session, run_id: str) -> int:
+    """The step up to which a run is recorded."""
+    return session.scalar(select(Run.last_step).where(Run.id == run_id)) or 0
+
+
 def checkpoint_at(session: Session, run_id: str, step: int) -> Checkpoint:
     """The newest checkpoint of one step; raises NotFound."""
     for row in checkpoints_of(session, run_id):

@@ -15,6 +15,7 @@ from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, db_now, reading
+from backend.durable import sync
 from backend.errors import Conflict
 from backend.models import (
     Attempt,
@@ -127,9 +128,11 @@ def carry_on(sessions: Sessions, settings: Settings, *, seconds: float) -> int:
 
 
 def remove_files(directory: Path) -> None:
-    """Remove a directory with all it holds, or what is left of it."""
+    """Remove a directory with all it holds, or what is left of it, before the row that names it."""
     if directory.exists():
         shutil.rmtree(directory)
+    if directory.parent.is_dir():
+        sync(directory.parent)
 
 
 def _marked(sessions: Sessions) -> list[str]:

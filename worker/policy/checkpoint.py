@@ -2,7 +2,7 @@
 
     config.json model.safetensors tokenizer.json ...   the policy
     trainer/<part>.safetensors                         tensors of each part of the run's state
-    trainer/state.json                                 step, JSON values of each part, versions
+    trainer/state.json                                 step, run, JSON values of each part, versions
     manifest.json                                      size and SHA-256 of every file above
 
 A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
@@ -25,6 +25,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict
 from worker.disk import need_room, on_disk
 from worker.policy.model import Policy
@@ -59,9 +60,12 @@ class Loaded(NamedTuple):
     """What wrote the checkpoint."""
 
 
-def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int) -> Path:
+def save_checkpoint(
+    directory: Path, policy: Policy, parts: Parts, *, step: int, about: Mapping[str, Any] | None = None
+) -> Path:
     """Write what a run is after `step` under the name `directory`; one of that name is replaced.
 
+    `about` says whose it is, in JSON values: see `worker.lineage`.
     Raises DiskTrouble, and leaves nothing behind, when the disk is full, read-only or faulty.
     """
     tensors = {name: part.tensors() for name, part in parts.items()}
@@ -71,10 +75,10 @@ def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int)
     try:
         with on_disk(directory.parent, needed=needed):
             shutil.rmtree(draft, ignore_errors=True)
-            (draft / "trainer").mkdir(parents=True)
-            _write(draft, policy, parts, tensors, step=step)
+            make_directory(draft / "trainer")
+            _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
             with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk takes them together
-                deque(pool.map(_sync, [*draft.rglob("*"), draft]))
+                deque(pool.map(sync, draft.rglob("*")))
             _publish(draft, directory)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -83,7 +87,11 @@ def save_checkpoint(directory: Path, policy: Policy, parts: Parts, *, step: int)
 
 
 def _write(
-    draft: Path, policy: Policy, parts: Parts, tensors: Mapping[str, Mapping[str, Tensor]], *, step: int
+    draft: Path,
+    policy: Policy,
+    parts: Parts,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    identity: Mapping[str, Any],
 ) -> None:
     policy.model.save_pretrained(draft)
     policy.tokenizer.save_pretrained(draft)
@@ -91,7 +99,7 @@ def _write(
         if own:
             _save_tensors(draft / f"trainer/{name}.safetensors", own)
     values = {name: part.values() for name, part in parts.items()}
-    state = {"step": step, "parts": values, "format": FORMAT, "versions": versions()}
+    state = {**identity, "parts": values, "format": FORMAT, "versions": versions()}
     _write_json(draft / "trainer/state.json", state)
     _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
 
@@ -219,16 +227,8 @@ def _digest(path: Path) -> dict[str, Any]:
         return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _publish(draft: Path, directory: Path) -> None:
     if directory.exists():
         remove_checkpoint(directory)
-    draft.rename(directory)
-    _sync(directory.parent)
+    publish(draft, directory)
+    sync(directory.parent.parent)  # the run's own directory may be new
