@@ -8,6 +8,7 @@
     stops     runs stopped, workers and the whole command asked to end, once and twice: saved, and soon
     bells     1,000 doorbells delivered twice or more while 8 workers race for 100 runs
     absences  broker and Postgres away for as long as --broker-seconds and --postgres-seconds say
+    power     the power cut at every commit and file operation, on loop devices; needs root
     soak      one fault a minute for MINUTES: nothing lost, nothing grows
 
 Each finished round is added to the ledger, so a campaign that was ended goes on where it stood.
@@ -29,6 +30,7 @@ from tests.faults.bells import ring_doubled
 from tests.faults.campaign import Round, play
 from tests.faults.chaos import WEIGHTS, plan
 from tests.faults.deaths import die_at, discover, is_certain
+from tests.faults.disks import missing
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import warm_parent
 from tests.faults.reboots import reboot
@@ -145,6 +147,14 @@ def _absences(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]
             yield postgres_paused(kind, warm, seconds=options.postgres_seconds)
 
 
+def _power(options: argparse.Namespace, _warm: Path | None) -> Iterator[Round]:
+    if reason := missing():
+        raise SystemExit(reason)
+    from tests.faults.power import campaign  # imports torch
+
+    yield from campaign(options.databases, ledger.read(options.ledger))
+
+
 def _soak(options: argparse.Namespace, warm: Path | None) -> Iterator[Round]:
     kind = Kind(options.databases[0], options.brokers[0], options.trainers)
     yield soak(kind, warm, seed=options.seed, minutes=options.minutes, every_seconds=options.every)
@@ -159,6 +169,7 @@ FORMS = {
     "stops": _stops,
     "bells": _bells,
     "absences": _absences,
+    "power": _power,
     "soak": _soak,
 }
 

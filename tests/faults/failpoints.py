@@ -29,6 +29,8 @@ STATEMENT = re.compile(
     r"\s*(BEGIN|PRAGMA|ROLLBACK|SELECT|INSERT INTO|UPDATE|DELETE FROM)(?:.*?\bFROM)?\s*\"?(\w*)", re.DOTALL
 )
 
+FILE_OPERATIONS = ("rename", "replace", "link", "unlink", "rmdir", "mkdir", "fsync")
+
 Visit = Callable[[str], None]
 
 
@@ -114,11 +116,14 @@ def _recorder(file: Path) -> Visit:
     return visit
 
 
-def listen(visit: Visit) -> None:
-    """Call `visit` with the name of each point that this process passes from now on."""
+def listen(visit: Visit, *, below: str = "/runs/") -> None:
+    """Call `visit` with the name of each point that this process passes from now on.
+
+    File operations count where the path has `below` in it.
+    """
     _listen_to_sql(visit)
-    for name in ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync"):
-        setattr(os, name, _watched(getattr(os, name), name, visit))
+    for name in FILE_OPERATIONS:
+        setattr(os, name, _watched(getattr(os, name), name, visit, below))
 
 
 def _listen_to_sql(visit: Visit) -> None:
@@ -134,12 +139,12 @@ def _listen_to_sql(visit: Visit) -> None:
     event.listen(Session, "after_commit", lambda _: visit(f"after {_place()}: commit"))
 
 
-def _watched(function: Callable[..., Any], name: str, visit: Visit) -> Callable[..., Any]:
+def _watched(function: Callable[..., Any], name: str, visit: Visit, below: str) -> Callable[..., Any]:
     def watched(target: Any, *more: Any, **options: Any) -> Any:
         path = _path(target, options.get("dir_fd"))
-        if "/runs/" not in path:
+        if below not in path:
             return function(target, *more, **options)
-        point = f"{_place()}: {name} {_plain(path)}"
+        point = f"{_place()}: {name} {_plain(path, below)}"
         visit(f"before {point}")
         result = function(target, *more, **options)
         visit(f"after {point}")
@@ -157,9 +162,9 @@ def _path(target: Any, directory: int | None) -> str:
     return str(Path(f"/proc/self/fd/{directory}").readlink() / path)
 
 
-def _plain(path: str) -> str:
+def _plain(path: str, below: str) -> str:
     """A path within a run's directory, without what differs between runs."""
-    inside = path.split("/runs/", 1)[1].partition("/")[2] or "."
+    inside = path.split(below, 1)[1].partition("/")[2] or "."
     return re.sub(r"s\d{6}-a\d+(\.\d+)?", "CHECKPOINT", inside)
 
 

@@ -35,6 +35,8 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("run stopped by its user", ("stop_wished",)),
     ("worker asked to end (SIGTERM), and asked twice", ("worker_asked", "worker_asked_twice")),
     ("`make up` asked to end, and asked twice", ("up_asked", "up_asked_twice")),
+    ("power cut at a commit or file operation, then everything started again", ("power_cut",)),
+    ("the same where nothing is forced to the disk: the control", ("power_cut_control",)),
     ("doorbell delivered twice or more, to 8 workers", ("bell_doubled",)),
 )
 RESULTS: tuple[tuple[str, str], ...] = (
@@ -47,6 +49,7 @@ RESULTS: tuple[tuple[str, str], ...] = (
     ("double", "runs trained twice at the same time"),
     ("stale", "rows written by a trainer that no longer owned its run"),
     ("violations", "other violations of the audit"),
+    ("cuts_that_lost", "power cuts of the control that lost what was acknowledged, as they must"),
 )
 
 

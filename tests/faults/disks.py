@@ -1,0 +1,97 @@
+"""File systems on loop devices, and their images as a power cut leaves them.
+
+What a program has written lies in the kernel's memory until somebody forces it to the device. The image
+below a mounted file system therefore holds what was forced there and little else: a copy of it, taken while
+every process stands still, is what the disk holds after a power cut. The file system commits by itself only
+every ten minutes, and a rename does not force the content that it names.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+BYTES = 384_000_000
+OPTIONS = "loop,noatime,commit=600,noauto_da_alloc"
+COMMANDS = ("mount", "umount", "losetup", "mkfs.ext4", "cp")
+MEMORY = Path("/dev/shm")
+ROOM = 6_000_000_000
+"""Images lie in memory where it has so much room: forcing them to a real disk would prove nothing more."""
+
+
+class Disk:
+    """A file system in a file."""
+
+    def __init__(self, image: Path, place: Path) -> None:
+        self.image, self.place = image, place
+
+    def make(self) -> None:
+        """An empty file system."""
+        with self.image.open("wb") as file:
+            file.truncate(BYTES)
+        _run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(self.image))
+
+    def mount(self) -> None:
+        """After a power cut this replays the file system's own journal."""
+        self.place.mkdir(parents=True, exist_ok=True)
+        _run("mount", "-t", "ext4", "-o", OPTIONS, str(self.image), str(self.place))
+
+    def unmount(self) -> None:
+        """Everything is forced to the image."""
+        _run("umount", str(self.place))
+
+    def copy(self, image: Path) -> None:
+        """The image as it is now."""
+        _run("cp", "--sparse=always", str(self.image), str(image))
+
+
+@contextmanager
+def mounted(*disks: Disk) -> Iterator[None]:
+    """Several disks at their places."""
+    done: list[Disk] = []
+    try:
+        for disk in disks:
+            disk.mount()
+            done.append(disk)
+        yield
+    finally:
+        for disk in reversed(done):
+            disk.unmount()
+
+
+@contextmanager
+def room_for_images() -> Iterator[Path]:
+    """A directory for images, open to the user of Postgres."""
+    is_roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
+    directory = Path(tempfile.mkdtemp(prefix="gl-", dir=MEMORY if is_roomy else None))
+    directory.chmod(0o711)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def missing() -> str:
+    """Why this machine has no such disks; empty where it has."""
+    if os.geteuid() != 0:
+        return "power cuts need root, who alone may mount a file system"
+    if absent := [name for name in COMMANDS if shutil.which(name) is None]:
+        return f"power cuts need {', '.join(absent)}"
+    with room_for_images() as directory:
+        disk = Disk(directory / "image", directory / "place")
+        try:
+            disk.make()
+            with mounted(disk):
+                return ""
+        except subprocess.CalledProcessError as error:
+            return f"power cuts need loop devices: {error.stderr.decode().strip()}"
+        finally:
+            with suppress(OSError):
+                disk.image.unlink()
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, capture_output=True)

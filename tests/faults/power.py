@@ -1,0 +1,320 @@
+"""Power cuts at every commit and file operation of an installation, judged one by one.
+
+A life is one act on two disks, in a process that stands still at each of its points. The images below its
+file systems are copied then: that is what a power cut would leave. Each copy is mounted afterwards, started
+again and judged; the life itself goes on. In a control nothing is forced to the disk.
+"""
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from sqlalchemy import Pool, event
+
+from backend.collector import spared
+from backend.database import open_engine, open_sessions, reading
+from backend.models import Run
+from tests import servers
+from tests.faults import failpoints
+from tests.faults.campaign import Round
+from tests.faults.disks import Disk, mounted, room_for_images
+from tests.faults.plant import Kind
+from tests.faults.power_acts import ACTS, Place, furnish
+from tests.faults.power_check import Row, check, visible
+from tests.faults.processes import wait_for
+from tests.faults.verdict import Record, Verdict, record_of
+
+with spared():
+    import worker.checkpoints
+    import worker.trainer  # here once, and not in each fork
+
+EVERY = {"launching": 3, "training": 9, "deleting": 3, "backing_up": 2, "restoring": 2, "upgrading": 1}
+"""Each life of an act is cut at every so many of its points, another one begins at the next."""
+
+CONTROLS = 3
+"""Cuts of each act's control."""
+
+SEEN_IN = ("launching", "training", "deleting")
+"""Acts that leave the tables alone, so that somebody else may look at them meanwhile."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was there when the power was cut."""
+
+    point: str
+    images: dict[str, Path]
+    seen: set[Row]
+    acknowledged: list[list[Any]]
+
+
+@dataclass
+class Ground:
+    """Two disks, `state` and `db`, and the installation on them."""
+
+    database: str
+    is_apart: bool
+    """SQLite: whether the database has a disk of its own, as Postgres always does."""
+    directory: Path
+    syncs: bool = True
+    servers: list[int] = field(default_factory=list)
+
+    def disks(self, images: dict[str, Path], place: str) -> list[Disk]:
+        return [Disk(image, self.directory / place / name) for name, image in images.items()]
+
+    def images(self, name: str) -> dict[str, Path]:
+        return {disk: self.directory / f"{name}.{disk}" for disk in ("state", "db")}
+
+    @contextmanager
+    def installed(self, images: dict[str, Path], name: str, *, is_new: bool = False) -> Iterator[Place]:
+        """The disks mounted, and the database's server on them."""
+        root = self.directory / name
+        with mounted(*self.disks(images, name)):
+            if self.database == "sqlite":
+                url = f"sqlite:///{root / 'db/grpolab.db'}" if self.is_apart else ""
+                yield Place(root, self.database, url)
+                return
+            start = servers.start_postgres if is_new else servers.serve_postgres
+            server = start(root / "db/pg", durable=self.syncs)
+            self.servers.append(server.pid)
+            try:
+                yield Place(root, self.database, server.url)
+            finally:
+                servers.stop(server.pid)
+                self.servers.remove(server.pid)
+
+
+def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0, syncs: bool = True) -> Round:
+    """One life of an act, cut at every so many points from the `first` on.
+
+    With a control (`syncs` False) what is lost is counted and no reproach.
+    """
+    started = time.monotonic()
+    with room_for_images() as directory:
+        ground = Ground(database, is_apart=database == "postgres" or bool(first % 2), directory=directory)
+        base = ground.images("base")
+        for disk in ground.disks(base, "base"):
+            disk.make()
+        with ground.installed(base, "base", is_new=True) as place:
+            _finish(_fork(lambda: furnish(place, act)), "furnish")
+        ground.syncs = syncs
+        points, reference = _undisturbed(ground, base, act)
+        wanted = list(range(first, points, every))[: most or None]
+        verdict, faults, lost_in = Verdict(), Counter[str](), 0
+        for cut in _life(ground, base, act, set(wanted)):
+            found = _judged(ground, cut, reference)
+            lost_in += bool(found.lost or found.unfinished)
+            faults["power_cut" if syncs else "power_cut_control"] += 1
+            if syncs:
+                _add(verdict, found, f"{act}, {cut.point}: ")
+    kind = Kind(database, "none", "none")
+    measured = {"act": act, "points": points, "first": first, "every": every, "apart": ground.is_apart}
+    if not syncs:
+        measured["cuts_that_lost"] = lost_in
+        if not lost_in:
+            verdict.sentences.append(f"{act}: the control lost nothing, so the campaign shows nothing")
+    return Round(kind, first, faults, verdict, time.monotonic() - started, measured)
+
+
+def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:
+    """Each act's control, then lives until each of its points was cut, but for those that the ledger has."""
+    worker.trainer.use_threads(1)
+    done = {
+        (line["database"], line["act"], line["first"], "cuts_that_lost" in line)
+        for line in ledger
+        if "act" in line
+    }
+    for first in range(max(EVERY.values())):
+        for database, (act, every) in itertools.product(databases, EVERY.items()):
+            if first == 0 and (database, act, 1, True) not in done:
+                yield cut_power(database, act, every=max(every, 2), first=1, most=CONTROLS, syncs=False)
+            if first < every and (database, act, first, False) not in done:
+                yield cut_power(database, act, every=every, first=first)
+
+
+def _add(verdict: Verdict, found: Verdict, where: str) -> None:
+    for name, value in asdict(found).items():
+        more = [where + sentence for sentence in value] if name == "sentences" else value
+        setattr(verdict, name, getattr(verdict, name) + more)
+
+
+def _copied(ground: Ground, images: dict[str, Path], name: str, place: str) -> dict[str, Path]:
+    copies = ground.images(name)
+    for disk in ground.disks(images, place):
+        disk.copy(copies[disk.place.name])
+    return copies
+
+
+def _undisturbed(ground: Ground, base: dict[str, Path], act: str) -> tuple[int, Record]:
+    """How many points an act has, and the record of the run that it trains."""
+    images = _copied(ground, base, "whole", "base")
+    count = ground.directory / "count"
+    with ground.installed(images, "whole") as place:
+        _finish(_fork(lambda: _act(ground, place, act, set(), count)), act)
+        engine = open_engine(place.settings.effective_database_url)
+        reference: Record = {}
+        if act == "training":
+            with reading(open_sessions(engine)) as session:
+                run = session.query(Run).where(Run.seed == 1).one()
+                assert run.status == "finished", run.reason
+                reference = record_of(session, run.id)
+        engine.dispose()
+    for image in images.values():
+        image.unlink()
+    return int(count.read_text()), reference
+
+
+def _life(ground: Ground, base: dict[str, Path], act: str, wanted: set[int]) -> list[Cut]:
+    """The act once, and what each cut leaves."""
+    images, cuts = _copied(ground, base, "life", "base"), []
+    note, count = ground.directory / "life.jsonl", ground.directory / "count"
+    note.write_text("")
+    with ground.installed(images, "life") as place:
+        child = _fork(lambda: _act(ground, place, act, wanted, count, note))
+        while (status := os.waitpid(child, os.WUNTRACED)[1]) and os.WIFSTOPPED(status):
+            cuts.append(_cut(ground, place, act, images, note, len(cuts)))
+            os.kill(child, signal.SIGCONT)
+        assert os.waitstatus_to_exitcode(status) == 0, f"{act} ended with {status}"
+    return cuts
+
+
+def _cut(ground: Ground, place: Place, act: str, images: dict[str, Path], note: Path, number: int) -> Cut:
+    """The child stands still: what it has acknowledged, what anybody could see, what the disks hold."""
+    seen: set[Row] = set()
+    if act in SEEN_IN and (ground.database == "postgres" or _database(place).exists()):
+        engine = open_engine(place.settings.effective_database_url)
+        with suppress(Exception):  # not even a schema yet
+            seen = visible(open_sessions(engine))
+        engine.dispose()
+    said = [json.loads(line) for line in note.read_text().splitlines()]
+    with _still(ground.servers):
+        copies = _copied(ground, images, f"cut{number}", "life")
+    point = next((one[1] for one in reversed(said) if one[0] == "point"), "")
+    return Cut(point, copies, seen, [one for one in said if one[0] != "point"])
+
+
+def _database(place: Place) -> Path:
+    return Path(place.url.removeprefix("sqlite:///") or place.settings.state / "grpolab.db")
+
+
+@contextmanager
+def _still(pids: list[int]) -> Iterator[None]:
+    """These servers and all below them stand still, each out of the kernel."""
+    found = [
+        one for pid in pids for one in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))
+    ]
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
+    for process in found:
+        wait_for(lambda process=process: _stands(process), "a process stands still")  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
+def _stands(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE))
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _judged(ground: Ground, cut: Cut, reference: Record) -> Verdict:
+    """Mount what the cut left, start everything on it, and look."""
+    answer = ground.directory / "answer"
+    answer.unlink(missing_ok=True)
+    found: dict[str, Any]
+    try:
+        with ground.installed(cut.images, "cut") as place:
+
+            def look() -> None:
+                answer.write_text(json.dumps(check(place, cut.seen, cut.acknowledged, reference)))
+
+            _finish(_fork(look), "check")
+            found = json.loads(answer.read_text())
+    except AssertionError as error:  # Postgres does not start, or the check itself failed
+        found = asdict(Verdict(lost=1, sentences=[f"does not go on: {error}"]))
+    for image in cut.images.values():
+        image.unlink()
+    return Verdict(**found)
+
+
+def _act(
+    ground: Ground, place: Place, act: str, wanted: set[int], count: Path, note: Path | None = None
+) -> None:
+    """In the child: the act, standing still at the wanted points."""
+    visits = 0
+
+    def say(*words: Any) -> None:
+        if note is not None:
+            with note.open("a") as file:
+                file.write(json.dumps(words) + "\n")
+
+    def visit(point: str) -> None:
+        nonlocal visits
+        if not (point.startswith("after ") or point.endswith(": commit")) or ": SELECT" in point:
+            return
+        if point.startswith("after ") and _is_statement(point):
+            return
+        visits += 1
+        if visits - 1 in wanted:
+            say("point", point)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    if not ground.syncs:
+        _never_sync()
+    failpoints.listen(visit, below=f"{place.root}/")
+    ACTS[act](place, say)
+    count.write_text(str(visits))
+
+
+def _is_statement(point: str) -> bool:
+    """Statements between commits change nothing on any disk that is promised."""
+    what = point.partition(": ")[2]
+    return what != "commit" and what.split(maxsplit=1)[0] not in failpoints.FILE_OPERATIONS
+
+
+def _never_sync() -> None:
+    """As on a machine whose disk forgets: nothing is forced to it."""
+    os.fsync = os.fdatasync = lambda *_: None
+    event.listen(Pool, "checkout", _let_sqlite_forget)
+
+
+def _let_sqlite_forget(dbapi: Any, *_: Any) -> None:
+    if type(dbapi).__module__.startswith("sqlite3"):
+        dbapi.execute("PRAGMA synchronous=OFF")
+
+
+def _fork(work: Callable[[], None]) -> int:
+    """A process that does the work and says with its code how it went; its words go where ours go."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:  # noqa: BLE001 - a fork must not return
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return child
+
+
+def _finish(child: int, what: str) -> None:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == 0, f"{what} ended with {code}"

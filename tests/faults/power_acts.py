@@ -1,0 +1,188 @@
+"""What an installation does while its power is cut: launching, training, deleting, backup, restore, upgrade.
+
+Each act runs in a process of its own and says what was acknowledged as soon as it was.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select, update
+
+from backend.access import token_of
+from backend.backup.restore import restore_backup
+from backend.backup.save import save_backup
+from backend.database import open_engine, open_sessions
+from backend.datasets.files import Uploads
+from backend.migrate import downgrade, migrate, newest_schema
+from backend.models import Run
+from backend.permissions import Role
+from backend.preflight import check_state_dir
+from backend.runs import lifecycle
+from backend.runs.deletion import carry_on
+from backend.settings import Settings
+from tests.api_client import serving
+from tests.factories import make_checkpoint, make_run, write_metric
+from tests.faults.deaths import CONFIG
+from tests.system.lab import QUICK
+from worker.train import Assignment, train_run
+
+OLD_SCHEMA = "0003"
+STEPS = 40
+ROWS = b"".join(json.dumps({"prompt": f"{n} + 1", "answer": n + 1}).encode() + b"\n" for n in range(50))
+EXPERIMENT = {"name": "e", "base": QUICK, "variants": [{"name": "GRPO", "preset": "grpo"}], "seeds": [0, 1]}
+
+Acknowledge = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """An installation on two disks."""
+
+    root: Path
+    database: str
+    url: str
+    """Of the database; empty: SQLite in the state directory."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the installation."""
+        return Settings(
+            state_dir=self.root / "state/lab",
+            datasets_dir=self.root / "state/datasets",
+            database_url=self.url,
+            writes_per_second=0,
+        )
+
+    @property
+    def backups(self) -> Path:
+        """Directory of its backups."""
+        return self.root / "state/backups"
+
+    def in_environment(self) -> None:
+        """For code that reads its settings there."""
+        os.environ["STATE_DIR"] = str(self.root / "state/lab")
+        os.environ["DATASETS_DIR"] = str(self.root / "state/datasets")
+        os.environ["DATABASE_URL"] = self.url
+
+
+def launching(place: Place, acknowledge: Acknowledge) -> None:
+    """The first start, launches, an upload, changes, the trash."""
+    settings = place.settings
+    check_state_dir(settings)
+    acknowledge("schema", migrate(settings) and newest_schema())
+    token = token_of(settings, Role.OPERATOR)
+    acknowledge("token", token)
+    with serving(settings, settings.effective_database_url, token=token) as client:
+
+        def call(method: str, path: str, **more: Any) -> Any:
+            answer = client.request(method, f"/api/v1{path}", **more)
+            assert answer.is_success, answer.text
+            return answer.json()
+
+        head = {"Content-Type": "application/x-ndjson"}
+        for number in range(2):
+            uploaded = call("POST", "/datasets?name=rows.jsonl", content=ROWS * (number + 1), headers=head)
+            acknowledge("upload", uploaded["sha256"], True)
+        call("DELETE", f"/datasets/{uploaded['sha256']}")
+        acknowledge("upload", uploaded["sha256"], False)
+        runs = [run["id"] for run in call("POST", "/experiments", json=EXPERIMENT)["runs"]]
+        acknowledge("run", *runs)
+        acknowledge("run", call("POST", f"/runs/{runs[0]}/clone", json={"seed": 3})["id"])
+        call("PATCH", f"/runs/{runs[0]}", json={"notes": "a note"})
+        acknowledge("notes", runs[0], "a note")
+        call("DELETE", f"/runs/{runs[1]}")
+        acknowledge("trashed", runs[1])
+        call("POST", f"/runs/{runs[1]}/stop")
+        acknowledge("status", runs[1], "stopped")
+
+
+def training(place: Place, acknowledge: Acknowledge) -> None:
+    """A run from its claim to its end, with checkpoints that come and go."""
+    place.in_environment()
+    sessions = open_sessions(open_engine(place.settings.effective_database_url))
+    with sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "w", "h")
+    assert claim is not None
+    train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1), threading.Event())
+    acknowledge("status", claim.run_id, "finished")
+
+
+def deleting(place: Place, acknowledge: Acknowledge) -> None:
+    """A run with a curve and a checkpoint: into the trash, then for ever."""
+    settings = place.settings
+    sessions = open_sessions(open_engine(settings.effective_database_url))
+    with sessions() as session:
+        run_id = session.scalars(select(Run.id).where(Run.status == "finished")).one()
+    token = token_of(settings, Role.OPERATOR)
+    with serving(settings, settings.effective_database_url, token=token) as client:
+        assert client.delete(f"/api/v1/runs/{run_id}").is_success
+        acknowledge("trashed", run_id)
+        assert client.delete(f"/api/v1/runs/{run_id}?forever=true").is_success
+        acknowledge("deleting", run_id)
+    while not carry_on(sessions, settings, seconds=60):
+        pass
+    acknowledge("gone", run_id)
+
+
+def backing_up(place: Place, acknowledge: Acknowledge) -> None:
+    """A backup of everything."""
+    save_backup(place.settings, place.backups / "tuesday")
+    acknowledge("backup", "tuesday")
+
+
+def restoring(place: Place, acknowledge: Acknowledge) -> None:
+    """An older backup in the place of an installation that has gone on."""
+    restore_backup(place.settings, place.backups / "monday", overwrite=True)
+    acknowledge("restored")
+
+
+def upgrading(place: Place, acknowledge: Acknowledge) -> None:
+    """A database of an earlier version."""
+    migrate(place.settings)
+    acknowledge("schema", newest_schema())
+
+
+ACTS: dict[str, Callable[[Place, Acknowledge], None]] = {
+    "launching": launching,
+    "training": training,
+    "deleting": deleting,
+    "backing_up": backing_up,
+    "restoring": restoring,
+    "upgrading": upgrading,
+}
+
+
+def furnish(place: Place, act: str) -> None:
+    """What is there before the act, forced to the disk with the end of this."""
+    if act == "launching":
+        return
+    settings = place.settings
+    check_state_dir(settings)
+    migrate(settings)
+    token_of(settings, Role.OPERATOR)
+    engine = open_engine(settings.effective_database_url)
+    with open_sessions(engine).begin() as session:
+        run = make_run(session, config={"steps": STEPS})
+        lifecycle.claim_run(session, "w", "h")
+        lifecycle.begin_attempt(session, run.id, 1, -1)
+        for name in ("reward/mean", "tokens/total"):
+            write_metric(session, run, name, {step: step / 7 for step in range(1, STEPS + 1)})
+        make_checkpoint(session, run, settings.state, step=20, content=bytes(range(256)) * 800)
+        session.execute(update(Run).where(Run.id == run.id).values(last_step=STEPS))
+        lifecycle.finish_run(session, run.id, 1, "finished")
+    with open_sessions(engine).begin() as session:
+        make_run(session, config=CONFIG, seed=1)
+    with Uploads(settings.datasets_dir).draft() as draft:
+        draft.file.write(ROWS)
+    if act == "restoring":
+        save_backup(settings, place.backups / "monday")
+        with open_sessions(engine).begin() as session:
+            make_run(session, config={"steps": STEPS})
+    engine.dispose()
+    if act == "upgrading":
+        downgrade(settings.effective_database_url, OLD_SCHEMA)

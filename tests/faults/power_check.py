@@ -1,0 +1,171 @@
+"""After a power cut: start again as `make up` would, find what was acknowledged, let runs end, audit."""
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from backend.access import token_of
+from backend.backup.contents import read_manifest, verify
+from backend.backup.restore import restore_backup
+from backend.database import Sessions, is_postgres, open_engine, open_sessions, reading
+from backend.datasets.files import Uploads
+from backend.errors import GrpoLabError
+from backend.migrate import migrate, schema_of
+from backend.models import (
+    Attempt,
+    Checkpoint,
+    Event,
+    Experiment,
+    Metric,
+    RolloutGroup,
+    Run,
+)
+from backend.permissions import Role
+from backend.preflight import CannotStart, check_database, check_state_dir, restore_mark
+from backend.runs import lifecycle
+from backend.runs.deletion import carry_on
+from tests.faults.audit import audit
+from tests.faults.power_acts import Place
+from tests.faults.verdict import Record, Verdict, Witness, judge
+from worker.train import Assignment, train_run
+
+ATTEMPTS = 3
+"""In so many a run must end: nothing hurts it any more."""
+
+Row = tuple[Any, ...]
+Acknowledged = Sequence[Sequence[Any]]
+
+
+def visible(sessions: Sessions) -> set[Row]:
+    """Keys of the rows that any page could show now, but for those of runs that are being deleted."""
+    keys = (
+        (Experiment.id,),
+        (Event.id,),
+        (Attempt.run_id, Attempt.number),
+        (Metric.run_id, Metric.key_id, Metric.step, Metric.attempt),
+        (RolloutGroup.run_id, RolloutGroup.id),
+    )
+    with reading(sessions) as session:
+        doomed = set(session.scalars(select(Run.id).where(Run.deleting_at.is_not(None))))
+        runs = set(session.scalars(select(Run.id))) - doomed
+        if doomed:  # events and the experiment of it go too
+            keys = keys[2:]
+        found = {(key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))}
+        newest = {
+            run_id: path
+            for run_id, path in session.execute(
+                select(Checkpoint.run_id, Checkpoint.path).order_by(Checkpoint.step)
+            )
+        }
+    found = {row for row in found if not doomed.intersection(row)}
+    return found | {("Run", run_id) for run_id in runs} | {("Checkpoint", *one) for one in newest.items()}
+
+
+def check(
+    place: Place, seen: Collection[Row], acknowledged: Acknowledged, reference: Record
+) -> dict[str, Any]:
+    """What is wrong after the cut, as the fields of a `Verdict`."""
+    place.in_environment()
+    verdict = Verdict()
+    try:
+        sessions = _start(place)
+        lost = [*_lost_rows(sessions, seen), *_lost(place, sessions, acknowledged)]
+        verdict = _ended(place, sessions, reference)
+        verdict.sentences = lost + verdict.sentences
+        verdict.lost += len(lost)
+    except (CannotStart, GrpoLabError) as error:
+        verdict.sentences.append(f"does not go on: {error}")
+        verdict.lost += 1
+    return asdict(verdict)
+
+
+def _start(place: Place) -> Sessions:
+    settings = place.settings
+    check_state_dir(settings)
+    if (mark := restore_mark(settings)).exists():
+        assert mark.read_text().strip(), "a mark of a restore that names nothing"
+        restore_backup(settings, place.backups / "monday", overwrite=True)
+    check_database(settings)
+    migrate(settings)
+    Uploads(settings.datasets_dir).sweep()
+    return open_sessions(open_engine(settings.effective_database_url))
+
+
+def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
+    with reading(sessions) as session:
+        gone = set(seen) - visible(sessions)
+        here = {(row.run_id, row.path) for row in session.scalars(select(Checkpoint))}
+    gone = {row for row in gone if row[0] != "Checkpoint" or row[1:] not in here}
+    return [f"lost: {row}" for row in sorted(gone, key=str)[:5]] + ["lost: more"] * max(len(gone) - 5, 0)
+
+
+def _lost(place: Place, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
+    """Sentences about acknowledgements that do not hold; of the same kind for the same thing the last counts."""
+    last = {tuple(said[:2]): said for said in acknowledged}
+    return [
+        f"acknowledged but not so: {said}"
+        for said in last.values()
+        if not _holds(place, sessions, said[0], list(said[1:]))
+    ]
+
+
+def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> bool:
+    settings = place.settings
+    uploads = Uploads(settings.datasets_dir)
+    with reading(sessions) as session:
+        run = session.get(Run, about[0]) if about else None
+        runs = set(session.scalars(select(Run.id)))
+        match kind:
+            case "schema":
+                return schema_of(session.connection()) == about[0]
+            case "token":
+                return token_of(settings, Role.OPERATOR) == about[0]
+            case "upload":
+                return (uploads.find(about[0]) is not None) == about[1]
+            case "run":
+                return runs.issuperset(about)
+            case "notes":
+                return run is not None and run.notes == about[1]
+            case "trashed":
+                return run is None or run.deleted_at is not None
+            case "status":
+                return run is not None and run.status == about[1]
+            case "deleting":
+                return run is None or run.deleting_at is not None
+            case "gone":
+                return run is None and not settings.artifacts_of(about[0]).exists()
+            case "restored":
+                return len(runs) == 2  # noqa: PLR2004 - the backup's
+        verify(place.backups / about[0], read_manifest(place.backups / about[0]))
+        return True
+
+
+def _ended(place: Place, sessions: Sessions, reference: Record) -> Verdict:
+    """Deletions and the run of the training act carried to their end, then the audit."""
+    settings = place.settings
+    carry_on(sessions, settings, seconds=60)
+    for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
+        if (place.backups / name).exists():
+            verify(place.backups / name, read_manifest(place.backups / name))
+    trained = _train_to_the_end(sessions) if reference else []
+    found = audit(sessions, settings.state)
+    with reading(sessions) as session:
+        assert is_postgres(session) == (place.database == "postgres")
+        return judge(session, Witness(), dict.fromkeys(trained, reference), found)
+
+
+def _train_to_the_end(sessions: Sessions) -> list[str]:
+    with sessions.begin() as session:
+        for run in session.scalars(select(Run).where(Run.status == "running")).all():
+            lifecycle.release_run(session, run.id, run.attempt, "the power was cut")
+        runs = list(session.scalars(select(Run.id).where(Run.seed == 1)))
+    for _ in range(ATTEMPTS):
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "w", "h")
+        if claim is None:
+            break
+        train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1), threading.Event())
+    return runs

@@ -1,0 +1,36 @@
+"""The power is cut: what was acknowledged is on the disk, runs go on (`make faults FORMS=power`).
+
+The short form cuts at a sample of the points, the long one at every one; both need root and loop devices.
+"""
+
+import pytest
+
+from tests.faults.disks import missing
+from tests.faults.power import cut_power
+
+pytestmark = pytest.mark.timeout(900)
+
+SAMPLE = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _disks():
+    if reason := missing():
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("act", ["launching", "training", "deleting", "backing_up", "restoring", "upgrading"])
+def test_a_power_cut_loses_nothing_that_was_acknowledged(database, act):
+    every = 2 if act == "upgrading" else 9
+    played = cut_power(database, act, every=every, first=1, most=1 if act == "training" else SAMPLE)
+    assert played.verdict.sentences == []
+    assert played.is_clean, played.line()
+    assert played.faults["power_cut"] >= 1
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_where_nothing_is_forced_to_the_disk_the_same_cuts_lose_what_was_acknowledged(database):
+    played = cut_power(database, "launching", every=9, first=20, most=SAMPLE, syncs=False)
+    assert played.measured["cuts_that_lost"] >= 1
+    assert played.verdict.sentences == []
