@@ -94,7 +94,7 @@ class Ground:
 
 
 def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0, syncs: bool = True) -> Round:
-    """One life of an act, cut at every so many points from the `first` on.
+    """One life of an act, cut at every so many points from the `first` on, or at the `most` from its end.
 
     With a control (`syncs` False) what is lost is counted and no reproach.
     """
@@ -108,7 +108,9 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
             _finish(_fork(lambda: furnish(place, act)), "furnish")
         ground.syncs = syncs
         points, reference = _undisturbed(ground, base, act)
-        wanted = list(range(first, points, every))[: most or None]
+        wanted = range(first, points, every)
+        if most:
+            wanted = range(points - 1, -1, -max(points // most, 1))[:most]
         verdict, faults, lost_in = Verdict(), Counter[str](), 0
         for cut in _life(ground, base, act, set(wanted)):
             found = _judged(ground, cut, reference)
@@ -136,7 +138,7 @@ def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> I
     for first in range(max(EVERY.values())):
         for database, (act, every) in itertools.product(databases, EVERY.items()):
             if first == 0 and (database, act, 1, True) not in done:
-                yield cut_power(database, act, every=max(every, 2), first=1, most=CONTROLS, syncs=False)
+                yield cut_power(database, act, every=every, first=1, most=CONTROLS, syncs=False)
             if first < every and (database, act, first, False) not in done:
                 yield cut_power(database, act, every=every, first=first)
 
@@ -278,6 +280,7 @@ def _act(
         _never_sync()
     failpoints.listen(visit, below=f"{place.root}/")
     ACTS[act](place, say)
+    visit("after the end: commit")
     count.write_text(str(visits))
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from backend.access import token_of
 from backend.backup.contents import read_manifest, verify
@@ -71,15 +72,29 @@ def check(
     place.in_environment()
     verdict = Verdict()
     try:
+        before = {said[0]: said[1:] for said in acknowledged}.get("schema")
+        if before and _schema(place) != before[0]:
+            verdict.sentences.append(f"acknowledged but not so: schema {before[0]}")
         sessions = _start(place)
-        lost = [*_lost_rows(sessions, seen), *_lost(place, sessions, acknowledged)]
+        lost = [*verdict.sentences, *_lost_rows(sessions, seen), *_lost(place, sessions, acknowledged)]
         verdict = _ended(place, sessions, reference)
         verdict.sentences = lost + verdict.sentences
         verdict.lost += len(lost)
-    except (CannotStart, GrpoLabError) as error:
+    except (CannotStart, GrpoLabError, SQLAlchemyError) as error:
         verdict.sentences.append(f"does not go on: {error}")
         verdict.lost += 1
     return asdict(verdict)
+
+
+def _schema(place: Place) -> str:
+    engine = open_engine(place.settings.effective_database_url)
+    try:
+        with engine.connect() as connection:
+            return schema_of(connection)
+    except SQLAlchemyError as error:
+        return str(error)
+    finally:
+        engine.dispose()
 
 
 def _start(place: Place) -> Sessions:
@@ -120,7 +135,7 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
         runs = set(session.scalars(select(Run.id)))
         match kind:
             case "schema":
-                return schema_of(session.connection()) == about[0]
+                return True  # it was looked at before the start brought it up to date
             case "token":
                 return token_of(settings, Role.OPERATOR) == about[0]
             case "upload":
