@@ -139,7 +139,7 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
             case "token":
                 return token_of(settings, Role.OPERATOR) == about[0]
             case "upload":
-                return (uploads.find(about[0]) is not None) == about[1]
+                return about[1] is None or (uploads.find(about[0]) is not None) == about[1]
             case "run":
                 return runs.issuperset(about)
             case "notes":
