@@ -167,7 +167,7 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
             "config": config.model_dump(mode="json"),
             "formula": written["text"],
             "formula_mathml": written["mathml"],
-            "estimates": estimates(session, config),
+            "estimates": estimates(session, config, settings),
             "warnings": warnings(config),
         }
     )

@@ -203,14 +203,13 @@ class Checkpoints:
         }
 
     def _prune(self) -> None:
-        """Remove rows beyond the newest `keep` and the best one, then their directories."""
+        """Remove the rows that retention lets go, then their directories: the new checkpoint's row is safe."""
         kept: set[str] = set()
+        rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
 
         def forget(session: Session) -> None:
             kept.update(
-                store.forget_old_checkpoints(
-                    session, self.run_id, keep=self.config.checkpointing.keep, damaged=self.refused
-                )
+                store.forget_old_checkpoints(session, self.run_id, **rule, damaged=self.refused)
             )
 
         self.recorder.commit(forget)

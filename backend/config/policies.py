@@ -50,7 +50,7 @@ LANGUAGE_MODEL = PolicyOffer(
         "optimizer": {"lr": 1e-6},
         "resources": {"microbatch_completions": 8},
         "evaluation": {"every": 25},
-        "checkpointing": {"every": 50, "keep": 2},
+        "checkpointing": {"every": 50, "keep": 2, "spaced": 2},
     },
 )
 """Sizes for a model of half a billion to a few billion parameters on one large GPU."""

@@ -157,7 +157,11 @@ class CheckpointingConfig(Frozen):
     """Steps between checkpoints; 0: only at the end and when the run is paused."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
-    """How many of the newest checkpoints are kept, beside the best one."""
+    """How many of the newest checkpoints are kept, beside the best one and some older ones."""
+
+    spaced: Annotated[int, Field(ge=0, le=64)] = 4
+    """How many older checkpoints are kept, the first among them, evenly spaced on a log scale of age: after a
+    collapse there is one from before it."""
 
 
 class RecordingConfig(Frozen):

@@ -8,7 +8,9 @@ from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
 from backend.config.sizes import most_bytes, most_tokens
+from backend.experiments.checkpoint_sizes import checkpoint_bytes, most_checkpoints
 from backend.models import Run
+from backend.settings import Settings
 
 LOOKED_AT = 300
 """Newest runs whose step time is looked at."""
@@ -16,8 +18,9 @@ LOOKED_AT = 300
 Estimates = dict[str, float | None]
 
 
-def estimates(session: Session, config: RunConfig) -> Estimates:
+def estimates(session: Session, config: RunConfig, settings: Settings) -> Estimates:
     """Per run; `seconds` and `step_seconds` are None until a run of the same size was seen."""
+    checkpoints, size = most_checkpoints(config), checkpoint_bytes(session, config, settings)
     step_seconds = _seen_step_seconds(session, config)
     return {
         "seconds": None if step_seconds is None else step_seconds * config.steps,
@@ -25,6 +28,8 @@ def estimates(session: Session, config: RunConfig) -> Estimates:
         "completions": float(config.sampling.prompts_per_step * config.sampling.group_size * config.steps),
         "tokens_at_most": float(most_tokens(config)),
         "disk_bytes": float(most_bytes(config)),
+        "checkpoints": float(checkpoints),
+        "checkpoint_bytes": None if size is None else checkpoints * size,
     }
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.errors import NotFound
 from backend.models import Checkpoint, Run
+from backend.runs.retention import Saved, kept
 
 
 def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
@@ -43,17 +44,15 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
 
 
 def forget_old_checkpoints(
-    session: Session, run_id: str, *, keep: int, damaged: Collection[str] = ()
+    session: Session, run_id: str, *, keep: int, spaced: int = 0, damaged: Collection[str] = ()
 ) -> set[str]:
-    """Keep the newest, the best by held-out accuracy and the origins of other runs; returns their paths.
+    """Keep what `retention.kept` says and the origins of other runs; returns their paths.
 
     What is known to be damaged, by id, is not kept and takes the place of none that is whole.
     """
     rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
-    measured = [row for row in rows if row.manifest.get("accuracy") is not None]
-    best = max(measured, key=lambda row: row.manifest["accuracy"], default=None)
-    kept = {row.id for row in rows[:keep]} | ({best.id} if best else set())
-    kept |= {row.id for row in rows if row.step in origins}
-    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(kept)))
-    return {row.path for row in rows if row.id in kept}
+    saved = [Saved(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
+    stay = kept(saved, keep=keep, spaced=spaced, needed={step for step in origins if step is not None})
+    session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
+    return {row.path for row in rows if row.id in stay}

@@ -527,9 +527,9 @@ def test_a_run_does_not_go_on_against_another_reference(settings, queued, train)
         train(run_id, config)
 
 
-def test_the_newest_checkpoints_and_the_best_one_are_kept(sessions, settings, queued, train):
+def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, settings, queued, train):
     config = resolve(
-        SMALL | {"steps": 6, "checkpointing": {"every": 1}, "evaluation": {"every": 1, "prompts": 8}}
+        SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 2, "spaced": 1}, "evaluation": {"every": 1, "prompts": 8}}
     )
     run_id = queued(config)
     train(run_id, config)
@@ -538,7 +538,7 @@ def test_the_newest_checkpoints_and_the_best_one_are_kept(sessions, settings, qu
         kept = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
         paths = set(session.scalars(select(Checkpoint.path)))
     best = max(kept, key=accuracy.__getitem__)
-    assert set(kept) == {5, 6, best}
+    assert set(kept) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is beside the older one
     assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
     assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
 

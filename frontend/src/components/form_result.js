@@ -53,7 +53,9 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
 const COSTS = [
   { key: 'seconds', title: 'time', format: formatDuration, isSummed: true },
   { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
-  { key: 'disk_bytes', title: 'disk ≤', format: formatBytes, isSummed: true },
+  { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
+  { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
+  { key: 'checkpoint_bytes', title: 'their size ≲', format: formatBytes, isSummed: true },
   { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
 ];
 

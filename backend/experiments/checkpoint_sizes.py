@@ -1,0 +1,83 @@
+"""What the checkpoints of a run take on the disk at most, as one of the same shape took here or as counted."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.model_files import read_config
+from backend.models import Checkpoint, Run
+from backend.runs.retention import most_kept
+from backend.settings import Settings
+
+LOOKED_AT = 100
+"""Newest checkpoints whose size is looked at."""
+
+PARAMETERS = {"tiny": 800_768, "tiny_moe": 1_787_904}
+"""Of the built-in policies."""
+
+TEXT_BYTES = 400_000
+"""Tokenizer, configs and manifest of a small policy."""
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+MASTER_BYTES = 4
+"""Moments and master weights are float32."""
+
+
+def most_checkpoints(config: RunConfig) -> int:
+    """How many lie on the disk at a time: after the last step, and while the run's next one is written."""
+    rule, steps = config.checkpointing, config.steps
+    saves = -(-steps // rule.every) if rule.every else min(steps, 1)
+    return min(saves, most_kept(keep=rule.keep, spaced=rule.spaced) + 1)
+
+
+def checkpoint_bytes(session: Session, config: RunConfig, settings: Settings) -> float | None:
+    """Size of one; None where the policy is not here and none was ever saved."""
+    query = (
+        select(Run.config, Checkpoint.bytes_total)
+        .join(Run, Run.id == Checkpoint.run_id)
+        .order_by(Checkpoint.created_at.desc())
+        .limit(LOOKED_AT)
+    )
+    wanted = _shape(config.model_dump(mode="json"))
+    seen = (size for other, size in session.execute(query) if _shape(other) == wanted)
+    if (size := next(seen, None)) is not None:
+        return float(size)
+    parameters = _parameters(config.policy.name, settings.models_dir)
+    return None if parameters is None else TEXT_BYTES + float(parameters * _bytes_per_parameter(config))
+
+
+def _shape(config: dict[str, Any]) -> tuple[object, ...]:
+    """Of two runs that agree in this, checkpoints are of about one size."""
+    objective = config["objective"]
+    return (
+        config["policy"]["name"],
+        config["policy"].get("revision", ""),
+        config["policy"]["dtype"],
+        config["updates"].get("rule", "adam"),
+        config["sampling"].get("staleness", 0),
+        objective["advantage"]["type"] == "critic",
+        objective.get("reference", {}).get("type", "fixed"),
+    )
+
+
+def _bytes_per_parameter(config: RunConfig) -> int:
+    weights = BYTES[config.policy.dtype]
+    moments = 2 * MASTER_BYTES
+    master = MASTER_BYTES if weights < MASTER_BYTES else 0
+    policy = weights + (moments + master if config.updates.rule == "adam" else 0)
+    critic = weights + moments + master if config.objective.advantage.type == "critic" else 0
+    reference = weights if config.objective.reference.type != "fixed" else 0
+    return policy + critic + reference + config.sampling.staleness * weights
+
+
+def _parameters(policy: str, models_dir: Path) -> int | None:
+    if policy in PARAMETERS:
+        return PARAMETERS[policy]
+    found = read_config(models_dir / policy)
+    if found is None:
+        return None
+    stored = BYTES.get(str(found.get("dtype") or found.get("torch_dtype")), 2)
+    return sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors")) // stored

@@ -1,0 +1,56 @@
+"""Checkpoint retention: which checkpoints of a run stay when there is a new one.
+
+The newest to continue from, the best by held-out accuracy, and some older ones. A policy that collapses is
+noticed late: by then the newest are all of after it. The older ones are therefore spread evenly on a log
+scale of age, so whenever the collapse was, one of not long before it is left, and the first always stays.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Saved(NamedTuple):
+    """A checkpoint, as far as retention cares."""
+
+    id: str
+    step: int
+    attempt: int
+    accuracy: float | None
+    """Held-out, at this step; None where it was not measured."""
+
+
+def kept(saved: Collection[Saved], *, keep: int, spaced: int, needed: Collection[int] = ()) -> set[str]:
+    """Ids of those that stay. `needed` are steps that other runs begin with."""
+    newest_first = sorted(saved, key=lambda one: (one.step, one.attempt), reverse=True)
+    newest = newest_first[:keep]
+    measured = [one for one in newest_first if one.accuracy is not None]
+    best = max(measured, key=lambda one: one.accuracy or 0.0, default=None)
+    stay = {one.id for one in newest} | {one.id for one in saved if one.step in needed or one is best}
+    older = {one.step: one.id for one in reversed(newest_first) if one.id not in stay}  # the last attempt's
+    steps = spread(list(older), behind=[one.step for one in newest], most=spaced)
+    return stay | {older[step] for step in steps}
+
+
+def most_kept(*, keep: int, spaced: int) -> int:
+    """How many stay at most, without those that other runs begin with."""
+    return keep + spaced + 1
+
+
+def spread(steps: Sequence[int], *, behind: Sequence[int], most: int) -> set[int]:
+    """At most so many of the steps, as evenly on a log scale of age as can be; the first is among them.
+
+    One step after the other is given up, each time the one whose neighbours are nearest to each other. As
+    nothing but what stayed the last time is there the next time, this must and does work little by little.
+    `behind` are the newest steps, which stay anyhow.
+    """
+    left = sorted(set(steps))
+    if not most or not left:
+        return set()
+    newest, nearest = max(behind, default=left[-1]), min(behind, default=left[-1])
+    unit = min((after - before for before, after in pairwise([*left, nearest]) if after > before), default=1)
+    while len(left) > most:
+        ages = [newest - step + unit for step in [*left, nearest]]
+        ratios = [ages[place - 1] / ages[place + 1] for place in range(1, len(left))]
+        del left[1 + ratios.index(min(ratios)) if ratios else 0]
+    return set(left)

@@ -1,0 +1,82 @@
+"""Checkpoint retention, over whole lives of runs: bounded, and never without something from before."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.runs.retention import Saved, kept, most_kept, spread
+
+gaps = st.lists(st.integers(1, 50), min_size=1, max_size=30)
+accuracies = st.lists(st.none() | st.floats(0, 1), min_size=30, max_size=30)
+rules = st.fixed_dictionaries({"keep": st.integers(1, 5), "spaced": st.integers(0, 6)})
+
+
+def life(gaps, accuracies, rule):
+    """What is there after each save of a run."""
+    step, there = 0, {}
+    for number, gap in enumerate(gaps):
+        step += gap
+        there[str(step)] = Saved(str(step), step, 1, accuracies[number])
+        stay = kept(there.values(), **rule)
+        there = {name: one for name, one in there.items() if name in stay}
+        yield step, dict(there)
+
+
+@given(gaps, accuracies, rules)
+def test_so_many_stay_as_the_form_says_and_the_newest_are_among_them(gaps, accuracies, rule):
+    saved = []
+    for step, there in life(gaps, accuracies, rule):
+        saved.append(step)
+        assert len(there) <= most_kept(**rule)
+        assert {str(step) for step in saved[-rule["keep"] :]} <= there.keys()
+
+
+@given(gaps, accuracies, rules)
+def test_the_best_by_held_out_accuracy_stays(gaps, accuracies, rule):
+    best = -1.0
+    for number, (_, there) in enumerate(life(gaps, accuracies, rule)):
+        best = max(best, -1.0 if accuracies[number] is None else accuracies[number])
+        assert best < 0 or best in {one.accuracy for one in there.values()}
+
+
+@given(gaps, accuracies, rules.filter(lambda rule: rule["spaced"] > 0))
+def test_whenever_a_run_collapses_something_from_before_is_left(gaps, accuracies, rule):
+    for number, (_, there) in enumerate(life(gaps, accuracies, rule)):
+        first = gaps[0]
+        assert str(first) in there
+        assert number >= rule["keep"] + rule["spaced"] or len(there) == number + 1
+
+
+@given(gaps, accuracies, rules)
+def test_asking_again_changes_nothing(gaps, accuracies, rule):
+    for _, there in life(gaps, accuracies, rule):
+        assert kept(there.values(), **rule) == there.keys()
+
+
+def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
+    """Each kept age is at most so many times the one after it, however long the run has become."""
+    for spaced, most in ((4, 8.0), (8, 2.5)):
+        worst = 0.0
+        for step, there in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):
+            ages = sorted(step - one.step + 1 for one in there.values())
+            worst = max(worst, *(old / young for young, old in zip(ages, ages[1:], strict=False)), 0)
+        assert worst <= most, worst
+
+
+def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
+    *_, (_, there) = life([25] * 40, [None] * 40, {"keep": 3, "spaced": 4})
+    assert sorted(one.step for one in there.values()) == [25, 375, 725, 850, 950, 975, 1000]
+
+
+def test_what_other_runs_begin_with_stays():
+    saved = [Saved(str(step), step, 1, None) for step in range(1, 10)]
+    assert kept(saved, keep=1, spaced=0, needed={4}) == {"4", "9"}
+
+
+def test_of_two_attempts_at_one_step_the_later_stays():
+    saved = [Saved("a", 1, 1, None), Saved("b", 1, 2, None), Saved("c", 2, 2, None)]
+    assert kept(saved, keep=1, spaced=1) == {"b", "c"}
+
+
+def test_nothing_is_spread_out_where_nothing_may_be():
+    assert spread([1, 2, 3], behind=[4], most=0) == set()
+    assert spread([], behind=[4], most=3) == set()
