@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp
 
 from backend import catalog, health, live, pages, session, status
@@ -19,6 +20,7 @@ from backend.deadline import Deadline
 from backend.depends import Lab
 from backend.experiments import api as experiments
 from backend.guard import Guard
+from backend.highwater import tell_if_older
 from backend.interface import complete
 from backend.live import end_streams_at_signals
 from backend.metrics import api as metrics
@@ -90,6 +92,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     return app
 
 
+def _look_for_older(app: FastAPI) -> None:
+    """A database that lost its newest transactions is told at once, on every page too."""
+    lab: Lab = app.state.lab
+    with suppress(SQLAlchemyError), lab.sessions.begin() as session:  # away: the page of states says so
+        if older := tell_if_older(lab.settings, session):
+            app.state.status.older = older.sentence
+
+
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     lab: Lab = app.state.lab
@@ -97,6 +107,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     end_streams_at_signals(app.state.broadcaster)
     with suppress(OSError):  # an upload says it when the directory cannot be written to
         await anyio.to_thread.run_sync(Uploads(lab.settings.datasets_dir).sweep)
+    await anyio.to_thread.run_sync(_look_for_older, app)
     reconciler: Reconciler = app.state.reconciler
     reconciler.start()
     try:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from backend.clock import ClockWatch, Look, mend, tell
 from backend.database import Sessions, db_now, insert_into, reading
+from backend.highwater import raise_mark
 from backend.metrics.packing import pack, packable
 from backend.models import Run, Singleton
 from backend.queue import ring
@@ -42,6 +43,8 @@ SWEEP_PAUSE_SECONDS = 3600.0
 PACK_SECONDS = 0.1
 """So long a look packs points; the next one goes on."""
 PACK_PAUSE_SECONDS = 5.0
+MARK_SECONDS = 10.0
+"""How often the high-water mark of the database is raised."""
 
 
 class Reconciler:
@@ -58,6 +61,7 @@ class Reconciler:
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
+        self._mark_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
         self._stopping = threading.Event()
@@ -94,6 +98,9 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
+            if time.monotonic() > self._mark_after:
+                raise_mark(self._settings, session)
+                self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
         if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing):

@@ -72,6 +72,8 @@ class Status:
         self._parts = {"database": Part(), "broker": Part(), "disk": Part()}
         self._looked_at = 0.0
         self._looking = threading.Lock()
+        self.older = ""
+        """What to say of a database that was found to be older than its state directory."""
 
     def look(self) -> dict[str, Any]:
         """The state of every part; somebody else's look is as good as ours."""
@@ -96,7 +98,7 @@ class Status:
         except SQLAlchemyError as error:
             unknown = Trouble("broken", "the database refuses to be written: the service's log says why")
             return database_trouble(error, self._engine.url) or unknown
-        return None
+        return Trouble("older", self.older) if self.older else None
 
     def close(self) -> None:
         """Let go of the database."""

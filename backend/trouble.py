@@ -13,8 +13,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from backend.text import size_text
 
-Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged"]
-"""All but `damaged` may pass by themselves or once somebody has made room."""
+Kind = Literal["away", "busy", "full", "read_only", "broken", "damaged", "older"]
+"""All but `damaged` and `older` may pass by themselves or once somebody has made room."""
 
 DISK: dict[int, Kind] = {
     errno.ENOSPC: "full",

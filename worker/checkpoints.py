@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
+from backend.durable import sync
 from backend.models import Checkpoint
 from backend.runs import checkpoints as store
 from worker.disk import on_disk
@@ -208,18 +209,19 @@ class Checkpoints:
         rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
 
         def forget(session: Session) -> None:
-            kept.update(
-                store.forget_old_checkpoints(session, self.run_id, **rule, damaged=self.refused)
-            )
+            kept.update(store.forget_old_checkpoints(session, self.run_id, **rule, damaged=self.refused))
 
         self.recorder.commit(forget)
         self._remove_strangers(kept)
 
     def _remove_strangers(self, kept: Collection[str]) -> None:
         """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
-        for directory in self.root.iterdir():
-            if directory.is_dir() and directory.name not in kept and self._may_go(directory):
-                remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
+        found = [directory for directory in self.root.iterdir() if directory.is_dir()]
+        doomed = [one for one in found if one.name not in kept and self._may_go(one)]
+        for directory in doomed:
+            remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
+        if doomed:
+            sync(self.root)  # or a power cut brings them back, and a run that has ended tidies up no more
 
     def _may_go(self, directory: Path) -> bool:
         """Whether it is ours and, where it could be adopted, training has come as far again."""

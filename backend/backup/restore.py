@@ -21,6 +21,7 @@ from backend.backup.tables import load_tables
 from backend.database import open_engine, open_sessions, reading
 from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
+from backend.highwater import forget_mark
 from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.migrate import known_schemas, locked, newest_schema, upgrade_within
 from backend.models import Experiment, Run, Singleton, Worker
@@ -133,6 +134,7 @@ def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
     if runs.exists():
         runs.rename(replaced)
     draft.rename(runs)
+    forget_mark(settings)
     sync(settings.state)
     mark.unlink()
     sync(settings.state)

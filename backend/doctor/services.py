@@ -7,10 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from backend.broker import choose_broker, find_server, is_ready
 from backend.database import db_now, open_engine, open_sessions, reading
 from backend.doctor.finding import Finding, bad, checked, ok, warn
+from backend.highwater import find_older
 from backend.instance import is_alive, running_instance, service_url
 from backend.migrate import known_schemas, newest_schema, schema_of
 from backend.preflight import (
@@ -51,6 +53,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
         try:
             with reading(open_sessions(engine)) as session:
                 yield from database(engine, session.connection())
+                yield age(settings, session)
         except SQLAlchemyError as error:
             yield bad(
                 "database", f"answers with an error: {str(getattr(error, 'orig', error)).splitlines()[0]}"
@@ -130,6 +133,14 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
         yield postgres(found | {"collation": _collation(connection)})
     else:
         yield sqlite(sqlite3.sqlite_version_info, str(connection.scalar(text("PRAGMA journal_mode"))))
+
+
+def age(settings: Settings, session: Session) -> Finding:
+    """Whether the database has what the state directory proves."""
+    if schema_of(session.connection()) != newest_schema():
+        return ok("history", "is looked at once the schema is up to date")
+    older = find_older(settings, session)
+    return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
 
 
 def schema(found: str) -> Finding:

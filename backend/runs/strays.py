@@ -20,6 +20,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.database import CROCKFORD, Sessions, reading
+from backend.highwater import read_mark
 from backend.models import Checkpoint, Event, Run
 from backend.runs.events import add_event
 from backend.settings import Settings
@@ -55,6 +56,7 @@ class Strays:
         self, settings: Settings, sessions: Sessions, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._sessions, self._clock = sessions, clock
+        self._settings = settings
         self._root = settings.state / "runs"
         self._notes = settings.run_dir / "strays.json"
 
@@ -87,7 +89,8 @@ class Strays:
         if not RUN_ID.fullmatch(name) or directory.is_symlink() or not directory.is_dir():
             return []
         if not record.owns(name):
-            return [directory]
+            mark = read_mark(self._settings)  # a database that lost its newest runs may still be put back
+            return [] if mark and mark.older_since else [directory]
         if record.statuses.get(name, AT_WORK[0]) in AT_WORK:
             return []
         known = record.checkpoints.get(name, {})

@@ -170,6 +170,7 @@ def test_a_broken_disk(healthy, monkeypatch):
     def fail(_):
         raise OSError(5, "Input/output error")
 
+    healthy.run_dir.mkdir(parents=True)
     monkeypatch.setattr(os, "fsync", fail)
     assert "too slow or broken" in found(healthy, "speed")
     assert not list(healthy.run_dir.glob(".doctor*"))
@@ -342,11 +343,13 @@ def test_what_a_server_says_of_itself():
         "full_page_writes": "on",
         "default_transaction_read_only": "off",
         "collation": "",
+        "synchronous_commit": "on",
     }
     assert services.postgres(good).level == "ok"
     assert services.postgres(good | {"server_version_num": "130001"}).level == "bad"
     assert services.postgres(good | {"max_connections": "20"}).level == "warn"
     assert services.postgres(good | {"collation": "sorted otherwise"}).level == "warn"
+    assert "synchronous_commit is off" in services.postgres(good | {"synchronous_commit": "off"}).text
     assert services.sqlite((3, 34, 1), "wal").level == "bad"
     assert services.sqlite((3, 40, 1), "delete").level == "bad"
 

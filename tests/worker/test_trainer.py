@@ -529,7 +529,12 @@ def test_a_run_does_not_go_on_against_another_reference(settings, queued, train)
 
 def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, settings, queued, train):
     config = resolve(
-        SMALL | {"steps": 6, "checkpointing": {"every": 1, "keep": 2, "spaced": 1}, "evaluation": {"every": 1, "prompts": 8}}
+        SMALL
+        | {
+            "steps": 6,
+            "checkpointing": {"every": 1, "keep": 2, "spaced": 1},
+            "evaluation": {"every": 1, "prompts": 8},
+        }
     )
     run_id = queued(config)
     train(run_id, config)
