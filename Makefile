@@ -16,7 +16,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-sandbox bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -94,6 +94,9 @@ bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; in
 
 bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
 	@.venv/bin/python -m benchmarks.sandbox $(ARGS)
+
+bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
+	@.venv/bin/python -m benchmarks.durability $(ARGS)
 
 bench-start: .venv/runtime.stamp ## time from launching a run until it trains, with a broker and without
 	@.venv/bin/python -m benchmarks.start $(ARGS)

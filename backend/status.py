@@ -69,7 +69,7 @@ class Status:
         url = settings.effective_database_url
         self._engine = open_engine(url, pool_size=1, answer_seconds=PROBE_SECONDS)
         self._owner = uuid.uuid4().hex
-        self._parts = {"database": Part(), "broker": Part(), "disk": Part()}
+        self._parts = {"database": Part(), "broker": Part(), "disk": Part(), "history": Part()}
         self._looked_at = 0.0
         self._looking = threading.Lock()
         self.older = ""
@@ -83,6 +83,7 @@ class Status:
                     "database": self._database,
                     "broker": lambda: broker_trouble(self._settings),
                     "disk": lambda: disk_warning(self._settings.state),
+                    "history": lambda: Trouble("older", self.older) if self.older else None,
                 }
                 for name, check in checks.items():
                     self._parts[name].become(check())
@@ -98,7 +99,7 @@ class Status:
         except SQLAlchemyError as error:
             unknown = Trouble("broken", "the database refuses to be written: the service's log says why")
             return database_trouble(error, self._engine.url) or unknown
-        return Trouble("older", self.older) if self.older else None
+        return None
 
     def close(self) -> None:
         """Let go of the database."""
@@ -135,5 +136,5 @@ LOOKERS = CapacityLimiter(2)
 
 @router.get("/status", response_model=dict[str, Any])
 async def status(request: Request) -> Json:
-    """State of database, broker and disk, and the runs of this machine whose steps wait to be stored."""
+    """State of database, broker, disk and history, and this machine's runs whose steps wait to be stored."""
     return Json(await to_thread.run_sync(request.app.state.status.look, limiter=LOOKERS))

@@ -204,7 +204,7 @@ class Checkpoints:
         }
 
     def _prune(self) -> None:
-        """Remove the rows that retention lets go, then their directories: the new checkpoint's row is safe."""
+        """Remove rows that retention lets go, then their directories; the new checkpoint's row is safe."""
         kept: set[str] = set()
         rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
 

@@ -50,7 +50,7 @@ def lineage_of(run_id: str, config: RunConfig, origin: Origin | None) -> Lineage
 
 
 def strangers(root: Path, known: Collection[str], lineage: Lineage) -> list[Stranger]:
-    """Checkpoints below `root` without a row that this lineage wrote; whether they are whole is not looked at."""
+    """Checkpoints below `root` without a row that this lineage wrote; nobody has verified them yet."""
     found = (_stranger(directory, lineage) for directory in checkpoints(root) if directory.name not in known)
     return [stranger for stranger in found if stranger is not None]
 

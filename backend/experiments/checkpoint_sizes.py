@@ -1,4 +1,4 @@
-"""What the checkpoints of a run take on the disk at most, as one of the same shape took here or as counted."""
+"""Room that the checkpoints of a run take at most: as one of the same shape took here, or as counted."""
 
 from pathlib import Path
 from typing import Any

@@ -27,11 +27,11 @@ def test_the_built_in_policies_have_so_many_parameters(policy):
     ],
 )
 def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
-    sessions,
+    sessions,  # noqa: F811
     settings,
-    queued,
-    train,
-    changes,  # noqa: F811
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    changes,
 ):
     config = resolve(SMALL | changes, None, 0)
     with reading(sessions) as session:

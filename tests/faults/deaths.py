@@ -13,7 +13,7 @@ from tests.faults.failpoints import Plan
 from tests.faults.plant import Kind, Plant
 from tests.faults.processes import is_alive, send, wait_for
 
-CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1}}
+CONFIG = BASE | VARIANTS[1] | {"seed": 1, "steps": 6, "checkpointing": {"every": 2, "keep": 1, "spaced": 0}}
 """A run that saves, forgets and removes checkpoints within seconds."""
 
 BATCHES = 12

@@ -42,7 +42,7 @@ Acknowledged = Sequence[Sequence[Any]]
 
 def visible(sessions: Sessions) -> set[Row]:
     """Keys of the rows that any page could show now, but for those of runs that are being deleted."""
-    keys = (
+    keys: tuple[tuple[Any, ...], ...] = (
         (Experiment.id,),
         (Event.id,),
         (Attempt.run_id, Attempt.number),
@@ -55,12 +55,8 @@ def visible(sessions: Sessions) -> set[Row]:
         if doomed:  # events and the experiment of it go too
             keys = keys[2:]
         found = {(key[0].class_.__name__, *row) for key in keys for row in session.execute(select(*key))}
-        newest = {
-            run_id: path
-            for run_id, path in session.execute(
-                select(Checkpoint.run_id, Checkpoint.path).order_by(Checkpoint.step)
-            )
-        }
+        by_step = select(Checkpoint).order_by(Checkpoint.step)
+        newest = {row.run_id: row.path for row in session.scalars(by_step)}
     found = {row for row in found if not doomed.intersection(row)}
     return found | {("Run", run_id) for run_id in runs} | {("Checkpoint", *one) for one in newest.items()}
 
@@ -118,7 +114,7 @@ def _lost_rows(sessions: Sessions, seen: Collection[Row]) -> list[str]:
 
 
 def _lost(place: Place, sessions: Sessions, acknowledged: Acknowledged) -> list[str]:
-    """Sentences about acknowledgements that do not hold; of the same kind for the same thing the last counts."""
+    """Sentences about acknowledgements that do not hold; of several about one thing the last counts."""
     last = {tuple(said[:2]): said for said in acknowledged}
     return [
         f"acknowledged but not so: {said}"
@@ -139,7 +135,8 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
             case "token":
                 return token_of(settings, Role.OPERATOR) == about[0]
             case "upload":
-                return about[1] is None or (uploads.find(about[0]) is not None) == about[1]
+                is_there = uploads.find(about[0]) is not None
+                return about[1] is None or is_there == bool(about[1])
             case "run":
                 return runs.issuperset(about)
             case "notes":
@@ -153,7 +150,7 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
             case "gone":
                 return run is None and not settings.artifacts_of(about[0]).exists()
             case "restored":
-                return len(runs) == 2  # noqa: PLR2004 - the backup's
+                return len(runs) == 2
         verify(place.backups / about[0], read_manifest(place.backups / about[0]))
         return True
 

@@ -1,5 +1,7 @@
 """Checkpoint retention, over whole lives of runs: bounded, and never without something from before."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +60,7 @@ def test_what_is_left_from_before_a_collapse_is_not_far_before_it():
         worst = 0.0
         for step, there in life([1] * 300, [None] * 300, {"keep": 3, "spaced": spaced}):
             ages = sorted(step - one.step + 1 for one in there.values())
-            worst = max(worst, *(old / young for young, old in zip(ages, ages[1:], strict=False)), 0)
+            worst = max(worst, *(old / young for young, old in pairwise(ages)), 0)
         assert worst <= most, worst
 
 

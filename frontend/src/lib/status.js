@@ -9,7 +9,7 @@ const WAITS = { database: 'Nothing is lost: runs keep their finished steps and s
  */
 export function troubles(status) {
   if (!status) return [];
-  return ['database', 'broker', 'disk'].filter((part) => status[part].state !== 'ok').map((part) => ({
+  return ['database', 'broker', 'disk', 'history'].filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
     part,
     text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)].filter(Boolean).join(' '),
   }));
@@ -28,6 +28,6 @@ function unwritten(waiting) {
   return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
-const sentence = ({ detail, since }) => `${detail[0].toUpperCase()}${detail.slice(1)}, since ${clock(since)}.`;
+const sentence = ({ state, detail, since }) => `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
 
 const clock = (time) => new Date(time).toLocaleTimeString();

@@ -1,0 +1,166 @@
+"""What it costs that SQLite forces each commit to the disk: launches and recorded steps, with and without.
+
+    python -m benchmarks.durability
+
+Both sides take turns on one database. Writes results.md beside this file; `make docs` brings it into README.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+from sqlalchemy import event, select
+
+from backend.config.run import RunConfig
+from backend.database import open_engine, open_sessions
+from backend.depends import Lab
+from backend.doctor.storage import sync_seconds
+from backend.experiments.launch import launch
+from backend.experiments.schemas import ExperimentRequest
+from backend.migrate import upgrade
+from backend.models import Run
+from backend.runs import lifecycle
+from backend.settings import Settings
+from benchmarks.service import machine
+from worker.recorder import Recorder
+from worker.records import CompletionRecord, GroupRecord, StepRecord
+
+HERE = Path(__file__).parent
+LEVELS = ("NORMAL", "FULL")
+PROMPTS, COMPLETIONS, TOKENS = 16, 8, 40
+REQUEST = ExperimentRequest(name="e", base={}, variants=[{"name": "GRPO", "preset": "grpo"}], seeds=[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="cost of commits that reach the disk")
+    parser.add_argument("--times", type=int, default=100, help="launches and steps on each side")
+    parser.add_argument("--directory", default=None, help="on the disk to be measured (default: temporary)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="grpolab-durability-", dir=arguments.directory) as directory:
+        text = table(measure(Path(directory), arguments.times), sync_seconds(Path(directory)))
+    print(text)
+    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+
+
+def measure(directory: Path, times: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds of each launch and each stored step, by level."""
+    settings = Settings(state_dir=directory)
+    upgrade(settings.effective_database_url)
+    labs = {level: _lab(settings, level) for level in LEVELS}
+    launches = {level: _launcher(lab) for level, lab in labs.items()}
+    recorders = {level: _recorder(lab) for level, lab in labs.items()}
+    found: dict[str, dict[str, list[float]]] = {"launch": {}, "step": {}}
+    for number in range(times):
+        for level in LEVELS if number % 2 else LEVELS[::-1]:
+            found["launch"].setdefault(level, []).append(_seconds(launches[level]))
+            found["step"].setdefault(level, []).append(_seconds(recorders[level]))
+    return found
+
+
+def _lab(settings: Settings, level: str) -> Lab:
+    engine = open_engine(settings.effective_database_url)
+
+    @event.listens_for(engine, "connect")
+    def choose(dbapi: Any, _record: Any) -> None:
+        dbapi.execute(f"PRAGMA synchronous={level}")
+
+    return Lab(settings, engine, open_sessions(engine))
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _launcher(lab: Lab) -> Callable[[], object]:
+    return lambda: launch(lab, REQUEST, key=os.urandom(8).hex())
+
+
+def _recorder(lab: Lab) -> Callable[[], object]:
+    """Stores one step, as it is stored when a checkpoint waits for it."""
+    launch(lab, REQUEST, key="")
+    with lab.sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "w", "h")
+        if claim is None:
+            raise SystemExit("somebody else has taken the run")
+        config = RunConfig.model_validate(
+            session.scalars(select(Run.config).where(Run.id == claim.run_id)).one()
+        )
+    recorder = Recorder(lab.sessions, claim.run_id, claim.attempt, config=config)
+    recorder.__enter__()
+    numbers = count(1)
+
+    def store() -> None:
+        recorder.record_step(_step(next(numbers)))
+        recorder.flush()
+
+    return store
+
+
+def _step(number: int) -> StepRecord:
+    chance = np.random.default_rng(number)
+    metrics = {f"reward/metric{key}": float(chance.random()) for key in range(60)}
+    return StepRecord(number, metrics, [_group(place, chance) for place in range(PROMPTS)])
+
+
+def _group(place: int, chance: np.random.Generator) -> GroupRecord:
+    texts = [" ".join(map(str, chance.integers(0, 99, TOKENS))) for _ in range(COMPLETIONS)]
+    completions = [
+        CompletionRecord(
+            text=text,
+            token_strings=text.split(" "),
+            token_ids=np.arange(TOKENS),
+            reward=1.0,
+            rewards={"correctness": 1.0},
+            advantage=0.5,
+            finish_reason="stop",
+            correct=True,
+            arrays={
+                "logprob": chance.random(TOKENS, np.float32),
+                "entropy": chance.random(TOKENS, np.float32),
+            },
+        )
+        for text in texts
+    ]
+    return GroupRecord("train", place, f"sums/{place}", "sums", "", "1+1=?", "2", completions)
+
+
+def table(found: dict[str, dict[str, list[float]]], sync: float) -> str:
+    """The figures in Markdown."""
+    facts = machine()
+    times = len(found["launch"]["FULL"])
+    titles = {
+        "launch": "launching an experiment of one run",
+        "step": f"storing a step of {PROMPTS} x {COMPLETIONS} completions at once",
+    }
+    setting = (
+        f"SQLite on a disk that has a write after {sync * 1000:.1f} ms, {facts['cores']} cores, Python "
+        f"{facts['python']}; {times} times each by turns; median and 95th percentile."
+    )
+    lines = [
+        setting,
+        "",
+        "| what | NORMAL: log forced now and then | FULL: at each commit | within a pair, median |",
+        "|---|---|---|---|",
+    ]
+    for what, title in titles.items():
+        cells = [
+            f"{median(one) * 1000:.1f} / {quantiles(one, n=20)[-1] * 1000:.1f} ms"
+            for one in (found[what]["NORMAL"], found[what]["FULL"])
+        ]
+        pairs = zip(found[what]["NORMAL"], found[what]["FULL"], strict=True)
+        more = median(full - normal for normal, full in pairs)
+        lines.append(f"| {title} | {cells[0]} | {cells[1]} | {more * 1000:+.1f} ms |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
