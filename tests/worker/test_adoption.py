@@ -10,7 +10,7 @@ from backend.config.merge import resolve
 from backend.models import Checkpoint, Event, Metric, Run
 from tests.worker.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
 
-CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2}}, None, 0)
+CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
 NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 
 
