@@ -133,7 +133,7 @@ def _holds(place: Place, sessions: Sessions, kind: str, about: list[Any]) -> boo
             case "schema":
                 return True  # it was looked at before the start brought it up to date
             case "token":
-                return token_of(settings, Role.OPERATOR) == about[0]
+                return token_of(settings, Role.OPERATOR) == str(about[0])
             case "upload":
                 is_there = uploads.find(about[0]) is not None
                 return about[1] is None or is_there == bool(about[1])
