@@ -111,6 +111,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
             f"busy_timeout={busy_seconds * 1000:.0f}",
             "foreign_keys=ON",
             "temp_store=MEMORY",
+            "trusted_schema=OFF",
             "mmap_size=268435456",
             "journal_size_limit=67108864",
         ):

@@ -123,7 +123,7 @@ def check_json(body: bytes) -> None:
     NaN and infinities pass: the model of the body refuses them at their field.
     """
     try:
-        json.loads(body.decode("utf-8"), object_pairs_hook=_distinct)
+        json.loads(body.decode("utf-8"), object_pairs_hook=distinct)
     except UnicodeDecodeError:
         _refuse("is not UTF-8")
     except RecursionError:
@@ -132,7 +132,8 @@ def check_json(body: bytes) -> None:
         _refuse(str(error))
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `object_pairs_hook`: of two equal names readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("names a field twice")
