@@ -6,8 +6,9 @@ import stat
 import unicodedata
 from collections.abc import Collection, Iterator
 from hashlib import file_digest, sha256
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -71,7 +72,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def open_below(directory: Path, name: str) -> BinaryIO:
+def open_below(directory: Path, name: str) -> BufferedReader:
     """A regular file below a directory. Raises OSError, also where a link lies on the way."""
     *parents, last = name.split("/")
     place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -98,7 +99,7 @@ def files_in(directory: Path) -> Iterator[str]:
             yield (Path(parent) / name).relative_to(directory).as_posix()
 
 
-def describe(file: BinaryIO) -> Digest:
+def describe(file: BufferedReader) -> Digest:
     """Size and SHA-256 of all that is read."""
     digest = file_digest(file, "sha256")
     return Digest(bytes=file.tell(), sha256=digest.hexdigest())

@@ -17,7 +17,8 @@ import pytest
 from sqlalchemy import select, text
 
 from backend.backup import save
-from backend.backup.contents import MANIFEST, BadBackup, read_manifest, verify
+from backend.backup.contents import MANIFEST, read_manifest, verify
+from backend.backup.files import BadBackup
 from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.backup.tables import ordered_tables

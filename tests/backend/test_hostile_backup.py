@@ -12,7 +12,8 @@ import zstandard
 from sqlalchemy import select
 
 from backend.backup import tables
-from backend.backup.contents import DATABASE, MANIFEST, BadBackup, read_manifest
+from backend.backup.contents import DATABASE, MANIFEST, read_manifest
+from backend.backup.files import BadBackup
 from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.database import open_engine, open_sessions
