@@ -28,6 +28,7 @@ from backend.requests import Requests
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
 from backend.secrecy import learn_secrets
+from backend.sessions import BrowserSessions
 from backend.settings import Settings
 from backend.workers import api as workers
 
@@ -49,7 +50,8 @@ class Service(FastAPI):
         """The routes and what is wrapped around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
-        return Requests(Guard(Deadline(stack), lab.settings, self.router.routes))
+        sessions: BrowserSessions = self.state.browser_sessions
+        return Requests(Guard(Deadline(stack), lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -68,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
+    app.state.browser_sessions = BrowserSessions(app.state.lab.sessions)
     app.state.streams = Counter()
     app.state.status = status.Status(settings)
     app.state.reconciler = Reconciler(settings, app.state.lab.sessions)

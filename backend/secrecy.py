@@ -20,7 +20,7 @@ PATTERNS = (
     r"\bhf_[A-Za-z0-9]{30,}",
     r"\bsk-[A-Za-z0-9_-]{20,}",
     r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
-    r"\b\d{10}\.(?:[\w-]{16}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
+    r"\b\d{10}\.(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
 )
 SECRET = re.compile("|".join(PATTERNS))
 
