@@ -13,6 +13,8 @@ ARG BASE=python:${PYTHON}-slim
 
 FROM ${BASE} AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# What is fetched from the Hugging Face hub stays: the rest of a container may be read-only, or gone tomorrow.
+ENV HF_HOME=/state/cache/huggingface
 RUN useradd --create-home --uid 10001 grpolab && install --directory --owner=grpolab --mode=0700 /state
 WORKDIR /app
 COPY requirements-service.lock ./
