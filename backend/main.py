@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from backend import catalog, health, live, pages, session, status
 from backend.access import fingerprint
 from backend.broadcaster import Broadcaster
+from backend.budget import Budget
 from backend.database import open_engine, open_sessions
 from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
@@ -51,7 +52,8 @@ class Service(FastAPI):
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
-        return Requests(Guard(Deadline(stack), lab.settings, self.router.routes, sessions))
+        within_limits = Budget(Deadline(stack), most=lab.settings.reads_per_token)
+        return Requests(Guard(within_limits, lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -15,7 +15,6 @@ from backend.permissions import Role
 from backend.problem import ERRORS
 from backend.sessions import BrowserSessions
 
-
 router = APIRouter(prefix="/api/v1", tags=["session"], responses=ERRORS)
 
 
