@@ -105,9 +105,7 @@ def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
     write_points(
         session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
     )
-    assert csv_of(session, run.id, all_attempts=False) == (
-        "step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n"
-    )
+    assert csv_of(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
 
 
 def test_the_csv_of_all_attempts_shows_hidden_rows_too(session):
