@@ -13,7 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from backend.limits import too_many
 
 EXPORTS = re.compile(r"/api/v1/runs/[^/]+/metrics\.csv|/api/v1/rollouts/steps")
-READS = re.compile(r"/api/v1/series|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/experiments/[^/]+/summary")
+READS = re.compile(
+    r"/api/v1/series|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/experiments/[^/]+/summary"
+)
 
 WAIT_SECONDS = 10.0
 """How long a request waits for a place."""

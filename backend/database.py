@@ -176,7 +176,7 @@ def insert_into(session: Session, table: Any) -> Any:
 
 def interrupt_of(session: Session) -> Callable[[], None]:
     """A function, for another thread, that ends the statement which this session runs."""
-    driver = session.connection().connection.driver_connection
+    driver: Any = session.connection().connection.driver_connection
     return driver.interrupt if isinstance(driver, sqlite3.Connection) else driver.cancel_safe
 
 

@@ -1,4 +1,4 @@
-"""A limit to how long a client waits, and the end of work that nobody waits for: an ASGI wrapper around the routes.
+"""A limit to how long a client waits, and the end of work that nobody waits for; around the routes.
 
 What a request reads from the database is interrupted when its time is over or its client gone. What it writes
 comes to its end.
@@ -43,7 +43,7 @@ class Deadline:
             return await self._app(scope, receive, send)
         wait = Wait(self._seconds)
         current.set(wait)
-        is_answered = is_late = False
+        is_late, answered = False, asyncio.Event()
 
         heard: asyncio.Queue[Message] = asyncio.Queue()
 
@@ -64,21 +64,15 @@ class Deadline:
             return message
 
         async def sending(message: Message) -> None:
-            nonlocal is_answered
-            is_answered = True
+            answered.set()
             if not is_late:
                 await send(message)
 
         is_read = scope["method"] in ("GET", "HEAD")
-        listening = asyncio.ensure_future(listen()) if is_read else None
+        listening = [asyncio.ensure_future(listen())] if is_read else []
         work = asyncio.ensure_future(self._app(scope, receiving, sending))
         try:
-            while not (is_answered or work.done()):
-                left = wait.heard_at + wait.seconds - time.monotonic()
-                if left <= 0:
-                    is_late = True
-                    break
-                await asyncio.wait({work}, timeout=min(left, 1.0))
+            is_late = await _is_late(wait, work, answered)
             if is_late:
                 await asyncio.to_thread(wait.end)
                 logger.warning("no answer within %g s: %s %s", wait.seconds, scope["method"], scope["path"])
@@ -88,5 +82,15 @@ class Deadline:
             await work
         finally:
             work.cancel()
-            if listening:
-                listening.cancel()
+            for task in listening:
+                task.cancel()
+
+
+async def _is_late(wait: Wait, work: "asyncio.Future[None]", answered: asyncio.Event) -> bool:
+    """Whether the client's time is over before the first piece of an answer."""
+    while not (answered.is_set() or work.done()):
+        left = wait.heard_at + wait.seconds - time.monotonic()
+        if left <= 0:
+            return True
+        await asyncio.wait({work}, timeout=min(left, 1.0))
+    return False

@@ -31,7 +31,7 @@ current: ContextVar[Wait] = ContextVar("wait")
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Meanwhile `interrupt` is called, by another thread, as soon as nobody waits for the request any more."""
+    """Meanwhile `interrupt` is called, by another thread, once nobody waits for the request any more."""
     wait = current.get(None)
     if wait is None:
         yield

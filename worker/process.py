@@ -52,8 +52,8 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Further variables that a trainer gets. The operator's token and the addresses of database and broker are none
-of them: plugins, and whatever they start, can read the environment."""
+"""Further variables that a trainer gets. The operator's token and the addresses of database and broker are
+none of them: plugins, and whatever they start, can read the environment."""
 
 LINE_LIMIT = 32_768
 """Of a longer line of output the beginning is kept, in bytes."""
@@ -127,9 +127,7 @@ class TrainerProcess:
         """Whether it lives."""
         return self._process.poll() is None
 
-    def assign(
-        self, run_id: str, attempt: int, slot: Slot, listener: Listener, *, database_url: str
-    ) -> None:
+    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener, *, database_url: str) -> None:
         """Give it its run, before or after it is ready; its output goes to `listener` from now on."""
         with self._lock:
             for line in self._waiting:

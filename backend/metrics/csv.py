@@ -85,7 +85,8 @@ def _first_step(session: Session, part: _Part, after: int) -> int | None:
         part.conditions, Metric.key_id == MetricKey.id, Metric.step > after
     )
     firsts = select(of_key.scalar_subquery().label("step")).where(MetricKey.id.in_(part.keys)).subquery()
-    return session.scalar(select(func.min(firsts.c.step)))
+    first: int | None = session.scalar(select(func.min(firsts.c.step)))
+    return first
 
 
 def _rows(part: _Part, first: int, last: int) -> Select[int, int, str, int, float | None]:

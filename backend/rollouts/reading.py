@@ -162,7 +162,7 @@ def _shown_completion(rollout: Rollout) -> dict[str, Any]:
 
 
 def groups_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> Sequence[RolloutGroup]:
-    """So many of the groups, in order and at least one, as an answer may hold: long texts make short pages."""
+    """As many of the groups, and at least one, as an answer may hold: long texts make short pages."""
     query = (
         select(Rollout.group_id, func.sum(Rollout.tokens))
         .where(Rollout.group_id.in_([group.id for group in groups]))

@@ -126,10 +126,11 @@ def test_a_link_that_opened_nothing_is_given_back(fresh):
 
 
 ODD_COOKIES = [
-    "a[b]=1", "a{b}=1", 'a="unclosed', "a=b c", "a=\"b;c\"", "a", "=a", "a=", "a:b=1", "a=b,c=d", "a/b=1", "a@b=1",
-    "a=(x)", "(a)=x", "a=<x>", "ä=ö", "a=\t", "$Version=1", "a=b=c==", "_xsrf=2|ab|cd|1", "a='x'", "a?b=1", ";;;",
-    "username-localhost-8888=\"2|1:0|10:1\"", "Path=/x", "expires=never", "a=%00", "__Host-x={}", "a=\\", "x" * 3000,
-]  # fmt: skip
+    *("a[b]=1", "a{b}=1", 'a="unclosed', "a=b c", 'a="b;c"', "a", "=a", "a=", "a:b=1", "a=b,c=d", "a/b=1"),
+    *("a=(x)", "(a)=x", "a=<x>", "ä=ö", "a=\t", "$Version=1", "a=b=c==", "_xsrf=2|ab|cd|1", "a='x'", "a?b=1"),
+    *('username-localhost-8888="2|1:0|10:1"', "Path=/x", "expires=never", "a=%00", "__Host-x={}", "a=\\"),
+    *(";;;", "a@b=1", "x" * 3000),
+]
 
 
 @pytest.mark.parametrize("odd", ODD_COOKIES)

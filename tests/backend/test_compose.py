@@ -28,7 +28,7 @@ def filled_in(value, **given) -> str:
     """A value as compose would pass it, with the defaults of the file and made-up secrets."""
     known = MADE_UP | given
     text = "" if value is None else str(value)
-    return VARIABLE.sub(lambda found: known.get(found[1], found[3] or ""), text).replace("$$", "$")
+    return VARIABLE.sub(lambda found: str(known.get(found[1], found[3] or "")), text).replace("$$", "$")
 
 
 def settings_of(service: str, **given) -> Settings:

@@ -39,7 +39,8 @@ def test_a_route_may_take_its_time():
 
 
 COUNT = text(
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) SELECT max(i) FROM n"
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) "
+    "SELECT max(i) FROM n"
 )
 """Hours of work for a database."""
 

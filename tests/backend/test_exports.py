@@ -6,6 +6,8 @@
 import asyncio
 import os
 import tracemalloc
+from collections.abc import Generator
+from typing import cast
 
 import pytest
 from sqlalchemy import func, select, text
@@ -32,7 +34,8 @@ def long_run(database):
     """A run of many points; every seventh step is missing, and between two steps there are a million."""
     steps = POINTS // NAMES
     series = {
-        "sqlite": "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < :steps) SELECT i FROM s",
+        "sqlite": "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < :steps) "
+        "SELECT i FROM s",
         "postgresql": "SELECT i FROM generate_series(1, :steps) AS s(i)",
     }[database.engine.dialect.name]
     insert = (
@@ -85,11 +88,16 @@ def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monke
 def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
     looked = []
     look = csv._first_step
-    monkeypatch.setattr(csv, "_first_step", lambda *given: looked.append(given) or look(*given))
+
+    def looking(*given):
+        looked.append(given)
+        return look(*given)
+
+    monkeypatch.setattr(csv, "_first_step", looking)
     monkeypatch.setattr(csv, "WINDOW_POINTS", 100)
     lines = csv_lines(database.sessions, long_run.id, all_attempts=False)
     next(lines), next(lines)
-    lines.close()
+    cast("Generator[str]", lines).close()
     assert len(looked) == 1
 
 
@@ -116,7 +124,8 @@ def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypat
             make_group(session, run, step=step, completions=(MadeCompletion(text="x" * length),))
         assert session.scalar(select(func.sum(Rollout.tokens))) == 920
     with serving(settings, database.url) as client:
-        pages, cursor = [], ""
+        pages: list[list[int]] = []
+        cursor: str | None = ""
         while cursor is not None:
             page = client.get("/api/v1/rollouts", params={"run": run.id, "cursor": cursor}).json()
             pages.append([item["step"] for item in page["items"]])
@@ -130,7 +139,7 @@ class Slow:
     def __init__(self):
         self.begun, self.may_end = 0, asyncio.Event()
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(self, _scope, _receive, send):
         self.begun += 1
         await self.may_end.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -159,9 +168,12 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
         others = [
             asyncio.ensure_future(ask(app, *place))
             for place in [
-                ("/api/v1/series", "operator"), ("/api/v1/runs/x/metrics.csv",), ("/api/v1/runs",), ("/healthz",)
+                ("/api/v1/series", "operator"),
+                ("/api/v1/runs/x/metrics.csv",),
+                ("/api/v1/runs",),
+                ("/healthz",),
             ]
-        ]  # fmt: skip
+        ]
         await asyncio.sleep(0)
         assert slow.begun == 6
         slow.may_end.set()

@@ -63,8 +63,12 @@ def test_a_worker_that_has_long_been_running_knows_a_token_of_today(fresh):
 
 
 def test_tokens_of_the_environment_are_known_too(state_dir):
-    chosen = {"grpolab_token": "chosen-by-the-operator", "grpolab_viewer_token": "given-to-the-viewers"}
-    learn_secrets(Settings(state_dir=state_dir, **chosen), {})
+    settings = Settings(
+        state_dir=state_dir,
+        grpolab_token="chosen-by-the-operator",
+        grpolab_viewer_token="given-to-the-viewers",
+    )
+    learn_secrets(settings, {})
     assert redact("chosen-by-the-operator given-to-the-viewers") == f"{REDACTED} {REDACTED}"
 
 

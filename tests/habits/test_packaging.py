@@ -71,7 +71,7 @@ def distributions(*folders: str) -> set[str]:
 
 
 def needs(name: str) -> list[Requirement]:
-    """What a distribution needs without its extras; one of another version of Python is not here to be asked."""
+    """What a distribution needs without its extras; one for another Python is not here to be asked."""
     try:
         return [Requirement(text) for text in requires(name) or [] if "extra ==" not in text]
     except PackageNotFoundError:
