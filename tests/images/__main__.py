@@ -1,8 +1,8 @@
 """Both images, built by the Dockerfile's own steps and used: `make test-images`, without Docker.
 
 buildah builds in chroot isolation, which needs root and no namespaces. The base is made of Debian's packages
-by mmdebstrap, for which no registry is needed; `--base` names another one. A run of two steps is then trained by
-the worker's image against Postgres and Redis, launched through the API's image.
+by mmdebstrap, for which no registry is needed; `--base` names another one. A run of two steps is then trained
+by the worker's image against Postgres and Redis, launched through the API's image.
 
     python -m tests.images [--base python:3.11-slim] [--volume /a:/b:ro ...] [--build-arg NAME=VALUE ...]
 """
