@@ -8,15 +8,18 @@
 #   docker build --target worker --build-arg TORCH_INDEX_URL=... -t grpolab-worker .
 
 ARG PYTHON=3.11
+# Debian with Python as `python` and `pip`; `make test-images` builds on one of its own.
+ARG BASE=python:${PYTHON}-slim
 
-FROM python:${PYTHON}-slim AS base
+FROM ${BASE} AS base
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# What is fetched from the Hugging Face hub stays: the rest of a container may be read-only, or gone tomorrow.
+ENV HF_HOME=/state/cache/huggingface
 RUN useradd --create-home --uid 10001 grpolab && install --directory --owner=grpolab --mode=0700 /state
 WORKDIR /app
-COPY pyproject.toml requirements.lock requirements-nodeps.lock ./
-# The service's own dependencies, at the versions of the lock.
-RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > /tmp/service.txt \
- && pip install --constraint requirements.lock --requirement /tmp/service.txt
+COPY requirements-service.lock ./
+# The service's own dependencies: each file is one whose hash the lock knows.
+RUN pip install --require-hashes --requirement requirements-service.lock
 
 FROM base AS api
 COPY backend backend
@@ -28,8 +31,10 @@ CMD ["python", "-m", "backend.cli", "serve"]
 
 FROM base AS worker
 ARG TORCH_INDEX_URL=""
-RUN pip install ${TORCH_INDEX_URL:+--extra-index-url ${TORCH_INDEX_URL}} --requirement requirements.lock \
- && pip install --no-deps --requirement requirements-nodeps.lock
+COPY requirements.lock requirements-torch.lock requirements-nodeps.lock ./
+RUN pip install --require-hashes --requirement requirements.lock \
+ && pip install ${TORCH_INDEX_URL:+--extra-index-url ${TORCH_INDEX_URL}} --requirement requirements-torch.lock \
+ && pip install --no-deps --require-hashes --requirement requirements-nodeps.lock
 COPY backend backend
 COPY worker worker
 COPY migrations migrations

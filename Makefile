@@ -4,8 +4,11 @@
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
   $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 PIP := .venv/bin/python -m pip --disable-pip-version-check
-COMPILE := .venv/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate --no-header \
-  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE := .venv/bin/python -m piptools compile --quiet --strip-extras --no-annotate --no-header \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --generate-hashes --allow-unsafe
+# Of a lock, the lines of a package and of its hashes.
+APART = awk '/^[^ ]/ { drop = /^(\#|torch==|triton==|nvidia-|cuda-|pycosat==|reasoning-gym==)/ } NF && !drop'
+ONLY_NODEPS = awk '/^[^ ]/ { keep = /^reasoning-gym==/ } keep'
 # A third of the tests' time is waiting for other processes: two cores have work for three.
 PROCESSES ?= 3
 ARGS ?=
@@ -16,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -52,6 +55,9 @@ fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger hol
 hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of every page, in Chromium; half an hour
 	@GRPOLAB_HOSTILE=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py --timeout 3600 $(ARGS)
 
+test-images: .venv/dev.stamp ## build both images with buildah, without Docker, and train a run in them (ARGS="--volume /a:/b")
+	@.venv/bin/python -m tests.images $(ARGS)
+
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
 
@@ -71,14 +77,18 @@ format: .venv/dev.stamp ## format the code and mend what ruff can mend
 docs: .venv/runtime.stamp ## write the generated tables of README.md
 	@.venv/bin/python -m backend.docs
 
-lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows
-	@$(COMPILE) --extra trainer -o requirements.lock pyproject.toml
-	@$(COMPILE) --extra trainer --extra dev -o requirements-dev.lock pyproject.toml
-	@# A lock that installs anywhere names no build of torch and none of that build's own libraries.
-	@sed -i -E 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/; /^(nvidia-|cuda-|triton==)/d; /^$$/d; /^#/d' requirements.lock requirements-dev.lock
-	@# requirements-nodeps.lock says why these two go their own way.
-	@sed -i "s/^reasoning-gym==.*/$$(grep ^reasoning-gym== requirements.lock)/" requirements-nodeps.lock
-	@sed -i -E '/^(reasoning-gym|pycosat)==/d' requirements.lock requirements-dev.lock
+lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows, with the hashes of their files
+	@# What only another version of Python than this one needs is asked for, and gets its condition back below.
+	@echo async-timeout > .venv/others.in
+	@$(COMPILE) --upgrade --extra trainer --extra dev -o requirements-dev.lock pyproject.toml .venv/others.in
+	@cp requirements-dev.lock requirements.lock && cp requirements-dev.lock requirements-service.lock
+	@$(COMPILE) --extra trainer -o requirements.lock pyproject.toml .venv/others.in
+	@$(COMPILE) -o requirements-service.lock pyproject.toml .venv/others.in
+	@# requirements-torch.lock and requirements-nodeps.lock say why these go their own way.
+	@{ grep '^#' requirements-torch.lock; sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock; } > .venv/draft && cp .venv/draft requirements-torch.lock
+	@{ grep '^#' requirements-nodeps.lock; $(ONLY_NODEPS) requirements.lock; } > .venv/draft && cp .venv/draft requirements-nodeps.lock
+	@for lock in requirements.lock requirements-dev.lock requirements-service.lock; do $(APART) $$lock > .venv/draft && cp .venv/draft $$lock; done
+	@sed -i -E 's/^(async-timeout==[0-9.]+)/\1 ; python_full_version < "3.11.3"/' requirements*.lock
 
 learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds each and tabulate what they learned
 	@.venv/bin/python -m benchmarks.learning $(ARGS)
@@ -119,14 +129,15 @@ clean: ## remove the virtual environment and caches; runs in ./state stay
 
 ALONE = -c 'import fcntl, os, sys; lock = os.open("requirements.lock", os.O_RDONLY); \
   os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
-INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -newer $@)" || { $(PIP) install -r $< && \
-  $(PIP) install --no-deps -r requirements-nodeps.lock && touch .venv/runtime.stamp $@; }'
+INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -newer $@)" || { \
+  $(PIP) install --require-hashes -r $< && $(PIP) install -r requirements-torch.lock && \
+  $(PIP) install --no-deps --require-hashes -r requirements-nodeps.lock && touch .venv/runtime.stamp $@; }'
 
-.venv/runtime.stamp: requirements.lock requirements-nodeps.lock | .venv/bin/pip
+.venv/runtime.stamp: requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies into .venv (the first time takes a few minutes) ..."
 	@$(INSTALL)
 
-.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-nodeps.lock | .venv/bin/pip
+.venv/dev.stamp: requirements-dev.lock requirements.lock requirements-torch.lock requirements-nodeps.lock | .venv/bin/pip
 	@echo "Installing the pinned dependencies of the tests into .venv ..."
 	@$(INSTALL)
 

@@ -2,7 +2,7 @@
 
 A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
 it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
-new token ends them.
+new token ends them. A cookie is that of a session besides, which can be ended alone: see sessions.py.
 """
 
 import contextlib
@@ -13,6 +13,9 @@ import re
 import secrets
 import time
 from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import cookie_parser
 
 from backend.durable import make_directory, sync
 from backend.errors import Unavailable
@@ -27,7 +30,7 @@ COOKIE_SECONDS = 30 * 86400
 """How long a browser stays logged in."""
 
 _LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
-_COOKIE = re.compile(r"([0-9]{10})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
 
 _FILES = {Role.OPERATOR: "token", Role.VIEWER: "viewer-token"}
 
@@ -69,24 +72,37 @@ def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
     return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
 
 
-def redeem_link(settings: Settings, ticket: str) -> Role | None:
-    """Whose link this is if it is ours, in time and unused; from now on it is used."""
+def role_of_link(settings: Settings, ticket: str) -> Role | None:
+    """Whose link this is if it is ours and in time; it may have been used."""
     match = _LINK.fullmatch(ticket)
     if match is None or int(match[1]) < time.time():
         return None
-    moment = f"{match[1]}.{match[2]}"
-    role = _signed_by(settings, f"link:{moment}", match[3])
+    return _signed_by(settings, f"link:{match[1]}.{match[2]}", match[3])
+
+
+def redeem_link(settings: Settings, ticket: str) -> Role | None:
+    """Whose link this is if it is ours, in time and unused; from now on it is used."""
+    role = role_of_link(settings, ticket)
     if role is None:
         return None
-    used = settings.run_dir / "used-links"
+    used = _used_links(settings)
     make_directory(used, mode=0o700)
     _forget_expired(used)
     try:
-        _write_private(used / moment, "")
+        _write_private(used / ticket.rpartition(".")[0], "")
         sync(used)  # a power cut does not make it work again
     except FileExistsError:
         return None
     return role
+
+
+def return_link(settings: Settings, ticket: str) -> None:
+    """It opened nothing after all: it may be used."""
+    (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
+
+
+def _used_links(settings: Settings) -> Path:
+    return settings.run_dir / "used-links"
 
 
 def _forget_expired(used: Path) -> None:
@@ -100,18 +116,45 @@ def cookie_name(settings: Settings) -> str:
     return f"grpolab_{settings.port}"
 
 
-def cookie_value(settings: Settings, role: Role = Role.OPERATOR) -> str:
-    """What the cookie of a logged-in browser holds: when it ends, and a signature."""
-    ends_at = f"{int(time.time()) + COOKIE_SECONDS}"
-    return f"{ends_at}.{_signature(settings, role, f'cookie:{ends_at}')}"
+class Login(NamedTuple):
+    """A browser's session, as its cookie tells it."""
+
+    id: str
+    """SHA-256 of what the cookie holds; the key of its row."""
+    role: Role
+    ends_at: int
 
 
-def role_of_cookie(settings: Settings, given: str) -> Role | None:
-    """As whom a browser with this cookie has logged in."""
-    match = _COOKIE.fullmatch(given)
+def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
+    """What the cookie of a browser that logs in holds: when it ends, a secret, a signature."""
+    content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
+    cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
+    return cookie, Login(_hashed(content), role, int(content[:10]))
+
+
+def login_of(settings: Settings, cookie: str) -> Login | None:
+    """Whose cookie this is if it is ours and in time; its session may have been ended."""
+    match = _COOKIE.fullmatch(cookie)
     if match is None or int(match[1]) < time.time():
         return None
-    return _signed_by(settings, f"cookie:{match[1]}", match[2])
+    content = f"{match[1]}.{match[2]}"
+    role = _signed_by(settings, f"cookie:{content}", match[3])
+    return Login(_hashed(content), role, int(match[1])) if role else None
+
+
+def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
+    """Those in the headers `Cookie` of a request, the stronger ones first.
+
+    Other programs of this host have cookies there too, of any shape and perhaps of this name.
+    """
+    name = cookie_name(settings)
+    values = (cookie_parser(part).get(name) for header in headers for part in header.split(";"))
+    found = [login for value in values if value and (login := login_of(settings, value))]
+    return sorted(found, key=lambda login: login.role is not Role.OPERATOR)
+
+
+def _hashed(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:

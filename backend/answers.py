@@ -1,6 +1,8 @@
 """How answers are written: JSON without surprises; what every list takes and gives."""
 
 import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import orjson
@@ -9,6 +11,9 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 MOST_ITEMS = 200
+
+ITEMS_AT_ONCE = 1_000
+"""Of an answer that is written while it is read."""
 
 Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items per page.")]
 Cursor = Annotated[str, Query(max_length=2000, description="`next` of the page before.")]
@@ -33,6 +38,17 @@ class Json(Response):
         except orjson.JSONEncodeError:
             # A lone surrogate, which model output may contain: escaped it is JSON after all.
             return json.dumps(content, allow_nan=False, default=_plain).encode()
+
+
+def items_as_json(items: Iterable[Any]) -> Iterator[bytes]:
+    """A list without further pages, written while it is read: `{"items": [...], "next": null}`."""
+    yield b'{"items":['
+    rest = iter(items)
+    is_first = True
+    while block := list(islice(rest, ITEMS_AT_ONCE)):
+        yield (b"" if is_first else b",") + orjson.dumps(block)[1:-1]
+        is_first = False
+    yield b'],"next":null}'
 
 
 def _plain(value: Any) -> Any:

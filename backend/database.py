@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,7 @@ def _open_sqlite(url: str, *, pool_size: int, busy_seconds: float) -> Engine:
             f"busy_timeout={busy_seconds * 1000:.0f}",
             "foreign_keys=ON",
             "temp_store=MEMORY",
+            "trusted_schema=OFF",
             "mmap_size=268435456",
             "journal_size_limit=67108864",
         ):
@@ -171,6 +172,12 @@ def is_postgres(session: Session) -> bool:
 def insert_into(session: Session, table: Any) -> Any:
     """An INSERT of this database's dialect, which knows `on_conflict_do_nothing`."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
+
+
+def interrupt_of(session: Session) -> Callable[[], None]:
+    """A function, for another thread, that ends the statement which this session runs."""
+    driver: Any = session.connection().connection.driver_connection
+    return driver.interrupt if isinstance(driver, sqlite3.Connection) else driver.cancel_safe
 
 
 @contextmanager

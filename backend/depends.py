@@ -8,7 +8,8 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, reading
+from backend.database import Sessions, interrupt_of, reading
+from backend.interruption import interruptible
 from backend.settings import Settings
 
 
@@ -32,7 +33,7 @@ def _settings(request: Request) -> Settings:
 
 
 def _reading(request: Request) -> Iterator[Session]:
-    with reading(lab_of(request).sessions) as session:
+    with reading(lab_of(request).sessions) as session, interruptible(interrupt_of(session)):
         yield session
 
 

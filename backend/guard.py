@@ -6,7 +6,6 @@ and well-formedness of the body (413, 415, 408, 400). Every answer leaves with t
 """
 
 from collections.abc import Sequence
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,13 +15,14 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.access import cookie_name, role_of_cookie, role_of_token
+from backend.access import logins_in, role_of_token
 from backend.errors import GrpoLabError
 from backend.limits import Buckets, address_refusal, body_refusal, check_json, read_body, too_many
-from backend.login import Login, login_page
+from backend.login import LoginPages, login_page
 from backend.pages import asks_for_page
 from backend.permissions import FILES, Access, Role, access_of
 from backend.problem import answer_to, problem
+from backend.sessions import BrowserSessions
 from backend.settings import Settings
 
 SAFE_METHODS = ("GET", "HEAD")
@@ -51,13 +51,16 @@ WRITES_AT_ONCE = 20
 class Guard:
     """ASGI wrapper that lets nothing through that has no right to be there."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, routes: Sequence[BaseRoute], sessions: BrowserSessions
+    ) -> None:
         self._app = app
         self._settings = settings
         self._routes = routes
         self._hosts = allowed_hosts(settings)
         self._any_port = {name.lower() for name in settings.allowed_hosts if ":" not in name}
-        self._login = Login(settings)
+        self._sessions = sessions
+        self._login = LoginPages(settings, sessions)
         rate = settings.writes_per_second
         self._writes = Buckets(per_second=rate, burst=rate * WRITES_AT_ONCE)
 
@@ -69,7 +72,7 @@ class Guard:
         guarded = _with_headers(send, is_api=scope["path"].startswith("/api/"))
         headers = Headers(scope=scope)
         try:
-            refusal = self._refusal(scope, headers)
+            refusal = await self._refusal(scope, headers)
             if refusal is None and scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
                 refusal = await self._login.answer(scope, receive)
             if refusal is None and scope["method"] not in SAFE_METHODS and not _is_file(scope):
@@ -85,7 +88,7 @@ class Guard:
             return await refusal(scope, receive, guarded)
         return await self._app(scope, receive, guarded)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if not self._is_known_host(headers.getlist("host")):
             return problem(
                 421,
@@ -97,17 +100,19 @@ class Guard:
         bearer = self._role_of_token(headers)
         is_safe = scope["method"] in SAFE_METHODS
         access = access_of(scope["method"], scope["path"])
-        role = bearer or self._role_of_cookie(headers)
+        login = await self._sessions.open_one(logins_in(self._settings, headers.getlist("cookie")))
+        role = bearer or (login.role if login else None)
         if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
             if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
                 return _unknown(scope)  # a script that forgot its token
             return problem(403, "Forbidden", "this request comes from a page of another origin")
+        session = login.id if login and not bearer else ""
+        scope.setdefault("state", {}).update(role=role, session=session, login=login)
         if access is Access.PUBLIC:
             return None
-        scope.setdefault("state", {})["role"] = role
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("token")
-        if is_safe and ticket and not scope["path"].startswith("/api/"):
-            return self._login.swap_link(scope, ticket[0], role=role)
+        if scope["method"] == "GET" and ticket and not scope["path"].startswith("/api/"):
+            return await self._login.swap_link(scope, ticket[0], role=role)
         if role is None:
             return _unknown(scope)
         return self._forbidden(scope, role, access) or (
@@ -140,15 +145,6 @@ class Guard:
     def _role_of_token(self, headers: Headers) -> Role | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return role_of_token(self._settings, token.strip()) if scheme.lower() == "bearer" else None
-
-    def _role_of_cookie(self, headers: Headers) -> Role | None:
-        jar: SimpleCookie = SimpleCookie()
-        try:
-            jar.load(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        morsel = jar.get(cookie_name(self._settings))
-        return role_of_cookie(self._settings, morsel.value) if morsel is not None else None
 
 
 def allowed_hosts(settings: Settings) -> set[str]:

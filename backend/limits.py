@@ -39,15 +39,25 @@ class Buckets:
         self._burst = burst
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def wait(self, key: str) -> float:
+        """Seconds until there will be one; 0.0 when there is. Nothing is taken."""
+        if not self._per_second:
+            return 0.0
+        level = self._level(key, time.monotonic())
+        return 0.0 if level >= 1 else (1 - level) / self._per_second
+
+    def _level(self, key: str, now: float) -> float:
+        level, since = self._levels.get(key, (self._burst, now))
+        return min(self._burst, level + (now - since) * self._per_second)
+
     def take(self, key: str) -> float:
         """Take one; 0.0 when there was one, else the seconds until there will be."""
         if not self._per_second:
             return 0.0
-        now = time.monotonic()
-        level, since = self._levels.pop(key, (self._burst, now))
-        level = min(self._burst, level + (now - since) * self._per_second)
-        wait = 0.0 if level >= 1 else (1 - level) / self._per_second
-        self._levels[key] = (level if wait else level - 1, now)
+        wait, now = self.wait(key), time.monotonic()
+        level = self._level(key, now)
+        self._levels[key] = (level if wait else max(0.0, level - 1), now)
+        self._levels.move_to_end(key)
         if len(self._levels) > MOST_BUCKETS:
             self._levels.popitem(last=False)  # the one that has not been asked for longest
         return wait
@@ -123,7 +133,7 @@ def check_json(body: bytes) -> None:
     NaN and infinities pass: the model of the body refuses them at their field.
     """
     try:
-        json.loads(body.decode("utf-8"), object_pairs_hook=_distinct)
+        json.loads(body.decode("utf-8"), object_pairs_hook=distinct)
     except UnicodeDecodeError:
         _refuse("is not UTF-8")
     except RecursionError:
@@ -132,7 +142,8 @@ def check_json(body: bytes) -> None:
         _refuse(str(error))
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `object_pairs_hook`: of two equal names readers take different ones."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("names a field twice")

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from backend import catalog, health, live, pages, session, status
 from backend.access import fingerprint
 from backend.broadcaster import Broadcaster
+from backend.budget import Budget
 from backend.database import open_engine, open_sessions
 from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
@@ -30,6 +31,7 @@ from backend.requests import Requests
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
 from backend.secrecy import learn_secrets
+from backend.sessions import BrowserSessions
 from backend.settings import Settings
 from backend.workers import api as workers
 
@@ -51,7 +53,9 @@ class Service(FastAPI):
         """The routes and what is wrapped around them."""
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
-        return Requests(Guard(Deadline(stack), lab.settings, self.router.routes))
+        sessions: BrowserSessions = self.state.browser_sessions
+        within_limits = Budget(Deadline(stack), most=lab.settings.reads_per_token)
+        return Requests(Guard(within_limits, lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -70,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
+    app.state.browser_sessions = BrowserSessions(app.state.lab.sessions)
     app.state.streams = Counter()
     app.state.status = status.Status(settings)
     app.state.reconciler = Reconciler(settings, app.state.lab.sessions)

@@ -5,7 +5,7 @@
                    ├──< rollout_group ─< rollout
                    │            └─ rollout_tokens
                    ├──< checkpoint, event, log_chunk
-    worker, singleton
+    worker, singleton, browser_session
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
 older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
@@ -333,6 +333,24 @@ class Worker(Base):
     seen_at: Mapped[float] = mapped_column(default=db_now())
     stats: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Memory and utilisation at the last sign of life."""
+
+
+class BrowserSession(Base):
+    """A browser that is logged in. Its cookie holds an id that is not stored: its SHA-256 is."""
+
+    __tablename__ = "browser_session"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the id in the cookie."""
+    role: Mapped[str] = mapped_column(String(16))
+    user_agent: Mapped[str] = mapped_column(Text, default="")
+    """What the browser says it is."""
+    created_at: Mapped[float] = mapped_column(default=db_now())
+    seen_at: Mapped[float] = mapped_column(default=db_now())
+    """Its last request, to a minute."""
+    ends_at: Mapped[float]
+    ended_at: Mapped[float | None]
+    """Since when it is logged out."""
 
 
 class Singleton(Base):

@@ -42,6 +42,9 @@ READS = (
     "GET /readyz",
     "GET /metrics",
     "GET /api/v1/session",
+    "DELETE /api/v1/session",  # its own
+    "GET /api/v1/sessions",  # of a viewer its own
+    "DELETE /api/v1/sessions/{session_id}",  # likewise
     "GET /api/v1/status",
     "GET /api/v1/config-schema",
     "GET /api/v1/presets",

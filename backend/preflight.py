@@ -44,6 +44,12 @@ def check_exposure(settings: Settings) -> None:
     """Refuse to listen to the network without a token and host names chosen on purpose."""
     if settings.grpolab_token and settings.grpolab_token == settings.grpolab_viewer_token:
         raise CannotStart("GRPOLAB_VIEWER_TOKEN is GRPOLAB_TOKEN: every viewer would be an operator")
+    for name in ("grpolab_token", "grpolab_viewer_token"):
+        if "${" in getattr(settings, name):  # everybody can read that text where it was written
+            raise CannotStart(
+                f"{name.upper()} is the name of a variable and not its value, which whatever starts this "
+                "service was to put in its place: write the token itself there, or leave it empty"
+            )
     if is_loopback(settings.host):
         return
     short = [

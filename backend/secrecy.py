@@ -1,12 +1,14 @@
 """Secrets have no place in what others may read: configs, the record of a run, logs, answers.
 
 `secret_errors` refuses a document that holds one. `redact` replaces what slipped through: everything that
-looks like a secret, and the secrets that this process was given itself (`learn_secrets`).
+looks like a secret, and the secrets that this process was given itself (`learn_secrets`). The files of tokens
+are looked at each time: whoever runs for weeks knows a token as soon as another process has made it.
 """
 
 import os
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -18,7 +20,7 @@ PATTERNS = (
     r"\bhf_[A-Za-z0-9]{30,}",
     r"\bsk-[A-Za-z0-9_-]{20,}",
     r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
-    r"\b\d{10}\.(?:[\w-]{16}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
+    r"\b\d{10}\.(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
 )
 SECRET = re.compile("|".join(PATTERNS))
 
@@ -33,8 +35,16 @@ LONGEST_SECRET = 512
 SHORTEST_SECRET = 8
 """A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
 
+TOKEN_FILES = ("token", "viewer-token")
+"""Below the state directory, where no token was chosen."""
+
+Stamp = tuple[int, int, int]
+"""Changes when a file is made or replaced."""
+
 _known: set[str] = set()
 _pattern = SECRET
+_watched: dict[Path, Stamp | None] = {}
+"""Files that hold a token, or will; None: not yet."""
 
 
 def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
@@ -42,13 +52,26 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
     values += [_password(settings.database_url), _password(settings.broker_url)]
-    values += tokens_of(settings)
-    learn(*values)
+    learn(settings.grpolab_token, settings.grpolab_viewer_token, *values)
+    _watched.clear()  # a process has one installation
+    _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
+    _look_at_tokens()
 
 
-def tokens_of(settings: Settings) -> list[str]:
-    """This installation's tokens, wherever they are kept."""
-    return [settings.grpolab_token, *(_content(path) for path in sorted(settings.state.glob("*token")))]
+def _look_at_tokens() -> None:
+    """Learn what token files hold that were made or replaced since the last look."""
+    for path, known in list(_watched.items()):
+        if (stamp := _stamp(path)) != known:
+            learn(_content(path))
+            _watched[path] = stamp  # only now: another thread must not take it for learnt
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def learn(*values: str) -> None:
@@ -64,6 +87,7 @@ def learn(*values: str) -> None:
 
 def redact(text: str) -> str:
     """The text with every secret replaced. Do it before anything is cut off: half a secret is not found."""
+    _look_at_tokens()
     return _pattern.sub(REDACTED, text)
 
 
@@ -78,16 +102,21 @@ def redact_document(document: Any) -> Any:
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
     """One error for every text that looks like a token or an address with a password; it is not repeated."""
+    _look_at_tokens()
+    yield from _secret_errors(document, path)
+
+
+def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
     if isinstance(document, str) and _pattern.search(document):
         reason = "looks like a secret: give it to the environment of service or worker, never to a run"
         yield FieldError(path, reason)
     elif isinstance(document, dict):
         for key, value in document.items():
-            yield from secret_errors(str(key), path)
-            yield from secret_errors(value, f"{path}.{key}" if path else str(key))
+            yield from _secret_errors(str(key), path)
+            yield from _secret_errors(value, f"{path}.{key}" if path else str(key))
     elif isinstance(document, list):
         for number, value in enumerate(document):
-            yield from secret_errors(value, f"{path}.{number}")
+            yield from _secret_errors(value, f"{path}.{number}")
 
 
 def refuse_secrets(text: str, path: str) -> None:
@@ -102,8 +131,8 @@ def _password(url: str) -> str:
     return found[1] if found else ""
 
 
-def _content(path: Any) -> str:
+def _content(path: Path) -> str:
     try:
-        return str(path.read_text()).strip()
+        return path.read_text(errors="replace").strip()
     except OSError:
         return ""

@@ -88,6 +88,8 @@ class Settings(BaseSettings):
 
     plugin_permissions: str = ""
     """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
+    reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
+    """Curves and rollouts of one token worked on at a time, and as many exports; others wait. 0: no limit."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

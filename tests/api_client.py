@@ -10,12 +10,25 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Pool, QueuePool
 from starlette.testclient import TestClient
 
+from backend.access import new_cookie
+from backend.depends import Lab
 from backend.main import create_app
+from backend.models import BrowserSession
+from backend.permissions import Role
 from backend.settings import Settings
 
 TOKEN = "secret"
 VIEWER_TOKEN = "only-looking"
 HOST = "http://127.0.0.1:8400"
+
+
+def log_in(client: TestClient, role: Role = Role.OPERATOR) -> str:
+    """The value of a cookie that this client's service gives to a browser."""
+    lab: Lab = cast("FastAPI", client.app).state.lab
+    cookie, login = new_cookie(lab.settings, role)
+    with lab.sessions.begin() as session:
+        session.add(BrowserSession(id=login.id, role=role, ends_at=float(login.ends_at)))
+    return cookie
 
 
 def put_in_place_of(client: TestClient, path: str, endpoint: Callable[[], Any]) -> None:

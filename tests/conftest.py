@@ -129,6 +129,7 @@ def settings(state_dir: Path) -> Settings:
         grpolab_viewer_token="only-looking",
         writes_per_second=0,
         streams_per_token=0,
+        reads_per_token=0,
     )
 
 

@@ -10,6 +10,7 @@ FILLED = {
     "experiment_id": "nobody",
     "completion_id": "1",
     "sha256": "0" * 64,
+    "session_id": "0" * 64,
     "name:path": "x/y",
     "path:path": "x",
 }

@@ -52,7 +52,8 @@ INHERITED_NAMES = {
     "https_proxy",
     "no_proxy",
 }
-"""Further variables that a trainer gets; the operator's token and the broker's address are none of them."""
+"""Further variables that a trainer gets. The operator's token and the addresses of database and broker are
+none of them: plugins, and whatever they start, can read the environment."""
 
 LINE_LIMIT = 32_768
 """Of a longer line of output the beginning is kept, in bytes."""
@@ -69,7 +70,6 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         kept.pop("HF_TOKEN", None)
     own = {
         "STATE_DIR": str(settings.state),
-        "DATABASE_URL": settings.effective_database_url,
         "MODELS_DIR": str(settings.models_dir.absolute()),
         "DATASETS_DIR": str(settings.datasets_dir.absolute()),
         "HF_ONLINE": str(settings.hf_online),
@@ -127,14 +127,20 @@ class TrainerProcess:
         """Whether it lives."""
         return self._process.poll() is None
 
-    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener) -> None:
+    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener, *, database_url: str) -> None:
         """Give it its run, before or after it is ready; its output goes to `listener` from now on."""
         with self._lock:
             for line in self._waiting:
                 listener(line)
             self._waiting.clear()
             self._listener = listener
-        order = {"run_id": run_id, "attempt": attempt, "device": slot.device, "threads": slot.threads}
+        order = {
+            "run_id": run_id,
+            "attempt": attempt,
+            "device": slot.device,
+            "threads": slot.threads,
+            "database_url": database_url,
+        }
         with contextlib.suppress(OSError):  # it is dead: wait() tells
             self._stdin.write(json.dumps(order).encode() + b"\n")
             self._stdin.flush()

@@ -183,7 +183,8 @@ class Supervisor:
     def _see_through(self, trainer: TrainerProcess, claim: Claim) -> None:
         kills = oom_kills()
         log = LogCollector(lambda number, text: self._append_log(claim, number, text))
-        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add)
+        database_url = self._settings.effective_database_url
+        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url)
         logger.info("trainer %s", trainer.pid)
         self._note_trainer(claim, trainer.pid)
         progress = Progress(self._patience)

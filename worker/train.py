@@ -2,7 +2,7 @@
 
     python -m worker.train
     stdout  {"ready": true}
-    stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2}
+    stdin   {"run_id": "...", "attempt": 1, "device": "cpu", "threads": 2, "database_url": "..."}
 
 Standard input stays open as a lifeline: at its end the process exits at once. SIGTERM asks for a
 checkpoint after the running step and an exit; SIGUSR1 prints the stacks of all threads.
@@ -28,7 +28,7 @@ from backend.logs import set_up_logging
 from backend.models import Run
 from backend.runs import lifecycle
 from backend.sandbox.layers import layer_names
-from backend.secrecy import redact
+from backend.secrecy import learn_secrets, redact
 from backend.settings import Settings
 from backend.waiting import note_path
 from worker.disk import DiskTrouble
@@ -47,6 +47,8 @@ class Assignment(NamedTuple):
     attempt: int
     device: str
     threads: int
+    database_url: str
+    """Not from the environment, which the plugins of problems and rewards can read."""
 
 
 def main() -> None:
@@ -137,7 +139,8 @@ def _failure(error: BaseException) -> dict[str, str]:
 
 def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     """Train the run and write its outcome; an error that the user caused is an outcome too."""
-    settings = Settings()
+    settings = Settings().model_copy(update={"database_url": assignment.database_url})
+    learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
     config = persist(sessions, lambda session: _read_run(session, assignment))
     place = f"{assignment.device}, {assignment.threads} threads"

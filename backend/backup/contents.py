@@ -6,112 +6,139 @@
     runs/<run>/<checkpoint>/...       every checkpoint that has a row
     uploads/...                       data sets that were uploaded
 
-Tokens, logs, sockets and locks are no part of it, nor are models and data sets that users put in place.
+Tokens, sessions of browsers, logs, sockets and locks are no part of it, nor are models and data sets that
+users put in place. Who restores a backup may not know who made it: `files.py` says what a name may be, and
+nothing outside of the directory is ever read or written.
 """
 
 import json
-import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import file_digest
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from backend.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
 from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict
+from backend.limits import distinct
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+DATABASE = "database/grpolab.db"
+UPLOADS = "uploads"
+
+MANIFEST_BYTES = 256_000_000
+"""The largest manifest that is read: that of a million files."""
+
+PICKLES = (".bin", ".ckpt", ".dll", ".dylib", ".pickle", ".pkl", ".pt", ".pth", ".py", ".pyc", ".so")
+"""Files from which others load more than tensors; ours never do."""
+
+_CHECKPOINT_FILE = re.compile(r"runs/[0-9A-Za-z_-]{1,26}/[^/.][^/]*/.+", re.DOTALL)
+_UPLOAD = re.compile(rf"{UPLOADS}/[^/.][^/]*", re.DOTALL)
 
 
-class BadBackup(Conflict):
-    """What was given is no backup, or not whole, or not for this installation."""
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Word = Annotated[str, Field(max_length=200)]
 
 
-class Table(BaseModel):
+def _is_moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+class Strict(BaseModel):
+    """A document in which a number is a number and a text is a text."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Table(Strict):
     """A table as it was saved."""
 
-    columns: list[str]
-    rows: int
+    columns: list[Word]
+    rows: Count
 
 
-class File(BaseModel):
-    """A file as it was saved."""
-
-    bytes: int
-    sha256: str
-
-
-class Manifest(BaseModel):
+class Manifest(Strict):
     """What a backup holds."""
 
     format: int = FORMAT
-    program: str
-    python: str = sys.version.partition(" ")[0]
-    created_at: str
+    program: Word
+    python: Word = sys.version.partition(" ")[0]
+    created_at: Annotated[Word, AfterValidator(_is_moment)]
     """ISO 8601, by the clock of the machine that made it."""
-    database: str
+    database: Word
     """`sqlite` or `postgresql`."""
-    schema_revision: str
+    schema_revision: Word
     """Alembic's revision."""
-    tables: dict[str, Table]
-    checkpoints: int
-    files: dict[str, File]
+    tables: dict[Word, Table]
+    checkpoints: Count
+    files: dict[str, Digest]
 
 
 def read_manifest(directory: Path) -> Manifest:
     """Of a backup; raises BadBackup."""
     try:
-        manifest = Manifest.model_validate_json((directory / MANIFEST).read_bytes())
+        with open_below(directory, MANIFEST) as file:
+            content = file.read(MANIFEST_BYTES + 1)
+        if len(content) > MANIFEST_BYTES:
+            raise BadBackup(f"the {MANIFEST} of {directory} is larger than {MANIFEST_BYTES:,} bytes")
+        document = json.loads(content, object_pairs_hook=distinct)
+        if isinstance(document, dict) and (found := document.get("format", FORMAT)) != FORMAT:
+            raise BadBackup(
+                f"{directory} has format {found!r:.20}, this version reads {FORMAT}: use the one that made it"
+            )
+        manifest = Manifest.model_validate(document)
     except FileNotFoundError:
         raise BadBackup(f"{directory} is no backup: it has no {MANIFEST}") from None
-    except (OSError, ValidationError) as error:
-        raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {error}") from None
-    if manifest.format != FORMAT:
-        raise BadBackup(
-            f"{directory} has format {manifest.format}, this version reads {FORMAT}: use the one that made it"
-        )
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {_in_words(error)}") from None
     return manifest
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]
+    return str(error)[:300]
+
+
+def check_contents(manifest: Manifest) -> None:
+    """Raise BadBackup for a file that no backup has, or that lies where none can be put in place."""
+    check_names(manifest.files)
+    database = {DATABASE}
+    if manifest.database == "postgresql":
+        database = {f"database/{name}.copy.zst" for name in manifest.tables}
+    if missing := sorted(database - manifest.files.keys()):
+        raise BadBackup(f"the backup is not whole: {missing[0]} is missing")
+    for name in manifest.files:
+        if name.lower().endswith(PICKLES):
+            raise BadBackup(
+                f"the backup has a file that no checkpoint has, because it could run code: {name!r:.200}"
+            )
+        if name not in database and not _CHECKPOINT_FILE.fullmatch(name) and not _UPLOAD.fullmatch(name):
+            raise BadBackup(f"the backup names a file that is no part of one: {name!r:.200}")
 
 
 def verify(directory: Path, manifest: Manifest) -> None:
     """Raise BadBackup unless every file is there and unchanged, and no other."""
+    check_contents(manifest)
     for name, expected in manifest.files.items():
-        path = directory / name
-        if ".." in Path(name).parts or path.is_symlink() or not path.is_file():
-            raise BadBackup(f"{directory} is not whole: {name} is missing")
-        if describe(path) != expected:
+        try:
+            with open_below(directory, name) as file:
+                found = describe(file)
+        except OSError:  # missing, or a link, a directory, a pipe
+            raise BadBackup(f"{directory} is not whole: {name} is missing") from None
+        if found != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
-    if strangers := sorted(set(files_in(directory)) - manifest.files.keys()):
-        raise BadBackup(f"{directory} holds what is no part of it: {strangers[0]}")
-
-
-def files_in(directory: Path) -> Iterator[str]:
-    """Every file but the manifest, relative to the directory."""
-    for path in sorted(directory.rglob("*")):
-        if path.is_file() and path != directory / MANIFEST:
-            yield path.relative_to(directory).as_posix()
-
-
-def describe(path: Path) -> File:
-    """Size and SHA-256."""
-    with path.open("rb") as file:
-        return File(bytes=path.stat().st_size, sha256=file_digest(file, "sha256").hexdigest())
-
-
-def take(source: Path, target: Path) -> None:
-    """Have a file in another place: a hard link, else a copy. For files that nobody ever changes in place."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        shutil.copyfile(source, target)
+    if strangers := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
+        raise BadBackup(f"{directory} holds what is no part of it: {strangers[0]!r:.200}")
 
 
 @contextmanager

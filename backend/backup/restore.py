@@ -2,29 +2,33 @@
 
 A mark in the state directory says that a restore is under way: where it was killed nothing starts until it
 is run again, so half of an old installation and half of a new one never work together. Postgres gets its
-rows in one transaction, SQLite its file by one rename.
+rows in one transaction, SQLite its file by one rename. Who made the backup may be a stranger: it is examined
+first, copied into directories that are new, and one that is refused changes nothing.
 """
 
 import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 from sqlalchemy import Connection, MetaData, delete, func, inspect, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.backup.contents import BadBackup, Manifest, read_manifest, take, verify
-from backend.backup.save import DATABASE, UPLOADS
-from backend.backup.tables import load_tables
+from backend.backup.contents import DATABASE, UPLOADS, Manifest, read_manifest, verify
+from backend.backup.examine import check_counts, check_rows, check_sqlite
+from backend.backup.files import BadBackup, Digest, copy_out
+from backend.backup.tables import load_tables, ordered_tables
 from backend.database import open_engine, open_sessions, reading
 from backend.durable import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
 from backend.highwater import forget_mark
 from backend.instance import AlreadyRunning, hold_instance, service_url
 from backend.migrate import known_schemas, locked, newest_schema, upgrade_within
-from backend.models import Experiment, Run, Singleton, Worker
+from backend.models import BrowserSession, Experiment, Run, Singleton, Worker
 from backend.preflight import check_state_dir, restore_mark
 from backend.runs.events import add_event
 from backend.runs.lifecycle import release_run
@@ -32,6 +36,7 @@ from backend.settings import Settings
 from backend.workers.store import live_slots
 
 REASON = "restored from a backup"
+DRAFT = ".runs.restored"
 
 
 def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = False) -> Manifest:
@@ -65,6 +70,13 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
             f"this backup has schema {manifest.schema_revision}, which this version does not know "
             f"(its newest is {newest_schema()}): restore it with the version that made it, or a newer one"
         )
+    known = {table.name: set(table.columns.keys()) for table in ordered_tables()}
+    for name, table in manifest.tables.items():
+        if name not in known or (strangers := sorted(set(table.columns) - known[name])):
+            stranger = name if name not in known else f"{name}.{strangers[0]}"
+            raise BadBackup(
+                f"this backup has a table or column that this version does not know: {stranger!r:.200}"
+            )
 
 
 def _check_place(settings: Settings, *, overwrite: bool) -> None:
@@ -115,60 +127,101 @@ def _reason(error: SQLAlchemyError) -> str:
 
 
 def _replace(settings: Settings, directory: Path, manifest: Manifest) -> None:
-    mark, runs, file = restore_mark(settings), settings.state / "runs", _sqlite_file(settings)
+    runs, file = settings.state / "runs", _sqlite_file(settings)
     if file is not None:
         _close(file)
-    mark.write_text(f"{directory}\n")
+    with _marked(settings, directory):
+        draft = _take_files(settings, directory, manifest)
+        try:
+            if file is None:
+                _replace_rows(settings, directory, manifest)
+            else:
+                _replace_file(file, directory, manifest)
+        except SQLAlchemyError as error:
+            raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
+        replaced = settings.state / ".runs.replaced"
+        shutil.rmtree(replaced, ignore_errors=True)
+        if runs.exists():
+            runs.rename(replaced)
+        draft.rename(runs)
+        sync(settings.state)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def _marked(settings: Settings, directory: Path) -> Iterator[None]:
+    """Nothing starts until this has come to its end; a backup that is refused has changed nothing."""
+    mark = restore_mark(settings)
+    was_interrupted = mark.exists()
+    mark.unlink(missing_ok=True)
+    with mark.open("x") as file:
+        file.write(f"{directory}\n")
     sync(mark)
     sync(settings.state)
-    draft = _take_files(settings, directory, manifest)
     try:
-        if file is None:
-            _replace_rows(settings, directory, manifest)
-        else:
-            _replace_file(file, directory, manifest)
-    except SQLAlchemyError as error:
-        raise Unavailable(f"the database could not be restored: {_reason(error)}; run it again") from None
-    replaced = settings.state / ".runs.replaced"
-    shutil.rmtree(replaced, ignore_errors=True)
-    if runs.exists():
-        runs.rename(replaced)
-    draft.rename(runs)
+        yield
+    except BadBackup:
+        shutil.rmtree(settings.state / DRAFT, ignore_errors=True)
+        if not was_interrupted:
+            mark.unlink()
+            sync(settings.state)
+        raise
     forget_mark(settings)
     sync(settings.state)
     mark.unlink()
     sync(settings.state)
-    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path:
     """Checkpoints into a directory that takes its name later, uploads beside those that are there."""
-    draft = settings.state / ".runs.restored"
+    uploads = settings.datasets_dir / UPLOADS
+    if uploads.is_symlink():
+        raise BadBackup(
+            f"{uploads} is a link, and data sets are not written through one: make it a directory"
+        )
+    draft = settings.state / DRAFT
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(mode=0o700)
-    for name in manifest.files:
+    for name, expected in manifest.files.items():
         top, _, rest = name.partition("/")
         if top == "runs":
-            take(directory / name, draft / rest)
-        elif top == UPLOADS and not (target := settings.datasets_dir / name).exists():
-            make_directory(target.parent, mode=0o750)
-            take(directory / name, target)
-            sync(target)
-            sync(target.parent)
+            copy_out(directory, name, draft / rest, expected)
+        elif top == UPLOADS:
+            _take_upload(directory, name, uploads / rest, expected)
     for path in [*draft.rglob("*"), draft]:
         sync(path)
     return draft
+
+
+def _take_upload(directory: Path, name: str, target: Path, expected: Digest) -> None:
+    """A data set, complete under its name, in place of none that is there."""
+    if target.exists() or target.is_symlink():
+        return
+    draft = target.with_name(f".{target.name}.restored")
+    make_directory(target.parent, mode=0o750)
+    draft.unlink(missing_ok=True)
+    copy_out(directory, name, draft, expected)
+    publish(draft, target)
 
 
 def _replace_file(file: Path, directory: Path, manifest: Manifest) -> None:
     draft = file.with_name(f".{file.name}.restored")
     for leftover in file.parent.glob(f"{draft.name}*"):
         leftover.unlink()
-    shutil.copyfile(directory / DATABASE, draft)
-    engine = open_engine(f"sqlite:///{draft}", pool_size=1)
-    with locked(engine) as connection:
-        _finish(connection, manifest)
-    engine.dispose()
+    try:
+        copy_out(directory, DATABASE, draft, manifest.files[DATABASE])
+        check_sqlite(draft, manifest.schema_revision)
+        engine = open_engine(f"sqlite:///{draft}", pool_size=1)
+        try:
+            with locked(engine) as connection:
+                check_counts(connection, manifest.schema_revision, manifest.tables)
+                _finish(connection, manifest)
+        finally:
+            engine.dispose()
+    except BadBackup:
+        for leftover in file.parent.glob(f"{draft.name}*"):
+            leftover.unlink()
+        raise
     _close(file)
     publish(draft, file)
 
@@ -198,8 +251,13 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
             old.reflect(connection)
             old.drop_all(connection)
             upgrade_within(connection, manifest.schema_revision)
-            load_tables(connection, directory / "database", manifest.tables)
+            load_tables(connection, directory, manifest.tables)
             _finish(connection, manifest)
+    except psycopg.OperationalError as error:  # COPY speaks to the driver itself
+        raise Unavailable(f"the database could not be restored: {error}; run it again") from None
+    except psycopg.Error as error:
+        first = str(error).splitlines()[0]
+        raise BadBackup(f"its database holds rows that Postgres refuses: {first:.200}") from None
     finally:
         engine.dispose()
 
@@ -207,7 +265,9 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
 def _finish(connection: Connection, manifest: Manifest) -> None:
     """Up to date, without the workers of then; what trained waits for a worker."""
     upgrade_within(connection, "head")
+    check_rows(connection)
     session = Session(connection)
+    session.execute(delete(BrowserSession))
     session.execute(delete(Worker))
     session.execute(delete(Singleton))
     for run in session.scalars(select(Run).where(Run.status == "running")).all():

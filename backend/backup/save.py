@@ -20,27 +20,25 @@ from sqlalchemy import Connection, Engine, delete, func, select, text
 from sqlalchemy.exc import OperationalError
 
 from backend.backup.contents import (
+    DATABASE,
     MANIFEST,
+    UPLOADS,
     Manifest,
     Table,
-    describe,
+    check_contents,
     draft_of,
-    files_in,
-    take,
     write_json,
 )
+from backend.backup.files import Digest, describe, files_in, is_canonical, open_below, take
 from backend.backup.tables import ordered_tables, save_tables
 from backend.database import copy_sqlite, open_engine
 from backend.errors import Conflict, Unavailable
 from backend.migrate import newest_schema, schema_of
-from backend.models import Checkpoint
+from backend.models import BrowserSession, Checkpoint
 from backend.settings import Settings
 
 TRIES = 5
 """Moments of the database that are tried until no checkpoint is missing."""
-
-DATABASE = "database/grpolab.db"
-UPLOADS = "uploads"
 
 
 class Saved(NamedTuple):
@@ -73,6 +71,7 @@ def save_backup(settings: Settings, directory: Path) -> Saved:
                     break
             _take_uploads(settings.datasets_dir, draft)
             manifest = _manifest(engine, draft, tables, len(rows) - len(missing))
+            check_contents(manifest)
             write_json(draft / MANIFEST, manifest.model_dump(mode="json"))
     except (OSError, sqlite3.Error, OperationalError) as error:
         reason = getattr(error, "strerror", None) or str(getattr(error, "orig", error)).splitlines()[0]
@@ -94,17 +93,25 @@ def _take_checkpoint(source: Path, target: Path) -> bool:
         return True
     try:
         names = [MANIFEST, *json.loads((source / MANIFEST).read_text())["files"]]
+        if not all(map(is_canonical, names)):
+            return False  # it names what lies elsewhere: nothing that we wrote
         for name in names:
             take(source / name, target / name)
     except FileNotFoundError:  # retention has just removed it
         shutil.rmtree(target, ignore_errors=True)
+        return False
+    except (ValueError, TypeError, KeyError):  # damaged: nothing can continue with it
         return False
     return True
 
 
 def _match(rows: dict[str, str], source: Path, target: Path) -> list[str]:
     """Ids of rows whose checkpoint is gone; what was taken and has no row goes too."""
-    missing = [row_id for row_id, name in rows.items() if not _take_checkpoint(source / name, target / name)]
+    missing = [
+        row_id
+        for row_id, name in rows.items()
+        if not (is_canonical(name) and _take_checkpoint(source / name, target / name))
+    ]
     for directory in sorted(target.glob("*/*")):
         if directory.relative_to(target).as_posix() not in set(rows.values()):
             shutil.rmtree(directory)
@@ -158,6 +165,8 @@ def _checkpoints(connection: Connection) -> dict[str, str]:
 def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, Table]:
     if connection.dialect.name == "postgresql":
         return save_tables(connection, draft / "database", without=missing)
+    connection.execute(text("PRAGMA secure_delete = ON"))
+    connection.execute(delete(BrowserSession))  # who is logged in here is logged in nowhere else
     connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing)))
     return {
         table.name: Table(
@@ -180,5 +189,10 @@ def _manifest(engine: Engine, draft: Path, tables: dict[str, Table], checkpoints
         schema_revision=newest_schema(),
         tables=tables,
         checkpoints=checkpoints,
-        files={name: describe(draft / name) for name in files_in(draft)},
+        files={name: _described(draft, name) for name in files_in(draft)},
     )
+
+
+def _described(draft: Path, name: str) -> Digest:
+    with open_below(draft, name) as file:
+        return describe(file)

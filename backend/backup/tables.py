@@ -1,6 +1,7 @@
 """Tables of Postgres to files and back, with COPY: no program of Postgres's version is needed."""
 
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,14 +10,20 @@ from psycopg import sql
 from sqlalchemy import Connection, Table, text
 
 from backend.backup.contents import Table as Saved
-from backend.models import Base, Checkpoint
+from backend.backup.files import BadBackup, open_below
+from backend.models import Base, BrowserSession, Checkpoint
 
 CHUNK_BYTES = 1 << 20
 
+MOST_UNPACKED = 1 << 30
+MOST_RATIO = 1_000
+"""What a table may hold unpacked: so many bytes, or so many times its packed size. A few kilobytes of zeros
+packed by a stranger fill no disk."""
+
 
 def ordered_tables() -> list[Table]:
-    """Tables in an order in which none refers to a later one."""
-    return list(Base.metadata.sorted_tables)
+    """Tables in an order in which none refers to a later one; sessions are no part of a backup."""
+    return [table for table in Base.metadata.sorted_tables if table.name != BrowserSession.__tablename__]
 
 
 def save_tables(connection: Connection, directory: Path, *, without: Collection[str]) -> dict[str, Saved]:
@@ -45,23 +52,34 @@ def save_tables(connection: Connection, directory: Path, *, without: Collection[
 
 
 def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Saved]) -> None:
-    """Fill the empty tables; raises ValueError when a table did not get all its rows."""
+    """Fill the empty tables from a backup; raises BadBackup when a table did not get all its rows."""
     for table in ordered_tables():
         if table.name not in saved:
             continue
         columns = sql.SQL(", ").join(map(sql.Identifier, saved[table.name].columns))
         order = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
         cursor = _driver(connection).cursor()
-        with (
-            (directory / f"{table.name}.copy.zst").open("rb") as raw,
-            zstandard.ZstdDecompressor().stream_reader(raw) as unpacked,
-            cursor.copy(order) as copy,
-        ):
-            while block := unpacked.read(CHUNK_BYTES):
+        with cursor.copy(order) as copy:
+            for block in _unpacked(directory, f"database/{table.name}.copy.zst"):
                 copy.write(block)
         if cursor.rowcount != saved[table.name].rows:
-            raise ValueError(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
+            raise BadBackup(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
     _continue_numbers(connection)
+
+
+def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
+    size = 0
+    with open_below(directory, name) as raw:
+        most = max(MOST_UNPACKED, MOST_RATIO * os.fstat(raw.fileno()).st_size)
+        try:
+            with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(raw) as unpacked:
+                while block := unpacked.read(CHUNK_BYTES):
+                    size += len(block)
+                    if size > most:
+                        raise BadBackup(f"{name} unpacks to more than {most:,} bytes")
+                    yield block
+        except zstandard.ZstdError as error:
+            raise BadBackup(f"{name} cannot be unpacked: {error}") from None
 
 
 def _continue_numbers(connection: Connection) -> None:

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 
 from backend.answers import Json
-from backend.depends import ReadSession
+from backend.depends import LabOf, ReadSession
 from backend.errors import FieldError, InvalidRequest
 from backend.experiments.statistics import t_975
-from backend.metrics.csv import metrics_csv
+from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
 from backend.metrics.reading import read_curves
 from backend.metrics.series import (
@@ -137,13 +137,17 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     return Json({"series": items, "missing": missing, "cursor": _cursor(curves, known)})
 
 
-@router.get("/runs/{run_id}/metrics.csv", response_class=Response)
-def csv_of_run(run_id: str, session: ReadSession, attempts: Literal["newest", "all"] = "newest") -> Response:
+@router.get("/runs/{run_id}/metrics.csv", response_class=StreamingResponse)
+def csv_of_run(
+    run_id: str, session: ReadSession, lab: LabOf, attempts: Literal["newest", "all"] = "newest"
+) -> StreamingResponse:
     """Every metric of a run as CSV: a row per step; with `attempts=all` also the rows that are hidden."""
     must_exist(session, run_id)
-    content = metrics_csv(session, run_id, all_attempts=attempts == "all")
+    lines = csv_lines(lab.sessions, run_id, all_attempts=attempts == "all")
     name = f"attachment; filename=metrics-{run_id}.csv"
-    return Response(content, media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name})
+    return StreamingResponse(
+        lines, media_type="text/csv; charset=utf-8", headers={"Content-Disposition": name}
+    )
 
 
 def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, *, group_by: str) -> None:

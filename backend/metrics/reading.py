@@ -129,13 +129,11 @@ def _along(points: Points, axis: Points | None) -> Curve:
     return Curve(points.steps[has_x], axis.values[place][has_x], points.values[has_x])
 
 
-def all_rows(session: Session, run_id: str) -> Iterator[StoredRow]:
-    """(step, attempt, name, kind, value) of every row of a run, hidden ones too, in that order."""
-    yield from session.execute(_ROWS.where(Metric.run_id == run_id))
-
-
 def valid_rows(session: Session, run_id: str, *, up_to: int = ALL_STEPS) -> Iterator[StoredRow]:
-    """The same of the rows that count, up to a step; a fork's begin with those it inherited."""
+    """(step, attempt, name, kind, value) of the rows that count, up to a step, in that order.
+
+    A fork's begin with those it inherited.
+    """
     parts = lineages(session, [run_id])[run_id]
     limits = limits_of(session, [part.run for part in parts])
     for part in parts:

@@ -3,15 +3,17 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from starlette.responses import StreamingResponse
 
-from backend.answers import Cursor, Json
-from backend.depends import ReadSession
+from backend.answers import Cursor, Json, items_as_json
+from backend.depends import LabOf, ReadSession
 from backend.paging import page_of
 from backend.problem import ERRORS
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
     group_place,
+    groups_that_fit,
     list_groups,
     shown_group,
     step_counts,
@@ -46,11 +48,12 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     must_exist(session, run)
     wanted = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
     groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
-    completions = completions_of(session, [group.id for group in groups[:limit]])
+    shown = groups_that_fit(session, groups[:limit])
+    completions = completions_of(session, [group.id for group in shown])
     return Json(
         page_of(
             groups,
-            limit,
+            len(shown),
             lambda group: shown_group(group, completions.get(group.id, [])),
             lambda group: group_place(group, sort),
             order=sort,
@@ -59,10 +62,10 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
 
 
 @router.get("/steps", response_model=StepPage)
-def steps(session: ReadSession, run: RunId) -> Json:
+def steps(session: ReadSession, lab: LabOf, run: RunId) -> StreamingResponse:
     """At which steps rollouts were kept, for a slider with the reward behind it."""
     must_exist(session, run)
-    return Json({"items": step_counts(session, run), "next": None})
+    return StreamingResponse(items_as_json(step_counts(lab.sessions, run)), media_type="application/json")
 
 
 @router.get("/{completion_id}/tokens", response_model=TokensAnswer)

@@ -1,20 +1,27 @@
 """Rollouts out of SQL: of each step the newest attempt's groups, with their completions."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import Text, cast, exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from backend.database import Sessions, reading
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.values import spell
 from backend.models import Rollout, RolloutGroup, RolloutTokens
 from backend.paging import read_cursor
 from backend.rollouts.packing import unpack_text, unpack_tokens
+
+PAGE_TOKENS = 2_000_000
+"""Of all completions of a page together: some ten megabytes of text."""
+
+STEPS_AT_ONCE = 5_000
 
 NO_REWARD = -1e308
 """Sorts groups without a reward below all others."""
@@ -154,18 +161,33 @@ def _shown_completion(rollout: Rollout) -> dict[str, Any]:
     }
 
 
-def step_counts(session: Session, run_id: str) -> list[dict[str, Any]]:
-    """For each step and kind how many groups are kept and their mean reward."""
-    columns = (RolloutGroup.step, RolloutGroup.kind)
+def groups_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> Sequence[RolloutGroup]:
+    """As many of the groups, and at least one, as an answer may hold: long texts make short pages."""
     query = (
-        select(
-            *columns, func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean")
-        )
-        .where(*valid_groups(session, run_id))
-        .group_by(*columns)
-        .order_by(*columns)
+        select(Rollout.group_id, func.sum(Rollout.tokens))
+        .where(Rollout.group_id.in_([group.id for group in groups]))
+        .group_by(Rollout.group_id)
     )
-    return [dict(row._mapping) for row in session.execute(query)]  # noqa: SLF001 - a Row's public dict
+    tokens: dict[str, int] = {row[0]: int(row[1] or 0) for row in session.execute(query)}
+    sums = accumulate(tokens.get(group.id, 0) for group in groups)
+    count = sum(1 for total in sums if total <= PAGE_TOKENS)
+    return groups[: max(1, count)]
+
+
+def step_counts(sessions: Sessions, run_id: str) -> Iterator[dict[str, Any]]:
+    """For each step and kind how many groups are kept and their mean reward; some thousand in memory."""
+    columns = (RolloutGroup.step, RolloutGroup.kind)
+    means = (func.count().label("groups"), func.avg(RolloutGroup.reward_mean).label("reward_mean"))
+    query = select(*columns, *means).group_by(*columns).order_by(*columns).limit(STEPS_AT_ONCE)
+    place: tuple[Any, ...] = (-1, "")
+    while True:
+        with reading(sessions) as session:
+            behind = tuple_(*columns) > place
+            rows = session.execute(query.where(*valid_groups(session, run_id), behind)).all()
+        yield from (dict(row._mapping) for row in rows)  # noqa: SLF001 - a Row's public dict
+        if len(rows) < STEPS_AT_ONCE:
+            return
+        place = (rows[-1].step, rows[-1].kind)
 
 
 def tokens_of(session: Session, rollout_id: str) -> dict[str, Any]:

@@ -75,8 +75,13 @@ export const role = signal(stored('role', 'operator'));
 /** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
 export const mayChange = computed(() => role.value === 'operator');
 
+/** The id of this browser's session; null until it is known, and for a page that was opened with a token. */
+export const session = signal(null);
+
 export async function loadRole() {
-  role.value = (await get('/session')).role;
+  const found = await get('/session');
+  role.value = found.role;
+  session.value = found.session;
   store('role', role.value);
 }
 

@@ -76,10 +76,15 @@ def test_a_link_that_was_changed_is_refused(fresh, change):
     assert not access.redeem_link(fresh, change(ticket_of(fresh)))
 
 
+def cookie_of(settings, role=Role.OPERATOR):
+    return access.new_cookie(settings, role)[0]
+
+
 def test_another_token_ends_every_cookie_and_link(settings):
     other = settings.model_copy(update={"grpolab_token": "another"})
-    assert access.role_of_cookie(settings, access.cookie_value(settings)) is Role.OPERATOR
-    assert access.role_of_cookie(other, access.cookie_value(settings)) is None
+    cookie = cookie_of(settings)
+    assert access.login_of(settings, cookie).role is Role.OPERATOR
+    assert access.login_of(other, cookie) is None
     assert not access.redeem_link(other, ticket_of(settings))
 
 
@@ -88,20 +93,58 @@ def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
     assert stat.S_IMODE((fresh.state / "viewer-token").stat().st_mode) == 0o600
     for role in Role:
         assert access.role_of_token(fresh, access.token_of(fresh, role)) is role
-        assert access.role_of_cookie(fresh, access.cookie_value(fresh, role)) is role
+        assert access.login_of(fresh, cookie_of(fresh, role)).role is role
         assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
 
 
 def test_another_viewer_token_ends_only_what_viewers_have(settings):
     other = settings.model_copy(update={"grpolab_viewer_token": "another"})
-    assert access.role_of_cookie(other, access.cookie_value(settings, Role.VIEWER)) is None
-    assert access.role_of_cookie(other, access.cookie_value(settings, Role.OPERATOR)) is Role.OPERATOR
+    assert access.login_of(other, cookie_of(settings, Role.VIEWER)) is None
+    assert access.login_of(other, cookie_of(settings)).role is Role.OPERATOR
 
 
 def test_a_cookie_ends_after_thirty_days_and_cannot_be_stretched(settings, monkeypatch):
-    cookie = access.cookie_value(settings)
-    ends_at, _, signature = cookie.partition(".")
-    assert access.role_of_cookie(settings, f"{int(ends_at) + 9}.{signature}") is None
+    cookie = cookie_of(settings)
+    ends_at, _, rest = cookie.partition(".")
+    assert access.login_of(settings, f"{int(ends_at) + 9}.{rest}") is None
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 30 * 86400 + 1)
-    assert access.role_of_cookie(settings, cookie) is None
+    assert access.login_of(settings, cookie) is None
+
+
+def test_a_cookie_does_not_hold_what_the_database_keeps(settings):
+    cookie, login = access.new_cookie(settings, Role.VIEWER)
+    assert login.id not in cookie
+    assert access.login_of(settings, cookie) == login
+
+
+def test_a_link_that_opened_nothing_is_given_back(fresh):
+    ticket = ticket_of(fresh)
+    assert access.redeem_link(fresh, ticket)
+    access.return_link(fresh, ticket)
+    assert access.redeem_link(fresh, ticket)
+
+
+ODD_COOKIES = [
+    *("a[b]=1", "a{b}=1", 'a="unclosed', "a=b c", 'a="b;c"', "a", "=a", "a=", "a:b=1", "a=b,c=d", "a/b=1"),
+    *("a=(x)", "(a)=x", "a=<x>", "ä=ö", "a=\t", "$Version=1", "a=b=c==", "_xsrf=2|ab|cd|1", "a='x'", "a?b=1"),
+    *('username-localhost-8888="2|1:0|10:1"', "Path=/x", "expires=never", "a=%00", "__Host-x={}", "a=\\"),
+    *(";;;", "a@b=1", "x" * 3000),
+]
+
+
+@pytest.mark.parametrize("odd", ODD_COOKIES)
+@pytest.mark.parametrize("arrange", ["{odd}; {own}", "{own}; {odd}", "{odd};{own};{odd}"])
+def test_an_odd_cookie_of_another_program_hides_none_of_ours(settings, odd, arrange):
+    own = f"{access.cookie_name(settings)}={cookie_of(settings)}"
+    [login] = access.logins_in(settings, [arrange.format(odd=odd, own=own)])
+    assert login.role is Role.OPERATOR
+
+
+def test_another_cookie_of_our_name_hides_none_of_ours(settings):
+    name = access.cookie_name(settings)
+    header = (
+        f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
+    )
+    assert [login.role for login in access.logins_in(settings, [header, f"{name}=x"])] == [*reversed(Role)]
+    assert access.logins_in(settings, []) == []

@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 from starlette.staticfiles import StaticFiles
 
-from backend.access import cookie_name, cookie_value
+from backend.access import cookie_name
 from backend.guard import Guard
 from backend.main import Service
 from backend.permissions import PUBLIC, READS, WRITES, Role
-from tests.api_client import TOKEN, VIEWER_TOKEN, serving
+from tests.api_client import TOKEN, VIEWER_TOKEN, log_in, serving
 from tests.route_list import filled_in, operations
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "get")
@@ -44,18 +44,18 @@ def may_come_from(origin, *, is_bearer):
     return origin["origin"] == "http://127.0.0.1:8400" if "origin" in origin else is_bearer
 
 
-def credentials(settings):
+def credentials(settings, client):
     """Headers, the role that they prove, and whether they are a token in a header."""
     name = cookie_name(settings)
     return [
         ({}, None, False),
         ({"authorization": "Bearer wrong"}, None, False),
         ({"authorization": "Basic c2VjcmV0"}, None, False),
-        ({"cookie": f"{name}=9999999999.{'0' * 64}"}, None, False),
+        ({"cookie": f"{name}=9999999999.{'0' * 43}.{'0' * 64}"}, None, False),
         ({"authorization": f"Bearer {VIEWER_TOKEN}"}, Role.VIEWER, True),
         ({"authorization": f"Bearer {TOKEN}"}, Role.OPERATOR, True),
-        ({"cookie": f"{name}={cookie_value(settings, Role.VIEWER)}"}, Role.VIEWER, False),
-        ({"cookie": f"{name}={cookie_value(settings, Role.OPERATOR)}"}, Role.OPERATOR, False),
+        ({"cookie": f"{name}={log_in(client, Role.VIEWER)}"}, Role.VIEWER, False),
+        ({"cookie": f"{name}={log_in(client)}"}, Role.OPERATOR, False),
     ]
 
 
@@ -87,7 +87,8 @@ def gate(sqlite_url, settings):
             await send({"type": "http.response.start", "status": LET_IN, "headers": []})
             await send({"type": "http.response.body"})
 
-        guard = Guard(routes, settings, cast("Service", client.app).router.routes)
+        app = cast("Service", client.app)
+        guard = Guard(routes, settings, app.router.routes, app.state.browser_sessions)
 
         async def call(method, path, headers):
             answers = []
@@ -106,19 +107,20 @@ def gate(sqlite_url, settings):
             await guard(scope, receive, send)
             return answers[0]["status"]
 
-        yield client.app, call
+        yield client, call
 
 
 def test_the_matrix_of_routes_methods_people_and_places(gate, settings, capsys):
-    app, call = gate
+    client, call = gate
+    app = client.app
     kinds = {"public": PUBLIC, "read": READS, "write": WRITES}
     lines = {
         (line.split()[0], filled_in(line.split()[1])): kind for kind, group in kinds.items() for line in group
     }
     paths = {filled_in(operation.split()[1]) for operation in operations(app)} | set(UNKNOWN)
     known, unknown = HOSTS
-    cases = [*itertools.product([known], ORIGINS, credentials(settings))]
-    cases += itertools.product([unknown], ORIGINS[:1], credentials(settings))
+    people = credentials(settings, client)
+    cases = [*itertools.product([known], ORIGINS, people), *itertools.product([unknown], ORIGINS[:1], people)]
 
     async def differences():
         for path, method, case in itertools.product(sorted(paths), METHODS, cases):
@@ -159,5 +161,5 @@ def test_a_route_without_a_line_is_closed_even_to_the_operator(client):
 
 
 def test_each_token_says_whose_it_is(client, viewer):
-    assert client.get("/api/v1/session").json() == {"role": "operator"}
-    assert viewer.get("/api/v1/session").json() == {"role": "viewer"}
+    assert client.get("/api/v1/session").json() == {"role": "operator", "session": None}
+    assert viewer.get("/api/v1/session").json() == {"role": "viewer", "session": None}

@@ -17,7 +17,8 @@ import pytest
 from sqlalchemy import select, text
 
 from backend.backup import save
-from backend.backup.contents import MANIFEST, BadBackup, read_manifest, verify
+from backend.backup.contents import MANIFEST, read_manifest, verify
+from backend.backup.files import BadBackup
 from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
 from backend.backup.tables import ordered_tables
@@ -202,7 +203,7 @@ def test_an_old_backup_is_not_written_over(lab, tmp_path):
             "is damaged: uploads/abc.jsonl",
         ),
         (lambda backup: next((backup / "database").iterdir()).unlink(), "is not whole: database/"),
-        (lambda backup: (backup / "stranger").write_text(""), "holds what is no part of it: stranger"),
+        (lambda backup: (backup / "stranger").write_text(""), "holds what is no part of it: 'stranger'"),
     ],
 )
 def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, words):

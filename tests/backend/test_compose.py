@@ -1,12 +1,15 @@
 """docker-compose.yml against the code: no engine is needed to see that the two agree."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from backend.cli import COMMANDS
+from backend.guard import allowed_hosts
+from backend.instance import service_url
 from backend.preflight import check_exposure
 from backend.settings import Settings
 
@@ -18,17 +21,20 @@ OURS = ("api", "worker")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 EXAMPLE = (ROOT / ".env.example").read_text()
 VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}")
-MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "GRPOLAB_TOKEN": "5ec4e7" * 10}
+MADE_UP = {"POSTGRES_PASSWORD": "dc0ffee", "REDIS_PASSWORD": "decade", "GRPOLAB_TOKEN": "5ec4e7" * 10}
 
 
-def filled_in(value) -> str:
+def filled_in(value, **given) -> str:
     """A value as compose would pass it, with the defaults of the file and made-up secrets."""
-    return VARIABLE.sub(lambda found: MADE_UP.get(found[1], found[3] or ""), str(value))
+    known = MADE_UP | given
+    text = "" if value is None else str(value)
+    return VARIABLE.sub(lambda found: str(known.get(found[1], found[3] or "")), text).replace("$$", "$")
 
 
-def settings_of(service: str) -> Settings:
+def settings_of(service: str, **given) -> Settings:
     environment = SERVICES[service]["environment"]
-    return Settings.model_validate({name.lower(): filled_in(value) for name, value in environment.items()})
+    values = {name.lower(): filled_in(value, **given) for name, value in environment.items()}
+    return Settings.model_validate({name: value for name, value in values.items() if value})
 
 
 def test_the_four_services_are_there():
@@ -63,7 +69,7 @@ def test_every_setting_can_be_given_and_has_the_same_default():
 def test_the_settings_are_valid_and_point_at_the_other_services(service):
     settings = settings_of(service)
     assert settings.effective_database_url == "postgresql://grpolab:dc0ffee@postgres/grpolab"
-    assert settings.broker_url == "redis://redis:6379/0"
+    assert settings.broker_url == "redis://:decade@redis:6379/0"
     assert settings.state == Path("/state")
 
 
@@ -80,6 +86,51 @@ def test_the_published_port_is_the_one_that_the_api_listens_on():
     assert int(host_port) == Settings.model_fields["port"].default
     assert int(container_port) == settings_of("api").port
     assert f"EXPOSE {container_port}" in DOCKERFILE
+
+
+def test_another_port_is_the_same_one_inside_so_links_and_addresses_fit():
+    [published] = SERVICES["api"]["ports"]
+    settings = settings_of("api", PORT="9000")
+    assert filled_in(published, PORT="9000") == "127.0.0.1:9000:9000"
+    assert settings.port == 9000
+    assert service_url(settings) == "http://127.0.0.1:9000"
+    assert {"127.0.0.1:9000", "localhost:9000"} <= allowed_hosts(settings)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_container_can_do_little(service):
+    given = SERVICES[service]
+    assert given["read_only"] is True
+    assert given["cap_drop"] == ["ALL"]
+    assert given["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in given
+    assert set(given.get("cap_add", [])) <= {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+    assert "cap_add" not in given or service == "postgres"
+
+
+def test_what_must_be_written_to_is_a_volume_or_memory():
+    for service in OURS:
+        assert "/tmp" in SERVICES[service]["tmpfs"]
+    assert "HF_HOME=/state/" in DOCKERFILE
+
+
+def test_the_viewers_token_is_passed_on_and_never_made_of_a_text_of_this_file():
+    assert SERVICES["api"]["environment"]["GRPOLAB_VIEWER_TOKEN"] is None
+    assert "${GRPOLAB_VIEWER_TOKEN" not in TEXT
+    assert "\nGRPOLAB_VIEWER_TOKEN=\n" in EXAMPLE
+
+
+def test_redis_takes_its_password_from_standard_input_and_its_health_check_knows_it(tmp_path):
+    words = [filled_in(word) for word in SERVICES["redis"]["command"]]
+    (tmp_path / "redis-server").write_text('#!/bin/sh\necho "$@"\ncat\n')
+    (tmp_path / "redis-server").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "REDIS_PASSWORD": "decade"}
+    said = subprocess.check_output(words, env=environment, text=True)
+    arguments, *config = said.splitlines()
+    assert arguments.startswith("- --save  --appendonly no")
+    assert "decade" not in arguments
+    assert config == ["requirepass decade"]
+    assert 'REDISCLI_AUTH="$REDIS_PASSWORD"' in filled_in(SERVICES["redis"]["healthcheck"]["test"][-1])
 
 
 def test_api_and_worker_see_the_same_state():
@@ -113,10 +164,9 @@ def test_the_health_check_asks_for_a_route_that_exists_on_the_right_port():
     from backend.main import create_app
 
     check = SERVICES["api"]["healthcheck"]["test"][-1]
-    found = re.search(r"http://127\.0\.0\.1:(\d+)(/\w+)", check)
+    found = re.search(r"http://127\.0\.0\.1:' \+ os\.environ\['PORT'\] \+ '(/\w+)", check)
     assert found is not None
-    assert int(found[1]) == settings_of("api").port
-    assert found[2] in create_app(Settings()).openapi()["paths"]
+    assert found[1] in create_app(Settings()).openapi()["paths"]
 
 
 def test_a_trainer_has_time_for_its_checkpoint():
@@ -131,9 +181,8 @@ def test_the_worker_reserves_the_gpus():
 
 
 def test_redis_never_evicts_and_keeps_nothing():
-    command = SERVICES["redis"]["command"]
-    assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
-    assert command[command.index("--appendonly") + 1] == "no"
+    command = SERVICES["redis"]["command"][-1]
+    assert all(part in command for part in ('--save ""', "--appendonly no", "--maxmemory-policy noeviction"))
 
 
 @pytest.mark.parametrize("secret", sorted(MADE_UP))
@@ -147,7 +196,7 @@ def test_a_secret_has_no_default_and_its_absence_has_a_sentence(secret):
 def test_no_value_that_looks_like_a_secret_is_written_down():
     for service in SERVICES.values():
         for name, value in service["environment"].items() if "environment" in service else ():
-            if re.search("PASSWORD|TOKEN|SECRET|KEY", name):
+            if re.search("PASSWORD|TOKEN|SECRET|KEY", name) and value is not None:
                 assert VARIABLE.fullmatch(value)
 
 

@@ -2,13 +2,8 @@
 
 import pytest
 
-from backend.access import cookie_name, cookie_value, login_link
-from backend.permissions import Role
-from tests.api_client import HOST, serving
-
-
-def cookie_of(settings, role=Role.OPERATOR):
-    return {"Cookie": f"{cookie_name(settings)}={cookie_value(settings, role)}"}
+from backend.access import cookie_name, login_link
+from tests.api_client import HOST, log_in, serving
 
 
 def test_a_wrong_token_is_no_token(stranger):
@@ -68,7 +63,8 @@ def test_further_names_come_from_the_settings(sqlite_url, settings):
     ],
 )
 def test_a_page_of_another_origin_changes_nothing(stranger, settings, method, headers, is_let_in):
-    answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie_of(settings))
+    cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
+    answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
     assert (answer.status_code == 403) is not is_let_in
 
 

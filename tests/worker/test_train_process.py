@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from backend.config.merge import resolve
-from backend.database import open_engine, open_sessions
+from backend.database import open_engine, open_sessions, url_of
 from backend.devices import Slot
 from backend.models import Attempt, Checkpoint, Metric, Run
 from backend.runs import lifecycle
@@ -90,6 +90,7 @@ def give(trainer, sessions, document):
         session.flush()
         claim = lifecycle.claim_run(session, "worker", "host")
     order = {"run_id": claim.run_id, "attempt": claim.attempt, "device": "cpu", "threads": 1}
+    order["database_url"] = url_of(sessions).render_as_string(hide_password=False)
     trainer.stdin.write(json.dumps(order) + "\n")
     trainer.stdin.flush()
     return claim.run_id

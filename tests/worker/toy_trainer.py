@@ -59,7 +59,7 @@ def main(behaviour):
     assignment = _await_assignment()
     threading.Thread(target=_exit_with_supervisor, daemon=True).start()
     settings = Settings()
-    sessions = open_sessions(open_engine(settings.effective_database_url))
+    sessions = open_sessions(open_engine(assignment.database_url))
     if behaviour == "raise":
         print("about to fail")
         raise ValueError("the reward of 'nan' is not a number")

@@ -1,9 +1,10 @@
-/** The line on top: pages, workers, theme, help. */
+/** The line on top: pages, workers, theme, help, account. */
 import { html } from '../dom.js';
 import { place } from '../router.js';
 import { connection } from '../live.js';
 import { themeChoice, workers } from '../state.js';
 import { summary } from '../lib/workers.js';
+import { AccountMenu } from './account.js';
 import { Icon } from './icons.js';
 import { ViewerMark } from './role.js';
 
@@ -24,6 +25,7 @@ export function Header({ onHelp }) {
     <${WorkerStatus} />
     <button class="button-icon" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${onHelp}><kbd>?</kbd></button>
     <${ThemeToggle} />
+    <${AccountMenu} />
   </header>`;
 }
 

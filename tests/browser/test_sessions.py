@@ -1,0 +1,97 @@
+"""Logging out, the list of sessions, and the question before a viewer's link takes an operator's place."""
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from backend.access import login_link
+from backend.permissions import Role
+from backend.settings import Settings
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import TOKEN, VIEWER_TOKEN, running
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def service(lab):
+    with running(lab) as service:
+        yield service
+
+
+@pytest.fixture
+def link(lab, service):
+    """A fresh link, for a role."""
+    port = int(service.base.rpartition(":")[2])
+    settings = Settings(state_dir=lab, port=port, grpolab_token=TOKEN, grpolab_viewer_token=VIEWER_TOKEN)
+    return lambda role: login_link(settings, role)
+
+
+@pytest.fixture
+def browser_of(service, chromium, link):
+    """A page of a browser of its own, logged in by a link."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+
+        def opened(role, width=1280, scheme="light"):
+            context = browser.new_context(
+                base_url=service.base, viewport={"width": width, "height": 800}, color_scheme=scheme
+            )
+            page = context.new_page()
+            page.set_default_timeout(20_000)
+            page.goto(link(role))
+            expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
+            return page
+
+        yield opened
+        browser.close()
+
+
+def test_log_out_leads_to_the_form_and_the_cookie_is_worth_nothing(browser_of):
+    page = browser_of(Role.OPERATOR)
+    cookies = page.context.cookies()
+    page.get_by_role("button", name="Account").click()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.context.add_cookies(cookies)
+    page.goto("/runs")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_an_operator_ends_the_session_of_another_browser(browser_of):
+    operator, viewer = browser_of(Role.OPERATOR), browser_of(Role.VIEWER)
+    operator.get_by_role("button", name="Account").click()
+    operator.get_by_role("button", name="Sessions").click()
+    dialog = operator.get_by_role("dialog", name="Sessions")
+    expect(dialog.get_by_text("this browser")).to_have_count(1)
+    row = dialog.get_by_role("listitem").filter(has_text="viewer")
+    row.get_by_role("button", name="End").click()
+    expect(row).to_have_count(0)
+    viewer.goto("/runs")
+    expect(viewer.get_by_label("Token")).to_be_visible()
+
+
+def test_a_viewers_link_is_asked_about_in_an_operators_browser(browser_of, link):
+    page = browser_of(Role.OPERATOR)
+    page.goto(link(Role.VIEWER))
+    expect(page.get_by_text("You are logged in as the operator")).to_be_visible()
+    page.get_by_role("link", name="Stay the operator").click()
+    page.wait_for_url("**/runs")
+    assert page.locator("header").get_by_text("viewer", exact=True).count() == 0
+    page.goto(link(Role.VIEWER))
+    page.get_by_role("button", name="Become a viewer").click()
+    expect(page.locator("header").get_by_text("viewer", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_menu_and_the_list_fit_into_every_page(browser_of, width, scheme, tmp_path):
+    page = browser_of(Role.VIEWER, width, scheme)
+    page.get_by_role("button", name="Account").click()
+    page.screenshot(path=tmp_path / f"menu-{width}-{scheme}.png")
+    page.get_by_role("button", name="Sessions").click()
+    expect(page.get_by_role("dialog", name="Sessions").get_by_role("listitem")).to_have_count(1)
+    page.screenshot(path=tmp_path / f"list-{width}-{scheme}.png")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,0 +1,183 @@
+"""Both images, built by the Dockerfile's own steps and used: `make test-images`, without Docker.
+
+buildah builds in chroot isolation, which needs root and no namespaces. The base is made of Debian's packages
+by mmdebstrap, for which no registry is needed; `--base` names another one. A run of two steps is then trained
+by the worker's image against Postgres and Redis, launched through the API's image.
+
+    python -m tests.images [--base python:3.11-slim] [--volume /a:/b:ro ...] [--build-arg NAME=VALUE ...]
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from backend.preflight import free_port
+from tests.servers import start_postgres, start_redis, stop
+from tests.system.lab import TOKEN, Client, wait_for
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("buildah", "mmdebstrap")
+BASE = "localhost/grpolab-test-base"
+PACKAGES = "python3,python3-pip,ca-certificates"
+USER = 10001
+
+AS_IN_PYTHONS_IMAGE = """
+ln -sf python3 /usr/bin/python
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
+"""
+"""What `python:3-slim` has and Debian has not: the command's name, and a pip that installs for all."""
+
+
+def main() -> int:
+    """Build, look, train; what was found is one line each."""
+    arguments = _arguments()
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        what = (
+            f"apt-get install {' '.join(missing)}" if missing else "only root may build in chroot isolation"
+        )
+        print(f"skipped: the images are not built here ({what})")
+        return 0
+    base = arguments.base or _make_base(arguments.suite)
+    flags = [part for volume in arguments.volume for part in ("--volume", volume)]
+    flags += [part for given in [f"BASE={base}", *arguments.build_arg] for part in ("--build-arg", given)]
+    for target in ("api", "worker"):
+        _buildah(
+            "build", "--isolation", "chroot", *flags, "--target", target, "--tag", _tag(target), str(ROOT)
+        )
+    _look()
+    _train()
+    print("both images were built, and a run was trained")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make test-images")
+    parser.add_argument(
+        "--base", default="", help="an image with Python; made of Debian's packages without it"
+    )
+    parser.add_argument("--suite", default="bookworm", help="Debian's release for that")
+    parser.add_argument(
+        "--volume", action="append", default=[], help="given to buildah: certificates, settings of pip"
+    )
+    parser.add_argument(
+        "--build-arg", action="append", default=[], help="given to buildah, e.g. TORCH_INDEX_URL=..."
+    )
+    return parser.parse_args()
+
+
+def _tag(target: str) -> str:
+    return f"localhost/grpolab-test-{target}"
+
+
+def _buildah(*arguments: str) -> str:
+    """Run it; its output is shown, but for the last line, which names what it has made."""
+    print("$ buildah", *arguments, flush=True)
+    done = subprocess.run(["buildah", *arguments], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip().rpartition("\n")[2]
+
+
+def _make_base(suite: str) -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        archive = f"{directory}/base.tar"
+        subprocess.run(
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}", suite, archive],
+            check=True,
+        )
+        container = _buildah("from", "scratch")
+        _buildah("add", container, archive, "/")
+    _buildah("run", "--isolation", "chroot", container, "--", "sh", "-ec", AS_IN_PYTHONS_IMAGE)
+    _buildah("commit", "--rm", container, BASE)
+    return BASE
+
+
+@contextmanager
+def _container(target: str, *flags: str) -> Iterator[list[str]]:
+    """The words that run a command in a container of an image."""
+    container = _buildah("from", _tag(target))
+    try:
+        yield ["buildah", "run", "--isolation", "chroot", *flags, container, "--"]
+    finally:
+        _buildah("rm", container)
+
+
+def _look() -> None:
+    """What each image is: nobody's own code is writable to it, and only the worker's can train."""
+    for target in ("api", "worker"):
+        with _container(target) as inside:
+            user = subprocess.check_output([*inside, "id", "-u"], text=True).strip()
+            assert user == str(USER), f"{target} runs as {user}"
+            writable = subprocess.run([*inside, "test", "-w", "/app/backend"], check=False).returncode == 0
+            assert not writable, f"the code of {target} can be changed by it"
+            has_torch = subprocess.run(
+                [*inside, "python", "-c", "import torch"], check=False, stderr=subprocess.DEVNULL
+            )
+            assert (has_torch.returncode == 0) is (target == "worker"), f"{target}: torch"
+            subprocess.run([*inside, "python", "-m", "pip", "check"], check=target == "api")
+    print("images: unprivileged, code not writable, torch in the worker's alone")
+
+
+def _train() -> None:
+    with ExitStack() as stack:
+        shared = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shared.chmod(0o755)
+        for name in ("state", "models", "datasets"):
+            (shared / name).mkdir(mode=0o700)
+            os.chown(shared / name, USER, USER)
+        postgres, redis = start_postgres(shared / "postgres"), start_redis(shared / "redis")
+        stack.callback(stop, postgres.pid)
+        stack.callback(stop, redis.pid)
+        for name in ("postgres", "redis"):
+            (shared / name).chmod(0o755)
+        (shared / "redis" / "redis.sock").chmod(0o777)
+        port = free_port()
+        flags = _flags(shared, {"PORT": str(port), "GRPOLAB_TOKEN": TOKEN})
+        for target, command in (("api", "serve"), ("worker", "worker")):
+            inside = stack.enter_context(_container(target, *flags))
+            stack.enter_context(_running([*inside, "python", "-m", "backend.cli", command]))
+        client = Client(port)
+        wait_for(client.is_alive, 120)
+        wait_for(lambda: client.get("/workers")["items"], 120)
+        run_id = client.launch(steps=2)
+        run = client.wait_for_status(run_id, "finished", seconds=300)
+        checkpoints = client.get(f"/runs/{run_id}/checkpoints")["items"]
+        assert checkpoints, "no checkpoint"
+        print(f"trained: {run['last_step']} steps, {len(checkpoints)} checkpoint, {run['status']}")
+
+
+def _flags(shared: Path, environment: dict[str, str]) -> list[str]:
+    places = {name: f"/{name}" for name in ("state", "models", "datasets", "postgres", "redis")}
+    given = {
+        "STATE_DIR": "/state",
+        "MODELS_DIR": "/models",
+        "DATASETS_DIR": "/datasets",
+        "DATABASE_URL": "postgresql://postgres@/postgres?host=/postgres",
+        "BROKER_URL": "redis+socket:///redis/redis.sock",
+        **environment,
+    }
+    flags = [part for name, place in places.items() for part in ("--volume", f"{shared / name}:{place}")]
+    return [*flags, *(part for name, value in given.items() for part in ("--env", f"{name}={value}"))]
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[None]:
+    process = subprocess.Popen(command, start_new_session=True)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
