@@ -46,7 +46,8 @@ class Wanted(NamedTuple):
         """
         base, variant = CLAIMS[self.claim].base, CLAIMS[self.claim].variants[self.variant]
         name = variant.get("preset") or base.get("preset")
-        asked: dict[str, Any] = {"base": base, "variant": variant, "preset": PRESETS[name].changes if name else {}}
+        changes = PRESETS[name].changes if name else {}
+        asked: dict[str, Any] = {"base": base, "variant": variant, "preset": changes}
         kl = resolve(base, variant, self.seed).objective.kl
         if kl.type in {"k3", "r_k3"}:
             asked["k3_limit"] = kl.k3_limit
