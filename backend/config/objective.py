@@ -3,6 +3,7 @@
 The rules are algorithms' own composition rules; each refusal says its reason at the field that must change.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -141,6 +142,11 @@ class Objective(Frozen):
     def needs_reference(self) -> bool:
         """Whether a reference model has to be loaded."""
         return not isinstance(self.kl, knobs.NoKl) and self.kl.to == "reference"
+
+    @property
+    def largest_k3(self) -> float:
+        """Most that the k3 of one token counts for, nats."""
+        return math.inf if isinstance(self.kl, knobs.NoKl) else self.kl.largest_k3
 
     @property
     def critic(self) -> knobs.Critic | None:

@@ -127,6 +127,10 @@ class OptimizerConfig(Frozen):
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Decoupled weight decay."""
 
+    decayed: Literal["matrices", "all"] = "matrices"
+    """What decays: weights of two or more dimensions, as most trainers have it, or all, gains and biases too
+    (torch's AdamW as it comes)."""
+
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """Gradients are scaled down to this L2 norm; a very large one leaves them as they are."""
 

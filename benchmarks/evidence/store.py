@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backend.config.merge import resolve
 from backend.config.presets import PRESETS
 from benchmarks.evidence.claims import CLAIMS, Claim
 from benchmarks.service import Service, machine
@@ -39,11 +40,18 @@ class Wanted(NamedTuple):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The fields that it is launched with and those of its preset; another setting is another run."""
+        """The fields that it is launched with and those of its preset; another setting is another run.
+
+        So is another default of a field that acts in it: a bound of k3, which there was before, or none.
+        """
         base, variant = CLAIMS[self.claim].base, CLAIMS[self.claim].variants[self.variant]
         name = variant.get("preset") or base.get("preset")
         changes = PRESETS[name].changes if name else {}
-        return json.loads(json.dumps({"base": base, "variant": variant, "preset": changes}))
+        asked: dict[str, Any] = {"base": base, "variant": variant, "preset": changes}
+        kl = resolve(base, variant, self.seed).objective.kl
+        if kl.type in {"k3", "r_k3"}:
+            asked["k3_limit"] = kl.k3_limit
+        return json.loads(json.dumps(asked))
 
     def found(self) -> dict[str, Any] | None:
         """Its result, if it was trained with this setting."""

@@ -52,6 +52,14 @@ def test_lite_ppo_scales_by_the_whole_batch():
     assert found[1] == pytest.approx([1.4489, -0.4830, -0.4830, -0.4830], abs=6e-5)
 
 
+def test_scalerl_scales_by_the_deviation_of_what_the_baseline_left():
+    groups = [[1.0] * 7 + [0.0], [1.0] + [0.0] * 7]
+    lite = values(groups, knobs.GroupMean(scale=knobs.BatchStd()))
+    scalerl = values(groups, knobs.GroupMean(scale=knobs.BatchStd(of="centred_rewards")))
+    assert (lite[0][0], lite[0][-1]) == pytest.approx((0.2420, -1.6941), abs=6e-5)
+    assert (scalerl[0][0], scalerl[0][-1]) == pytest.approx((0.3659, -2.5610), abs=6e-5)
+
+
 def test_the_batch_mean_is_one_baseline_for_all_prompts():
     assert values(TWO_GROUPS, knobs.BatchMean())[1] == pytest.approx([0.625, -0.375, -0.375, -0.375])
 

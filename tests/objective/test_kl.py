@@ -1,5 +1,7 @@
 """Estimates of the distance from the reference, on fixture F and in closed form."""
 
+import math
+
 import pytest
 import torch
 
@@ -71,9 +73,54 @@ def test_expectations_over_a_known_distribution():
     assert (p * kl.k2(x)).sum().item() == pytest.approx(0.0249, abs=6e-5)
 
 
-def test_k3_is_capped_and_finite_far_from_the_reference():
-    x = kl.log_ratio_to_reference(torch.tensor([[-900.0, 0.0]]), torch.tensor([[0.0, -900.0]]))
-    assert kl.k3(x).tolist() == [[10, 10]]
+def test_k3_pulls_hardest_where_the_policy_is_furthest_away():
+    x = torch.tensor([[-1.0, -2.6, -5.0, -19.0, -20.0, -30.0]], dtype=torch.float64, requires_grad=True)
+    kl.k3(x).sum().backward()
+    expected = [
+        1 - math.exp(1),
+        1 - math.exp(2.6),
+        1 - math.exp(5),
+        1 - math.exp(19),
+        *[1 - math.exp(20)] * 2,
+    ]
+    assert x.grad.tolist()[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_k3_and_its_gradient_are_finite_however_far_the_policy_went(dtype):
+    x = torch.tensor([[-900.0, -88.0, -20.0, 0.0, 20.0, 900.0]], dtype=dtype, requires_grad=True)
+    estimate = kl.k3(x)
+    estimate.sum().backward()
+    assert torch.isfinite(estimate).all()
+    assert x.grad is not None
+    assert torch.isfinite(x.grad).all()
+    assert estimate[0, 3:].tolist() == pytest.approx([0, 19, 899])
+
+
+def test_the_tangent_takes_over_without_a_step():
+    below, above = (
+        kl.k3(torch.tensor([[value]], dtype=torch.float64)).item() for value in (-20 - 1e-9, -20 + 1e-9)
+    )
+    assert below == pytest.approx(above, rel=1e-8)
+    assert above == pytest.approx(math.exp(20) - 21, rel=1e-8)
+
+
+def test_a_limit_ends_the_pull_as_runs_before_had_it():
+    x = torch.tensor([[-900.0, -2.7, -2.5, 0.5, 900.0]], dtype=torch.float64, requires_grad=True)
+    estimate = kl.k3(x, limit=10.0)
+    estimate.sum().backward()
+    assert estimate.tolist()[0] == pytest.approx([10, 10, math.exp(2.5) - 3.5, math.exp(-0.5) - 0.5, 10])
+    assert x.grad.tolist()[0] == pytest.approx([0, 0, 1 - math.exp(2.5), 1 - math.exp(-0.5), 0])
+
+
+def test_the_limit_of_the_config_holds_in_loss_metrics_and_tokens():
+    for limit, mean in (("none", 0.0366), (0.05, 0.03065)):
+        result, _ = kl_part(knobs.KlK3(coef=1, k3_limit=limit))
+        assert result.loss.item() == pytest.approx(mean, abs=6e-5)
+        assert result.metrics.values()["kl/k3"] == pytest.approx(mean, abs=6e-5)
+        assert result.per_token["kl"].max().item() == pytest.approx(
+            min(0.0703, knobs.KlK3(k3_limit=limit).largest_k3), abs=6e-5
+        )
 
 
 def test_kl_in_the_reward_comes_off_before_leave_one_out():

@@ -17,6 +17,7 @@ SCALES = [
     knobs.GroupStd(),
     knobs.GroupStd(ddof=0),
     knobs.BatchStd(),
+    knobs.BatchStd(of="centred_rewards"),
     knobs.SeqWhiten(),
     knobs.TokenWhiten(),
 ]

@@ -95,6 +95,13 @@ def centred_by_group_scaled_by_batch(groups):
         yield [a / (deviation + EPS) for a in centred]
 
 
+def centred_in_units_of_their_deviation(groups):
+    centred = list(group_centred(groups))
+    deviation = sample_std([a for own in centred for a in own])
+    for own in centred:
+        yield [a / (deviation + EPS) for a in own]
+
+
 def gae(c: Completion, rewards, gamma, lam):
     advantages = []
     for t in range(len(rewards)):
@@ -448,7 +455,7 @@ def reinforce_rej(groups, max_new_tokens):
 
 def scalerl(groups, max_new_tokens):
     loss = 0.0
-    for group, advantages in zip(groups, centred_by_group_scaled_by_batch(groups), strict=True):
+    for group, advantages in zip(groups, centred_in_units_of_their_deviation(groups), strict=True):
         for c, a in zip(group, advantages, strict=True):
             for new, ratio in zip(c.new, ratios(c), strict=True):
                 loss -= min(ratio.item(), 5.0) * a * new / tokens([group])

@@ -86,7 +86,7 @@ def moving_average(previous: float, rewards: Rewards, scored: Scored, *, decay: 
 
 
 def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rewards:
-    """Advantages in units of a standard deviation, the group's or the batch's.
+    """Advantages in units of a standard deviation: the group's, or the batch's rewards' or advantages'.
 
         A / (std(r) + eps)
 

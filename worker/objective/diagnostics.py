@@ -113,22 +113,22 @@ def lopti_terms(
     )
 
 
-def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]) -> MetricSums:
+def kl_terms(x: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, limit: float) -> MetricSums:
     """kl/k1, kl/k2, kl/k3 to the reference (or to the old policy): nats per token."""
     return MetricSums(
         {
             "kl/k1": _token_mean(kl_estimators.k1(x), mask),
             "kl/k2": _token_mean(kl_estimators.k2(x), mask),
-            "kl/k3": _token_mean(kl_estimators.k3(x), mask),
+            "kl/k3": _token_mean(kl_estimators.k3(x, limit=limit), mask),
         }
     )
 
 
-def domain_terms(x: Float[Tensor, "B T"], batch: PolicyBatch) -> MetricSums:
+def domain_terms(x: Float[Tensor, "B T"], batch: PolicyBatch, *, limit: float) -> MetricSums:
     """kl/<domain>: k3 in nats per token within each domain, where several are told apart."""
     if batch.domain_index is None or len(batch.domains) < 2:
         return MetricSums()
-    k3 = kl_estimators.k3(x)
+    k3 = kl_estimators.k3(x, limit=limit)
     inside = {
         name: batch.mask & (batch.domain_index == number).unsqueeze(1)
         for number, name in enumerate(batch.domains)
@@ -171,6 +171,8 @@ def per_token(
     correction: Correction | None,
     x: Float[Tensor, "B T"] | None,
     mask: Bool[Tensor, "B T"],
+    *,
+    largest_k3: float,
 ) -> dict[str, Float[Tensor, "B T"]]:
     """What to keep of each token: ratio, clipped (0 or 1), kl (k3) and correction, as far as they exist."""
     flags = [flag for flag in (surrogate.low, surrogate.high, surrogate.dual) if flag is not None]
@@ -178,7 +180,7 @@ def per_token(
     values = {
         "ratio": surrogate.ratio,
         "clipped": clipped,
-        "kl": None if x is None else kl_estimators.k3(x),
+        "kl": None if x is None else kl_estimators.k3(x, limit=largest_k3),
         "correction": None if correction is None else correction.weights,
     }
     kept = {

@@ -110,8 +110,8 @@ def _scaled(
             return centred
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)
-        case knobs.BatchStd():
-            spread = advantages.batch_spread(rewards, scored)
+        case knobs.BatchStd(of=of):
+            spread = advantages.batch_spread(rewards if of == "rewards" else centred, scored)
         case _:
             assert_never(scale)
     return advantages.scaled(centred, spread, ddof=scale.ddof, eps=scale.eps)

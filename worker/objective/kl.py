@@ -3,40 +3,45 @@
 KL = E_policy[x]. Estimators: Schulman, "Approximating KL divergence" (2020). x is 0 on masked tokens.
 """
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 X_LIMIT = 20.0
-"""Nats; x is clamped to it so that exp(-x) stays finite (verl's value)."""
-K3_LIMIT = 10.0
-"""Nats; one token's k3 never counts for more, nor has a gradient beyond (verl's value)."""
+"""Nats; k1 and k2 count a larger distance as this, and k3 goes on along its tangent (verl's value)."""
 
 
 def log_ratio_to_reference(
     policy_logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """x = clamp(policy - reference, -20, 20); inputs are 0 on masked tokens."""
-    return (policy_logprobs - reference_logprobs).clamp(-X_LIMIT, X_LIMIT)
+    """x = policy - reference; inputs are 0 on masked tokens."""
+    return policy_logprobs - reference_logprobs
 
 
 def k1(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """x: unbiased, may be negative; gradient 1, which is 0 on average on-policy."""
-    return x
+    """clamp(x, -20, 20): unbiased, may be negative; gradient 1, which is 0 on average on-policy."""
+    return x.clamp(-X_LIMIT, X_LIMIT)
 
 
 def k2(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """x^2 / 2: biased value; its gradient x is the on-policy KL gradient."""
-    return x.square() / 2
+    """clamp(x, -20, 20)^2 / 2: biased value; its gradient x is the on-policy KL gradient."""
+    return x.clamp(-X_LIMIT, X_LIMIT).square() / 2
 
 
-def k3(x: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """min(exp(-x) + x - 1, 10): unbiased and never negative; gradient 1 - exp(-x).
+def k3(x: Float[Tensor, "B T"], *, limit: float = math.inf) -> Float[Tensor, "B T"]:
+    """min(exp(-x) + x - 1, limit): unbiased and never negative; gradient 1 - exp(-x), 0 beyond the limit.
 
-    Source: GRPO, arXiv:2402.03300, equation 4.
+    Where x < -20 it goes on along its tangent there, so that neither value nor gradient overflows and the
+    pull does not end. Source: GRPO, arXiv:2402.03300, equation 4.
     """
+    is_far = x < -X_LIMIT
+    near = x.masked_fill(is_far, -X_LIMIT)
     # expm1 keeps small x exact; relu removes the last rounding below 0
-    return torch.relu(torch.expm1(-x) + x).clamp(max=K3_LIMIT)
+    estimate = torch.relu(torch.expm1(-near) + near)
+    beyond = estimate + math.expm1(X_LIMIT) * (-X_LIMIT - x)
+    return torch.where(is_far, beyond, estimate).clamp(max=limit)
 
 
 def dual_descent(coef: float, kl: float, *, target: float) -> float:
@@ -72,5 +77,5 @@ def reward_penalty(
     With a critic each token's reward loses its own (InstructGPT, arXiv:2203.02155, equation 2); a reward for
     the whole completion loses the sum (RLOO, arXiv:2402.14740, equation 2).
     """
-    x = log_ratio_to_reference(old_logprobs, reference_logprobs)
+    x = k1(log_ratio_to_reference(old_logprobs, reference_logprobs))
     return x.where(mask, x.new_zeros(()))

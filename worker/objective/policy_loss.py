@@ -143,15 +143,15 @@ def policy_loss(
         if isinstance(objective.token_weight, knobs.Lopti):
             metrics += diagnostics.lopti_terms(policy, trainers_old, batch, eta=objective.token_weight.eta)
         if x is not None:
-            metrics += diagnostics.kl_terms(x, mask)
-            metrics += diagnostics.domain_terms(x, batch)
+            metrics += diagnostics.kl_terms(x, mask, limit=objective.largest_k3)
+            metrics += diagnostics.domain_terms(x, batch, limit=objective.largest_k3)
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if objective.entropy.type != "none":
             metrics += diagnostics.coefficient("entropy/coef", bonus, batch, share=share)
         if log_rho is not None:
             metrics += diagnostics.mismatch_terms(log_rho, trainers_old, correction, mask)
-        per_token = diagnostics.per_token(surrogate, correction, x, mask)
+        per_token = diagnostics.per_token(surrogate, correction, x, mask, largest_k3=objective.largest_k3)
     return PolicyLoss(loss, metrics, per_token)
 
 

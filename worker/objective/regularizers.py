@@ -49,9 +49,10 @@ def kl_term(
         case knobs.KlK2():
             estimate = kl.k2(given(x, "reference log-probabilities"))
         case knobs.KlK3():
-            estimate = kl.k3(given(x, "reference log-probabilities"))
+            estimate = kl.k3(given(x, "reference log-probabilities"), limit=knob.largest_k3)
         case knobs.KlRatioK3():
-            estimate = given(surrogate.ratio, "a ratio") * kl.k3(given(x, "reference log-probabilities"))
+            x = given(x, "reference log-probabilities")
+            estimate = given(surrogate.ratio, "a ratio") * kl.k3(x, limit=knob.largest_k3)
         case knobs.KlRatioK1():
             estimate = given(surrogate.ratio, "a ratio") * kl.k1(given(x, "reference log-probabilities"))
         case _:

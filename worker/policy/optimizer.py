@@ -52,10 +52,11 @@ class PolicyOptimizer:
             name: weight if weight.dtype == torch.float32 else nn.Parameter(weight.detach().float())
             for name, weight in self.weights.items()
         }
-        matrices = [master for master in self.masters.values() if master.ndim >= 2]
-        others = [master for master in self.masters.values() if master.ndim < 2]
+        fewest = 2 if config.decayed == "matrices" else 0
+        decayed = [master for master in self.masters.values() if master.ndim >= fewest]
+        others = [master for master in self.masters.values() if master.ndim < fewest]
         groups = [
-            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": decayed, "weight_decay": config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
         self.adam = torch.optim.AdamW(

@@ -26,9 +26,14 @@ class GroupStd(Frozen):
 
 
 class BatchStd(Frozen):
-    """Divide by the standard deviation of all rewards of the step (Lite PPO, arXiv:2508.08221)."""
+    """Divide by a standard deviation over the whole step (Lite PPO, arXiv:2508.08221; ScaleRL,
+    arXiv:2510.13786).
+    """
 
     type: Literal["batch_std"] = "batch_std"
+    of: Literal["rewards", "centred_rewards"] = "rewards"
+    """rewards: of the rewards as they are (Lite PPO, TRL); centred_rewards: of what is left of them after the
+    baseline (ScaleRL), smaller the more the prompts differ."""
     ddof: Ddof = 1
     """1: sample standard deviation; 0: population."""
     eps: float = Field(default=1e-4, ge=0, le=1)

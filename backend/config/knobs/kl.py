@@ -1,5 +1,6 @@
 """The pull to another policy: estimators, coefficients, and when the reference moves."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -71,6 +72,15 @@ class _KlInLoss(Frozen):
     """Where it pulls to: the frozen reference, or the policy that opened the step (PPO's penalty form)."""
     aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
     """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
+    k3_limit: Annotated[float, Field(gt=0, le=1e9)] | Literal["none"] = "none"
+    """Most that the k3 of one token counts for, in the loss and in what is measured; nats. none: the paper's
+    form, which pulls hardest where the policy is furthest away (TRL too). A token beyond a limit is not
+    pulled at all: verl's 10 ends the pull where x < -2.6."""
+
+    @property
+    def largest_k3(self) -> float:
+        """The limit as a number."""
+        return math.inf if self.k3_limit == "none" else self.k3_limit
 
 
 class KlK3(_KlInLoss):

@@ -28,8 +28,8 @@ _SCRIPTS: dict[str, Any] = {
 
 _SAMPLING = SamplingConfig(**_SCRIPTS)
 
-_OPTIMIZER = OptimizerConfig(weight_decay=0.01)
-"""torch's AdamW as it comes."""
+_OPTIMIZER = OptimizerConfig(weight_decay=0.01, decayed="all")
+"""torch's AdamW as it comes, which decays every parameter."""
 
 BOOK: dict[str, Preset] = {
     "grpo_book": preset(

@@ -45,13 +45,13 @@ SYSTEMS: dict[str, Preset] = {
     "scalerl": preset(
         "ScaleRL",
         "arXiv:2510.13786",
-        """CISPO's capped weight with advantages in units of the whole batch's deviation, a token mean inside
-        each prompt and groups without signal left out. Watch clip/high_frac (weights at the cap),
+        """CISPO's capped weight with advantages in units of the deviation of all of them, a token mean
+        inside each prompt and groups without signal left out. Watch clip/high_frac (weights at the cap),
         groups/kept_frac and policy/entropy; the loss value is not comparable with clipped methods. Paper:
         asynchronous with up to 8 versions in flight, and prompts solved nine times in ten are not drawn
         again; here the step is synchronous and every prompt stays.""",
         objective=Objective(
-            advantage=knobs.GroupMean(scale=knobs.BatchStd()),
+            advantage=knobs.GroupMean(scale=knobs.BatchStd(of="centred_rewards")),
             surrogate=knobs.WeightCap(cap=5.0),
             aggregation=knobs.PromptMean(),
         ),
