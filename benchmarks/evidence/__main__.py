@@ -39,7 +39,7 @@ def main() -> None:
         "--pictures", action="store_true", help="train nothing; draw the kept runs in Chromium"
     )
     arguments = parser.parse_args()
-    missing = [one for key in arguments.claims for one in wanted(key, arguments.seeds) if not one.found()]
+    missing = [one for key in arguments.claims for one in wanted(key, arguments.seeds) if one.is_missing()]
     if arguments.pictures:
         take_pictures(arguments.claims)
     elif missing and not arguments.table:

@@ -11,6 +11,11 @@ from benchmarks.evidence.claims import CLAIMS, END_STEPS, Claim, Expectation, Me
 from benchmarks.evidence.store import wanted
 
 HERE = Path(__file__).parent
+EARLIER = "†"
+EARLIER_DEFAULTS = (
+    "k3 bounded by 10 nats; the book's presets without weight decay on gains and biases; ScaleRL in units of "
+    "the deviation of raw rewards"
+)
 REPRODUCED, NOT_REPRODUCED, OPPOSITE = "reproduced", "not reproduced", "the opposite"
 
 Results = dict[str, list[dict[str, Any]]]
@@ -135,7 +140,11 @@ def _table(claim: Claim, results: Results, table: Mapping[str, Mapping[str, Spre
     yield "|---" * (len(titles) + 2) + "|"
     for variant, runs in results.items():
         cells = [_cell(table[variant][measure.title], measure) for measure in claim.measures]
-        yield f"| {variant} | {len(runs)}{_endings(runs)} | " + " | ".join(cells) + " |"
+        mark = EARLIER if any(run["is_earlier"] for run in runs) else ""
+        yield f"| {variant}{mark} | {len(runs)}{_endings(runs)} | " + " | ".join(cells) + " |"
+    if earlier := sum(run["is_earlier"] for runs in results.values() for run in runs):
+        total = sum(map(len, results.values()))
+        yield f"\n{EARLIER} {earlier} of {total} runs were trained with earlier defaults: {EARLIER_DEFAULTS}."
 
 
 def _endings(runs: list[dict[str, Any]]) -> str:

@@ -21,6 +21,8 @@ KEPT = re.compile(
 )
 """Metrics that are kept of a run."""
 DIGITS = 4
+NEW_FIELDS = {"k3_limit", "decayed"}
+"""Fields whose defaults are not what every run had before there were these fields."""
 
 Series = dict[str, list[float | None]]
 
@@ -46,19 +48,47 @@ class Wanted(NamedTuple):
         """
         base, variant = CLAIMS[self.claim].base, CLAIMS[self.claim].variants[self.variant]
         name = variant.get("preset") or base.get("preset")
-        changes = PRESETS[name].changes if name else {}
-        asked: dict[str, Any] = {"base": base, "variant": variant, "preset": changes}
+        asked: dict[str, Any] = {
+            "base": base,
+            "variant": variant,
+            "preset": PRESETS[name].changes if name else {},
+        }
         kl = resolve(base, variant, self.seed).objective.kl
         if kl.type in {"k3", "r_k3"}:
             asked["k3_limit"] = kl.k3_limit
         return json.loads(json.dumps(asked))
 
     def found(self) -> dict[str, Any] | None:
-        """Its result, if it was trained with this setting."""
+        """Its result, if it was trained with this setting, or with it and the defaults of before.
+
+        `is_earlier` says which.
+        """
         if not self.file.exists():
             return None
         result: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
-        return result if result["asked"] == self.asked else None
+        is_earlier = result["asked"] != self.asked
+        if is_earlier and result["asked"] != _before_new_fields(self.asked):
+            return None
+        return result | {"is_earlier": is_earlier}
+
+    def is_missing(self) -> bool:
+        """Whether it is still to be trained with the defaults of now."""
+        result = self.found()
+        return result is None or result["is_earlier"]
+
+
+def _before_new_fields(asked: dict[str, Any]) -> dict[str, Any]:
+    """The setting as it was written down before k3_limit, decayed and of were fields."""
+    return json.loads(json.dumps(asked), object_hook=_without_new_fields)
+
+
+def _without_new_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    is_scale = fields.get("type") == "batch_std"
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in NEW_FIELDS and not (is_scale and name == "of")
+    }
 
 
 def wanted(key: str, seeds: int | None = None) -> Iterator[Wanted]:
