@@ -78,11 +78,11 @@ function ObjectiveCard({ config }) {
 function Attempts({ run, events }) {
   const attempts = run.attempts ?? [];
   return html`<section class="card run-part"><h2>Attempts</h2>
-    ${attempts.length ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts"><table class="table"><thead><tr><th class="number">#</th><th>from step</th><th>where</th><th>began</th><th>took</th><th title="Barriers around the processes that read completions">sandbox</th><th>outcome</th></tr></thead>
+    ${attempts.length ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts"><table class="table"><thead><tr><th class="number">#</th><th>from step</th><th>where</th><th>began</th><th>took</th><th>outcome</th></tr></thead>
       <tbody>${attempts.map((attempt) => html`<tr key=${attempt.number}><td class="number">${attempt.number}</td><td>${beginning(attempt)}</td>
-        <td>${[attempt.host, attempt.device].filter(Boolean).join(' · ')}${attempt.pid ? html` <span class="faint">pid ${attempt.pid}</span>` : ''}</td>
-        <td>${formatTime(attempt.started_at)}</td><td>${formatDuration(duration(attempt))}</td><td><${SandboxLayers} layers=${attempt.versions?.sandbox} /></td>
-        <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td></tr>`)}</tbody></table></div>`
+        <td>${[attempt.host, attempt.device].filter(Boolean).join(' · ')}${attempt.pid ? html` <span class="faint">pid ${attempt.pid}</span>` : ''}
+          ${attempt.versions?.sandbox && html`<div class="faint">sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} /></div>`}</td>
+        <td>${formatTime(attempt.started_at)}</td><td>${formatDuration(duration(attempt))}</td><td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td></tr>`)}</tbody></table></div>`
       : html`<p class="quiet">No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.</p>`}
     <${Restorations} events=${events} /></section>`;
 }
