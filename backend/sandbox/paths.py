@@ -47,7 +47,7 @@ def code_paths(settings: Settings, *, module: str = "") -> list[Path]:
     """
     private = [Path.home(), settings.state, settings.datasets_dir.absolute(), settings.models_dir.absolute()]
     interpreter = map(Path, (*SYSTEM, sys.prefix, sys.base_prefix))
-    imported = (path for path in map(Path, sys.path) if path != ROOT)
+    imported = (path for path in map(Path, sys.path) if path.resolve() != ROOT)  # by whatever name
     found = [*interpreter, *(ROOT / name for name in OWN_CODE), *imported, *_places_of(module)]
     return _existing(path for path in found if not any(_holds(path, secret) for secret in private))
 

@@ -24,8 +24,14 @@ from backend.sandbox.paths import NETWORK, PROGRAMS, ROOT, code_paths, existing
 from backend.sandbox.permissions import Permissions
 from backend.sandbox.server import GRACE_SECONDS, PREPARE_SECONDS, Orders
 from backend.settings import Settings
+from backend.text import clean_text
 
 MAX_LINE_BYTES = 2_000_000
+
+MAX_WORDS = 2000
+"""Characters of an error that a sandboxed process reports."""
+
+REMOVING_SECONDS = 60.0
 
 ENVIRONMENT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 """Variables that every sandboxed process gets; none of them holds a secret."""
@@ -98,7 +104,7 @@ class Sandbox:
             case {"value": value}:
                 return value
             case {"error": words}:
-                raise Refused(str(words))
+                raise Refused(_shown(words))
             case {"timeout": True}:
                 raise TimedOut(f"no answer within {seconds:g} seconds")
             case {"died": words}:
@@ -121,7 +127,7 @@ class Sandbox:
                 with contextlib.suppress(OSError):
                     pipe.close()
         if scratch is not None:
-            scratch.cleanup()
+            _remove(scratch)
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +150,7 @@ class Sandbox:
         reply = self._read(PREPARE_SECONDS)
         if word not in reply:
             self.close()
-            raise Unusable(str(reply.get("unusable", "the sandboxed process spoke nonsense")))
+            raise Unusable(_shown(reply.get("unusable", "the sandboxed process spoke nonsense")))
 
     def _start(self) -> None:
         check_sandbox(self._settings)
@@ -217,7 +223,9 @@ class Sandbox:
         process = self._process
         assert process is not None and process.stdin is not None  # noqa: PT018, S101 - told to the type checker
         try:
-            process.stdin.write(line)
+            unwritten = memoryview(line)
+            while unwritten:  # a signal may interrupt a long one
+                unwritten = unwritten[process.stdin.write(unwritten) :]
         except OSError as error:
             self.close()
             raise Died(f"the sandboxed process broke off: {error}") from error
@@ -226,12 +234,12 @@ class Sandbox:
         """The next reply; without one the process is killed."""
         try:
             reply = json.loads(self._read_line(seconds))
-        except SandboxError:
-            self.close()
-            raise
         except (OSError, ValueError, RecursionError) as error:
             self.close()
             raise Died(f"the sandboxed process broke off: {error}") from error
+        except BaseException:  # whatever it is, or the next request would get the reply to this one
+            self.close()
+            raise
         if not isinstance(reply, dict):
             self.close()
             raise Died("the sandboxed process spoke nonsense")
@@ -256,3 +264,17 @@ class Sandbox:
         self._unread += block
         if len(self._unread) > MAX_LINE_BYTES:
             raise Died("the sandboxed process answered without end")
+
+
+def _shown(words: Any) -> str:
+    """What a log and a database can hold; a process that was taken over may say anything."""
+    return clean_text(str(words)[:MAX_WORDS])
+
+
+def _remove(scratch: "tempfile.TemporaryDirectory[str]") -> None:
+    """Whatever a plugin left there: directories too deep for Python's own way of removing them, for one."""
+    try:
+        scratch.cleanup()
+    except (OSError, RecursionError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(["/bin/rm", "-rf", "--", scratch.name], timeout=REMOVING_SECONDS, check=False)

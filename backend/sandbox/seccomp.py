@@ -32,10 +32,12 @@ PROCESSES = [
 ]
 
 WRITING = [
-    "chmod", "fallocate", "fchmod", "fchmodat", "fdatasync", "fsync", "ftruncate", "link", "linkat",
-    "mkdir", "mkdirat", "rename", "renameat", "renameat2", "rmdir", "symlink", "symlinkat", "truncate",
-    "umask", "unlink", "unlinkat", "utimensat",
+    "fallocate", "fdatasync", "fsync", "ftruncate", "link", "linkat", "mkdir", "mkdirat", "rename",
+    "renameat", "renameat2", "rmdir", "symlink", "symlinkat", "truncate", "umask", "unlink", "unlinkat",
 ]
+
+CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
+"""What Landlock does not confine: only where no file of others can be seen, or it would reach them all."""
 
 NETWORK = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
@@ -51,14 +53,15 @@ ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def warm_parent(*, network: bool) -> Any:
     """The filter of the process that forks: all that its forks may do, and starting and ending them."""
     return _allowing(
-        [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *(NETWORK * network)],
+        [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *(NETWORK * network)],
         opens_for_writing=True,
     )
 
 
-def answering(*, processes: bool, writes: bool, network: bool) -> Any:
+def answering(*, processes: bool, writes: bool, network: bool, sees_own_files_only: bool) -> Any:
     """The filter of a fork that works on one answer."""
     further = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
+    further += CHANGING_MODES * (writes and sees_own_files_only)
     return _allowing([*COMPUTING, *further], opens_for_writing=writes)
 
 

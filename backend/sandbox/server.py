@@ -71,6 +71,7 @@ def main() -> None:
     server.say({"ready": True})
     for line in sys.stdin:
         server.serve(json.loads(line))
+    os._exit(0)  # a thread that a plugin started while it was imported would be waited for
 
 
 def _confined_server(orders: Orders, replies: int) -> "Server":
@@ -90,7 +91,12 @@ def confine(orders: Orders) -> Any:
     if "seccomp" in orders.layers:
         filters = [
             seccomp.warm_parent(network=orders.network),
-            seccomp.answering(processes=orders.processes, writes=orders.is_plugin, network=orders.network),
+            seccomp.answering(
+                processes=orders.processes,
+                writes=orders.is_plugin,
+                network=orders.network,
+                sees_own_files_only="namespaces" in orders.layers,
+            ),
         ]
     _limit(resource.RLIMIT_AS, orders.memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
@@ -246,7 +252,7 @@ def _read_reply(pipe: int, *, seconds: float) -> Mapping[str, Any]:
                 if len(said) > MAX_REPLY_BYTES:
                     return {"died": f"it answered more than {MAX_REPLY_BYTES:,} bytes"}
             elif 0 in ready:
-                os._exit(0)
+                raise SystemExit  # and the fork ends with it
             else:
                 return {"timeout": True}
     return _checked(said)

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.worker.honest_answers import answers
-from worker.problems.gym import library, score_at
+from worker.problems.gym import entry_at, library, score_at
 from worker.rewards.reasoning_gym.checkers import CHECKERS, INTEGRALS, NUMBERS
 from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
 from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
@@ -149,3 +149,22 @@ def test_only_arithmetic_and_the_functions_of_the_task_can_be_written(text):
 )
 def test_what_is_no_number_is_no_answer_to_a_task_of_numbers(task, config, answer):
     assert score_at(task, config, 0, 0, answer=answer) == 0
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("puzzle24", "8*3*1*1"),
+        ("puzzle24", "8*3 # 1 1"),
+        ("countdown", "{target}e0 + 0e0*({sum})"),
+        ("countdown", "({target}e0 # {sum}\n)"),
+    ],
+)
+def test_numbers_that_were_not_given_solve_no_puzzle(task, answer):
+    """Each has full marks from the library."""
+    entry = entry_at(task, {}, 0, 0)
+    numbers = entry["metadata"]["numbers"]
+    text = answer.format(target=entry["metadata"].get("target"), sum="+".join(map(str, numbers)))
+    assert library().create_dataset(task, seed=0, size=1).score_answer(text, entry) == 1
+    assert score_at(task, {}, 0, 0, answer=text) < 0.1
+    assert score_at(task, {}, 0, 0, answer=entry["answer"] + ".") == 1

@@ -316,6 +316,29 @@ def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
     assert not psutil.pid_exists(int(done.stdout))
 
 
+def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
+    (tmp_path / "threading_rewards.py").write_text(
+        "import threading, time\n"
+        "from backend.sandbox.operation import Operation\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "OPERATIONS = {'one': Operation(lambda request: 1)}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = (
+        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('threading_rewards')\n"
+        "s.ask('one', seconds=60)\n"
+        "print(s.pid, flush=True); os._exit(0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT) as trainer:
+        pid = int(trainer.stdout.readline())
+    left = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+    left += [inner for outer in left for inner in outer.children(recursive=True)]
+    _, alive = psutil.wait_procs(left, timeout=20)
+    for process in alive:
+        process.kill()
+    assert not alive
+
+
 def test_a_question_of_an_unknown_task_is_refused():
     with Sandbox(JUDGING) as sandbox, pytest.raises(Refused):
         sandbox.ask("gym_question", task="none", config={}, seed=0, offset=0, seconds=60)
@@ -330,6 +353,26 @@ def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
     assert (
         0 < (scores[3] or 0) < 1
     )  # the library gives partial credit to an answer that contains the right one
+
+
+FORGING = """
+from backend.sandbox.operation import Operation
+
+OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
+"""
+
+
+@pytest.mark.parametrize("said", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
+def test_a_value_that_is_no_score_is_wrong(said, tmp_path, monkeypatch):
+    """Only an answer that has taken over the process of its own checker can have it say this."""
+    (tmp_path / "forging.py").write_text(FORGING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("worker.rewards.correctness.JUDGING", "forging")
+    with closing(Checkers(processes=1)) as forged:
+        pairs = [(prompt("x+1"), f"\\boxed{{{text}}}") for text in (said, "True", "0.5")]
+        grades = Grader(CorrectnessReward(timeout_seconds=20), forged).grades(pairs)
+    assert [grade.score for grade in grades] == [0, 1, 0.5]
 
 
 def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
@@ -546,6 +589,9 @@ def sleepy(prompt, text):
 
 def vague(prompt, text):
     return 1 if text != "odd" else float("nan")
+
+def vast(prompt, text):
+    return 1 if text != "odd" else 10**400
 """
 
 
@@ -568,6 +614,7 @@ def plugins(tmp_path: Path, monkeypatch):
         "touchy",
         "sleepy",
         "vague",
+        "vast",
     )
     points = "\n".join(f"{name} = demo_rewards:{name}" for name in names)
     (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}\n")
@@ -609,7 +656,7 @@ def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugi
         scored([PluginReward(entry_point=name, timeout_seconds=seconds)], [SUM], [[RIGHT] * MOST_IN_A_ROW])
 
 
-@pytest.mark.parametrize("name", ["touchy", "sleepy", "vague"])
+@pytest.mark.parametrize("name", ["touchy", "sleepy", "vague", "vast"])
 def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plugins, name):
     seconds = 1.5 if name == "sleepy" else 60
     terms = (PluginReward(entry_point=name, timeout_seconds=seconds), CorrectnessReward())

@@ -71,13 +71,19 @@ class Checkers:
 
     def _ask(self, sandbox: Sandbox, request: dict[str, Any], limit: "_ShrinkingLimit") -> Any:
         try:
-            return sandbox.ask(**request, seconds=limit.seconds)
+            value = sandbox.ask(**request, seconds=limit.seconds)
+            return value if _is_score(value) else None
         except TimedOut:
             self.timeouts += 1
             limit.halve()
         except SandboxError as error:
             logger.info("an answer could not be checked", extra={"reason": str(error)})
         return None
+
+
+def _is_score(value: Any) -> bool:
+    """A process that an answer has taken over may say anything: NaN, a word, a number beyond full marks."""
+    return isinstance(value, bool | int | float) and 0 <= value <= 1
 
 
 class _ShrinkingLimit:

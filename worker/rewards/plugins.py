@@ -11,7 +11,7 @@ It sees the interpreter, its packages and its own code: no network, no other fil
 operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
@@ -92,7 +92,7 @@ def _number(value: Any) -> float | None:
     """A plugin's value; ValueError when it is no finite number."""
     if value is None:
         return None
-    if isinstance(value, bool | int | float) and math.isfinite(value):
+    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:  # also of 10**400
         return float(value)
     raise ValueError(f"a finite number or None is expected, got {value!r:.100}")
 

@@ -147,10 +147,51 @@ def linger(_request):
     return "left"
 
 
+def nest(request):
+    """Leave directories within directories."""
+    place = os.open(os.environ["TMPDIR"], os.O_RDONLY)
+    for _ in range(request["deep"]):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    return "nested"
+
+
+def change_mode(request):
+    """Or the time of its last change; to what they are."""
+
+    def work():
+        path = Path(request["path"])
+        path.chmod(path.stat().st_mode & 0o7777)
+        return "changed"
+
+    return attempt(work)
+
+
+def touch(request):
+    def work():
+        found = Path(request["path"]).stat()
+        os.utime(request["path"], ns=(found.st_atime_ns, found.st_mtime_ns))
+        return "touched"
+
+    return attempt(work)
+
+
+def nap(request):
+    time.sleep(request["seconds"] / 10)
+    return request["say"]
+
+
+def complain(request):
+    raise ValueError(json.loads(request["words"]))
+
+
 OPERATIONS = {
     work.__name__: Operation(work)
     for work in (
         environment, descriptors, read, listing, write, connect, start_program, fork, send_signal, trace,
-        processes, user, memory, limits, spin, flood, forge, spoil, linger,
+        processes, user, memory, limits, spin, flood, forge, spoil, linger, nest,
+        change_mode, touch, nap, complain,
     )
 }  # fmt: skip

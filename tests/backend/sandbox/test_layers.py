@@ -1,8 +1,11 @@
 """Each layer of the sandbox: that it is there, and what it stops when it stands alone."""
 
+import json
 import os
+import signal
 import socket
 import sys
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -56,12 +59,12 @@ def listener():
 
 
 @contextmanager
-def only(monkeypatch, *names, permissions=process.NOTHING):
+def only(monkeypatch, *names, permissions=process.NOTHING, plugin=""):
     """A sandbox with these layers and no other."""
     monkeypatch.setattr(process, "layer_names", lambda: {"on": list(names)})
     if "namespaces" not in names:
         monkeypatch.setattr(bubblewrap, "why_not", lambda: "switched off")
-    with Sandbox(PROBES, permissions=permissions, further=(HERE,)) as sandbox:
+    with Sandbox(PROBES, permissions=permissions, plugin=plugin, further=(HERE,)) as sandbox:
         yield lambda op, seconds=30.0, **request: sandbox.ask(op, seconds=seconds, **request)
 
 
@@ -159,6 +162,31 @@ def test_what_one_answer_changes_is_gone_at_the_next(probes):
     assert len(probes("descriptors")) == 1
 
 
+def test_words_of_an_error_can_be_stored_and_are_few(probes):
+    with pytest.raises(Refused) as refused:
+        probes("complain", words=r'"\ud800\u0000"')
+    assert str(refused.value) == r"ValueError: \ud800\x00"
+    with pytest.raises((Refused, Died)) as refused:
+        probes("forge", line=json.dumps({"error": ["x" * 900_000]}) + "\n")
+    assert len(str(refused.value)) <= process.MAX_WORDS
+
+
+def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):
+    def interrupt(_number, _frame):
+        raise KeyboardInterrupt
+
+    assert probes("nap", seconds=1, say="warm") == "warm"
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            probes("nap", seconds=10, say="first")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert probes("nap", seconds=1, say="second") == "second"
+
+
 # ---------------------------------------------------------------- each alone
 
 
@@ -188,6 +216,24 @@ def test_seccomp_alone_stops_network_programs_and_writing(monkeypatch, tmp_path,
         assert probes("send_signal", pid=os.getpid()) == "EPERM"
         assert probes("fork") == probes("start_program") == probes("trace") == "EPERM"
         assert probes("write", path=str(tmp_path / "x")) == "EPERM"
+
+
+def test_without_namespaces_a_plugin_changes_no_mode_or_time_of_a_file(monkeypatch, token):
+    """Landlock does not confine that: it could make a token public, or the state unreadable."""
+    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+        assert probes("change_mode", path=token) == probes("touch", path=token) == "EPERM"
+        assert probes("write", path=token) == "EACCES"
+    with only(monkeypatch, plugin=PROBES) as probes:
+        assert (probes("change_mode", path=token), probes("touch", path=token)) == ("changed", "touched")
+
+
+def test_without_namespaces_what_a_plugin_leaves_behind_is_removed_however_deep(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with only(monkeypatch, "landlock", "seccomp", plugin=PROBES) as probes:
+        with suppress(Died):
+            probes("nest", deep=3000)
+        assert probes("nap", seconds=1, say="next") == "next"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_any_of_them_the_probes_succeed(monkeypatch, token, listener):

@@ -2,8 +2,8 @@
 
 Nine of the library give answers to `eval` (literals) or to sympy's `parse_expr` (expressions), which
 evaluates them too: a completion could run code and change later grades. Two more evaluate the expected
-answer, and two give full marks to what is no number at all. Every other score, partial credit included, is
-the library's.
+answer, and two give full marks to what is no number at all. puzzle24 and countdown do so too where an answer
+uses other numbers than the given ones. Every other score, partial credit included, is the library's.
 """
 
 import re
@@ -22,7 +22,8 @@ Entry = Mapping[str, Any]
 Checker = Callable[[Any, str, Entry], float]
 """The score of an answer to an entry of a data set."""
 
-_WHOLE = re.compile(r"\b\d+\b")
+_NUMBER = re.compile(r"[\w.]*\d[\w.]*")
+_COMMENTED = re.compile(r"#[^\n]*\d")
 
 _ARITHMETIC = {
     "Abs": sympy.Abs,
@@ -92,15 +93,16 @@ def n_queens(_dataset: Any, answer: str, entry: Entry) -> float:
         return 0.0
 
 
-def puzzle24(dataset: Any, answer: str, _entry: Entry) -> float:
-    """Four numbers of the allowed size that make 24; a hundredth for anything else."""
+def puzzle24(_dataset: Any, answer: str, entry: Entry) -> float:
+    """The given numbers, each once, that make 24; a hundredth for anything else.
+
+    For the library any four numbers will do: `8*3*1*1` would solve every puzzle.
+    """
     try:
         value = int(read_expression(answer, NUMBERS))
     except Exception:  # noqa: BLE001 - as in the library, here and below: what sympy cannot take is wrong
         return 0.01
-    numbers = [int(number) for number in _WHOLE.findall(answer)]
-    fits = all(dataset.config.min_value <= number <= dataset.config.max_value for number in numbers)
-    return 1.0 if value == 24 and len(numbers) == 4 and fits else 0.01
+    return 1.0 if value == 24 and _uses_each_once(answer, entry) else 0.01
 
 
 def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
@@ -109,9 +111,20 @@ def countdown(_dataset: Any, answer: str, entry: Entry) -> float:
         value = float(read_expression(answer, NUMBERS))
     except Exception:  # noqa: BLE001
         return 0.01
-    if sorted(map(int, _WHOLE.findall(answer))) != sorted(entry["metadata"]["numbers"]):
-        return 0.05
-    return 1.0 if np.isclose(value, entry["metadata"]["target"], atol=1e-6) else 0.05
+    is_target = np.isclose(value, entry["metadata"]["target"], atol=1e-6)
+    return 1.0 if is_target and _uses_each_once(answer, entry) else 0.05
+
+
+def _uses_each_once(answer: str, entry: Entry) -> bool:
+    """Whether an answer's numbers are the given ones.
+
+    The library looks for whole numbers alone: it misses `543e0`, takes `4.8` for two of them, and counts
+    those behind a `#`, which nothing was made of.
+    """
+    found = [number.rstrip(".") for number in _NUMBER.findall(answer)]
+    if _COMMENTED.search(answer) or not all(map(str.isdecimal, found)):
+        return False
+    return sorted(map(int, found)) == sorted(entry["metadata"]["numbers"])
 
 
 def polynomial_multiplication(_dataset: Any, answer: str, entry: Entry) -> float:
