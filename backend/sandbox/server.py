@@ -126,7 +126,10 @@ def _die_with_parent() -> None:
 def _limit(kind: int, value: int) -> None:
     _, hard = resource.getrlimit(kind)
     most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (most, most))
+    with contextlib.suppress(
+        *(() if sys.platform == "linux" else (OSError, ValueError))
+    ):  # macOS has not all
+        resource.setrlimit(kind, (most, most))
 
 
 class Server:

@@ -166,9 +166,9 @@ def test_words_of_an_error_can_be_stored_and_are_few(probes):
     with pytest.raises(Refused) as refused:
         probes("complain", words=r'"\ud800\u0000"')
     assert str(refused.value) == r"ValueError: \ud800\x00"
-    with pytest.raises((Refused, Died)) as refused:
+    with pytest.raises((Refused, Died)) as forged:
         probes("forge", line=json.dumps({"error": ["x" * 900_000]}) + "\n")
-    assert len(str(refused.value)) <= process.MAX_WORDS
+    assert len(str(forged.value)) <= process.MAX_WORDS
 
 
 def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):
