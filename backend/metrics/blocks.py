@@ -10,7 +10,7 @@ blocks made again, in one transaction: `UPDATE attempt SET packed_step = -1; DEL
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,10 @@ class Stored:
             np.concatenate([self.values, other.values]),
             None if has_all else np.concatenate([_weights(self), _weights(other)]),
         )
+
+    def of_run(self, number: int) -> "Stored":
+        """Of that many-th run in a row of forks: its attempts are newer than any of the runs before it."""
+        return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> "Stored":
         """Only those points."""

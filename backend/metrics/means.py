@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from backend.metrics.series import Curve, Floats, Ints, coarseness, peaks
 
-MOST_CELLS = 1_000_000
+MOST_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of all its curves, beyond it those that show their peaks."""
 
 PLACES = 1_024
@@ -37,9 +37,7 @@ class Band:
 
     def at(self, which: NDArray[np.bool_] | slice) -> "Band":
         """Only those points."""
-        return Band(
-            self.mean.at(which), self.low[which], self.high[which], self.n[which], self.places[which]
-        )
+        return Band(self.mean.at(which), self.low[which], self.high[which], self.n[which], self.places[which])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,14 @@ def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Pictur
         places = steps
     else:
         curves = [_rising(curve) for curve in curves]
-        x = _positions(curves, picture or Picture())
+        x = _positions(curves, picture or Picture(), arrays=3 if spread else 1)
         values = np.stack([_read_at(curve, x) for curve in curves])
         steps = np.interp(x, curves[0].x, curves[0].steps).astype(np.int64)
         places = _places(x)
-    n = np.count_nonzero(~np.isnan(values), axis=0)
-    mean = _nan_mean(values, n)
-    low, high = _edges(values, mean, n, spread, t_975)
+    counting = ~np.isnan(values)
+    n = np.count_nonzero(counting, axis=0)
+    mean = np.where(n > 0, np.where(counting, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
+    low, high = _edges(values, counting, mean, n, spread, t_975)
     return Band(Curve(steps, x, mean), low, high, n, places)
 
 
@@ -96,7 +95,7 @@ def _rising(curve: Curve) -> Curve:
     return replace(curve, x=np.maximum.accumulate(x))
 
 
-def _positions(curves: Sequence[Curve], picture: Picture) -> Floats:
+def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Floats:
     """The x of all points, or of those of each curve that show its peaks and gaps in the picture."""
     low = -np.inf if picture.x_min is None else picture.x_min
     high = np.inf if picture.x_max is None else picture.x_max
@@ -105,9 +104,8 @@ def _positions(curves: Sequence[Curve], picture: Picture) -> Floats:
     if not inside:
         return np.empty(0)
     if sum(map(len, inside)) * len(curves) > MOST_CELLS:
-        ends = _places(np.array([f(f(each.x) for each in inside) for f in (min, max)]))
-        most = max(picture.max_points, MOST_CELLS // len(curves) ** 2)
-        shift = coarseness(int(ends[0]), int(ends[1]), most)
+        ends = _places(np.array([min(each.x[0] for each in inside), max(each.x[-1] for each in inside)]))
+        shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
         inside = [curve.at(_telling(curve, shift)) for curve in inside]
     return np.unique(np.concatenate([curve.x for curve in inside]))
 
@@ -129,21 +127,18 @@ def _read_at(curve: Curve, x: Floats) -> Floats:
     return read
 
 
-def _nan_mean(values: Floats, n: Ints) -> Floats:
-    total = np.where(np.isnan(values), 0.0, values).sum(axis=0)
-    return np.where(n > 0, total / np.maximum(n, 1), np.nan)
-
-
-def _edges(values: Floats, mean: Floats, n: Ints, spread: str, t_975: Floats) -> tuple[Floats, Floats]:
+def _edges(  # noqa: PLR0913, PLR0917 - all of what is known of the curves at each point
+    values: Floats, counting: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
+) -> tuple[Floats, Floats]:
     if spread == "":
         nothing = np.full_like(mean, np.nan)
         return nothing, nothing
     if spread == "minmax":
-        low = np.where(np.isnan(values), np.inf, values).min(axis=0)
-        high = np.where(np.isnan(values), -np.inf, values).max(axis=0)
+        low = np.where(counting, values, np.inf).min(axis=0)
+        high = np.where(counting, values, -np.inf).max(axis=0)
         return np.where(n > 1, low, np.nan), np.where(n > 1, high, np.nan)
-    squares = np.where(np.isnan(values), 0.0, values - mean) ** 2
-    std = np.sqrt(squares.sum(axis=0) / np.maximum(n - 1, 1))
+    away = np.where(counting, values - mean, 0.0)
+    std = np.sqrt(np.einsum("ij,ij->j", away, away) / np.maximum(n - 1, 1))
     factor = {
         "std": np.ones(len(mean)),
         "stderr": 1.0 / np.sqrt(np.maximum(n, 1)),

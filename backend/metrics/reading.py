@@ -58,8 +58,8 @@ def read_points(
     for run, parts in stretches.items():
         for name, key in keys.items():
             pieces = [
-                _valid(session, part, key, blocks[part.run, key], limits.get(part.run, ()))
-                for part in parts
+                _valid(session, part, key, blocks[part.run, key], limits.get(part.run, ())).of_run(number)
+                for number, part in enumerate(parts)
             ]
             if points := _points(sum(pieces[1:], pieces[0])):
                 found[run, name] = points

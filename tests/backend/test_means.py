@@ -100,7 +100,9 @@ def test_a_zoom_changes_no_mean():
     part = drawn(curves, most=5_000, x_min=100.0, x_max=200.0)
     known = dict(zip(whole["x"].tolist(), whole["values"].tolist(), strict=True))
     assert len(part["x"])
-    assert all(known[x] == value for x, value in zip(part["x"].tolist(), part["values"].tolist(), strict=True))
+    assert all(
+        known[x] == value for x, value in zip(part["x"].tolist(), part["values"].tolist(), strict=True)
+    )
 
 
 RUNS = st.lists(
