@@ -126,6 +126,9 @@ class MetricSummary(BaseModel):
     last: SpreadItem
     best: SpreadItem | None
     equal_tokens: SpreadItem | None
+    not_comparable: list[str] = []
+    """Config fields by which it has another scale here than in the baseline (or the first variant): there is no
+    `delta` then."""
 
 
 class VariantSummary(BaseModel):

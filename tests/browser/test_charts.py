@@ -223,3 +223,15 @@ def test_a_constant_learning_rate_has_a_scale_on_which_it_can_be_read(figure):
 
 def test_curves_that_change_find_their_own_scale(figure):
     assert "range" not in figure(series())["layout"]["yaxis"]
+
+
+def test_a_mean_is_faint_where_fewer_runs_count_and_says_how_many(figure):
+    item = series(
+        run=None, group="g", runs=["a", "b", "c"], x=[1, 2, 3, 4], steps=[1, 1, 1, 1],
+        values=[1, 2, 3, 4], n=[3, 3, 1, 1],
+    )  # fmt: skip
+    few, whole = figure(item, xKind="wall")["data"]
+    assert (whole["y"], whole["meta"]["role"]) == ([1, 2, None, None], "main")
+    assert (few["y"], few["opacity"]) == ([None, 2, 3, 4], 0.5)
+    assert few["text"] == ["n 3", "n 3", "n 1 of 3", "n 1 of 3"]
+    assert "step" not in few["hovertemplate"]

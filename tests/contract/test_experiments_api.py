@@ -270,3 +270,25 @@ def test_a_preview_shows_prompts_with_answers(client):
     assert len(items) == 3
     for item in items:
         assert sum(map(int, item["prompt"].removesuffix("=?").split("+"))) == int(item["answer"])
+
+
+def test_rewards_of_two_maps_are_never_subtracted(client, database):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(
+            session, request={"base": {}, "variants": [{"name": "grpo"}, {"name": "dapo"}], "seeds": [0, 1]}
+        )
+        for variant, config in (("grpo", {}), ("dapo", {"preset": "dapo"})):
+            for seed in (0, 1):
+                summary = {"step": 9, "last": {"reward/mean": 0.5, "reward/accuracy": 0.5}, "best": {}}
+                make_run(
+                    session, experiment_id=experiment.id, variant=variant, seed=seed, config=config,
+                    summary=summary,
+                )  # fmt: skip
+    answer = client.get(f"/api/v1/experiments/{experiment.id}/summary", params={"baseline": "grpo"}).json()
+    _, dapo = answer["variants"]
+    reward, accuracy = dapo["metrics"]["reward/mean"], dapo["metrics"]["reward/accuracy"]
+    assert "rewards.correctness.map" in reward["not_comparable"]
+    assert "length.penalty.type" in reward["not_comparable"]
+    assert reward["last"]["delta"] is None
+    assert accuracy["not_comparable"] == []
+    assert accuracy["last"]["delta"]["mean"] == 0
