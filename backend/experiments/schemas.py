@@ -102,7 +102,9 @@ class Validated(BaseModel):
     formula: str
     formula_mathml: str
     estimates: dict[str, float | None]
-    """Numbers per run; the unit ends the name (`_seconds`, `_bytes`). null: nothing to estimate from."""
+    """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes, else
+    scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the median of
+    the first. null: nothing to estimate from."""
     warnings: list[str]
 
 

@@ -71,6 +71,8 @@ class SeriesItem(BaseModel):
     """How many points there are in the window, before thinning."""
     n: list[int] | None = None
     """Of a group: how many runs count at each point; fewer than `runs` where some ended or have no value."""
+    gaps: list[NonFinite] | None = None
+    """Of a group: where none of its runs has a finite value. Its `non_finite` are those of single runs."""
     origin: Origin | None = None
     """Of a fork alone."""
     low: list[float | None] | None = None
@@ -193,17 +195,20 @@ def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, A
 
 def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:
     points = curve.at(kept)
-    strange = curve.at(thin_non_finite(curve, view.max_points))
     return {
         "x": points.x,
         "steps": points.steps,
         "values": points.values,
-        "non_finite": [
-            {"step": int(step), "x": float(x), "value": spell(float(value))}
-            for step, x, value in zip(strange.steps, strange.x, strange.values, strict=True)
-        ],
+        "non_finite": _non_finite(curve.at(thin_non_finite(curve, view.max_points))),
         "raw_points": curve.raw_points,
     }
+
+
+def _non_finite(curve: Curve) -> list[dict[str, Any]]:
+    return [
+        {"step": int(step), "x": float(x), "value": spell(float(value))}
+        for step, x, value in zip(curve.steps, curve.x, curve.values, strict=True)
+    ]
 
 
 def _grouped(
@@ -232,8 +237,10 @@ def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, An
     mean = whole.at(view.visible(whole.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
     edges = (mean.low, mean.high) if band else ()
-    kept = thin(replace(mean.mean, steps=mean.places), view.max_points, *edges)
+    placed = replace(mean.mean, steps=mean.places)
+    kept = thin(placed, view.max_points, *edges)
     drawn = _drawn(mean.mean, kept, view) | {"n": mean.n[kept]}
+    drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(placed, view.max_points)))
     drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
     drawn["raw_points"] = sum(map(len, shown))
     if band:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backend.metrics import means
 from backend.metrics.api import T_975, _mean
-from backend.metrics.means import Picture, average
+from backend.metrics.means import average
 from backend.metrics.series import Curve
 from backend.metrics.view import View
 from tests.backend.test_series import curve
@@ -84,6 +84,13 @@ def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
     assert at[1.5] == (3, 1)
     assert at[2.5] == (3, 1)
     assert at[3.0] == (2, 2)
+
+
+def test_a_mean_says_where_no_run_has_a_value():
+    shown = drawn([timed([0, 1, 2], [1, NAN, 1]), timed([0, 1], [3, INF])])
+    assert [(gap["x"], gap["value"]) for gap in shown["gaps"]] == [(1.0, "NaN")]
+    assert [point["value"] for point in shown["non_finite"]] == ["NaN", "Infinity"]
+    assert shown["n"].tolist() == [2, 1]
 
 
 def test_steps_that_took_no_token_keep_their_values():

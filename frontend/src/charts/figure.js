@@ -10,7 +10,7 @@ import { visible } from '../lib/visible.js';
 /**
  * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
  *   runs?: string[],
- *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number,
+ *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number, gaps?: {step: number, x?: number}[],
  *   low?: (number|null)[], high?: (number|null)[]}} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?: string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
@@ -49,12 +49,12 @@ export function xUnit(kind, largest) {
 
 /**
  * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a gap.
- * The value of one run that is not finite is no gap of a mean: the others go on, as `n` says.
+ * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf(series) {
   const finite = series.values.map((y, at) => ({ x: series.x[at], y, step: series.steps[at], at }));
-  const gaps = series.n ? [] : series.non_finite.map(({ step, x }) => ({ x: x ?? step, y: null, step, at: -1 }));
+  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({ x: x ?? step, y: null, step, at: -1 }));
   const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
   return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step), at: points.map((p) => p.at) };
 }
@@ -127,8 +127,9 @@ function meanTraces(line, view, unit, most) {
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
   const whole = Math.max(...n);
-  const isFew = (i) => n[i] < whole; // a mean has no gaps: its points are those of its series
-  const touches = (i) => isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < n.length && isFew(i + 1));
+  const { at } = pathOf(line.series);
+  const isFew = (i) => at[i] >= 0 && n[at[i]] < whole;
+  const touches = (i) => isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
   const part = (role, has, look) => {
     const y = trace.y.map((value, i) => (has(i) ? value : null));
     const isolated = isolatedSizes(y);
