@@ -10,7 +10,7 @@ NO_SCALE = ("timeout_seconds",)
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Paths of the fields in which two configs give the metric another scale; empty where it is comparable."""
+    """Paths of the fields by which two configs give the metric two scales; empty where it is comparable."""
     mine, theirs = _scale(metric, config), _scale(metric, other)
     return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
 

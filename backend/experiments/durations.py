@@ -1,4 +1,4 @@
-"""Estimates of a run's time: from runs of its size, else from others of its policy, else from the policy's size."""
+"""Estimates of a run's time: from runs like it, else others of its policy, else the policy's size."""
 
 import re
 import statistics
@@ -104,7 +104,7 @@ def _size(config: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _work(config: Mapping[str, Any]) -> tuple[float, float]:
-    """Token passes through the policy in a step, at least and at most: refills, short completions, references.
+    """Token passes through the policy in a step, at least and at most: refills, references, old policies.
 
     Generating a token is one pass, learning from it three, a natural gradient two for each of its iterations.
     """
@@ -116,12 +116,13 @@ def _work(config: Mapping[str, Any]) -> tuple[float, float]:
     learned = 3 * updates["epochs"]
     if updates.get("rule") == "natural_gradient":
         learned += 6 * updates["trust"]["cg_iters"] + updates["trust"]["backtracks"]
-    critic = 4 * (_critic_epochs(config["objective"]) or 0)
+    epochs = _critic_epochs(config["objective"])
+    critic = 4 * (epochs if isinstance(epochs, int) else 0 if epochs is None else updates["epochs"])
     return tokens * (fresh + learned + critic), tokens * (batches + learned + critic + 2)
 
 
-def _critic_epochs(objective: Mapping[str, Any]) -> int | None:
-    """How often a critic sees each step's completions; None without a critic."""
+def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
+    """How often a critic sees each step's completions (a word: as the policy does); None without a critic."""
     return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
 
 

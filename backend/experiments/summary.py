@@ -35,7 +35,7 @@ def summarize(
     return {"experiment": experiment_id, "metrics": list(names), "tokens": tokens, "variants": rows}
 
 
-def _row(  # noqa: PLR0913, PLR0917 - a row is compared with two others
+def _row(
     name: str,
     runs: Sequence[Run],
     metrics: Sequence[str],

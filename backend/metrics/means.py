@@ -1,8 +1,8 @@
 """Means of several curves, with a band around them. Pure numpy.
 
 Along steps a mean has a point wherever a curve has one, of the curves that have a finite value there. Along
-time and tokens no two runs have the same x: there each is read at the points of all others, on the line between
-its own neighbouring points. A curve does not count before its first point, behind its last one, and beside a
+time and tokens no two runs have the same x: each is read at the points of all others, on the line between its
+own neighbouring points. A curve does not count before its first point, behind its last one, and beside a
 value that is not finite.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from backend.metrics.series import Curve, Floats, Ints, coarseness, peaks
 
 MOST_CELLS = 250_000
-"""Curves x points. Up to there a mean has all points of all its curves, beyond it those that show their peaks."""
+"""Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
 
 PLACES = 1_024
 """Buckets of a second, or of a token, where these are finest."""
@@ -121,13 +121,13 @@ def _places(x: Floats) -> Ints:
 
 
 def _read_at(curve: Curve, x: Floats) -> Floats:
-    """The curve at each x, on the line between its points; NaN outside of them, and beside what is not finite."""
+    """The curve at each x, on the line between its points; NaN outside, and beside what is not finite."""
     known = np.where(np.isfinite(curve.values), curve.values, np.nan)
     read: Floats = np.interp(x, curve.x, known, left=np.nan, right=np.nan)
     return read
 
 
-def _edges(  # noqa: PLR0913, PLR0917 - all of what is known of the curves at each point
+def _edges(
     values: Floats, counting: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
 ) -> tuple[Floats, Floats]:
     if spread == "":

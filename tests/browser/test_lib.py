@@ -339,7 +339,8 @@ def test_no_field_that_differs_looks_the_same(in_browser, one, other):
     groups = [{"name": "a", "configs": [{"f": one}]}, {"name": "b", "configs": [{"f": other}]}]
     texts = in_browser(
         CONFIG,
-        "(c, groups) => c.groupDifferences(groups).map(({ cells }) => cells.map(([value]) => c.formatField(value)))",
+        "(c, groups) => c.groupDifferences(groups)"
+        ".map(({ cells }) => cells.map(([value]) => c.formatField(value)))",
         groups,
     )
     assert texts
