@@ -5,8 +5,8 @@ The rows of `metric` stay the truth. What an attempt has most likely done with (
 it trains, everything once it has ended) is packed by the reconciler, BLOCK steps of a metric at a time,
 however many of these have a row. `Attempt.packed_step` says how far: readers take the blocks up to there and
 the rows behind it; whoever writes a row up to there takes the blocks back (`packing.unpack`). A block has an
-outline beside its points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. To have all blocks
-made again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
+outline beside its points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. To have all
+blocks made again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -3,7 +3,6 @@ import { html } from '../dom.js';
 import { SUMMARY_FIELDS, presentFields, summaryRows } from '../lib/compare.js';
 import { formatField, groupDifferences } from '../lib/config.js';
 import { formatShort, formatValue, plural } from '../lib/format.js';
-import { scaleWarning } from '../lib/comparable.js';
 import { useGet } from '../resource.js';
 import { aboutMetric } from '../state.js';
 import { Select, Swatch } from './marks.js';
@@ -53,7 +52,7 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
   if (!n) return html`<span class="faint">${notFinite ? `${notFinite} not finite` : '–'}</span>`;
   return html`<span class="estimate">${formatValue(mean)}<span class="faint half">${half === null ? 'n 1' : `± ${formatValue(half)}`}</span></span>
     <${Versus} versus=${versus} />
-    ${apart.length > 0 && html`<div class="delta is-warning" title=${`The baseline has this number on another scale: ${apart.join(', ')}`}>${scaleWarning(apart)}</div>`}
+    ${apart.length > 0 && html`<div class="delta is-warning" title=${`Not on the baseline's scale: ${apart.join(', ')}`}>another scale</div>`}
     ${((n > 1 && n < runs) || notFinite > 0) && html`<div class="delta faint">n ${n}${notFinite ? `, ${notFinite} not finite` : ''}</div>`}`;
 }
 
