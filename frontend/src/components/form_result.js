@@ -88,7 +88,7 @@ function Estimates({ form, verdicts, seeds }) {
       ${rows.length * seeds > 1 && costs.some(isWhole) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${isWhole(cost) ? costText(cost, total) : ''}</td>`)}</tr>`}
     </tbody></table></div>
     ${sources.map((source) => html`<p class="form-help" key=${source}>Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come on top.</p>`)}
-    ${costs.some(({ key }) => key === 'disk_bytes') && html`<p class="form-help">Tokens and disk are counted from the config: every completion at its cap, every refill used.</p>`}`;
+    ${costs.some(({ key }) => key === 'disk_bytes') && html`<p class="form-help">Tokens and records are counted from the config: every completion at its cap, every refill used.</p>`}`;
 }
 
 const TABS = [{ value: 'yaml', label: 'YAML' }, { value: 'command', label: 'Command' }, { value: 'link', label: 'Link' }];
