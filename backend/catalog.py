@@ -119,6 +119,7 @@ def metric_catalog() -> Json:
             "section": metric.section,
             "unit": metric.unit,
             "meaning": metric.meaning,
+            "scale": metric.scale,
             "band": [metric.low, metric.high] if (metric.low, metric.high) != (None, None) else None,
             "better": metric.better or None,
             "aliases": metric.aliases,

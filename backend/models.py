@@ -149,7 +149,7 @@ class Attempt(Base):
     from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
     """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
     packed_step: Mapped[int] = mapped_column(default=-1, server_default="-1", index=True)
-    """Up to here its points were packed in blocks; ALL_PACKED when no more will come."""
+    """No point of it up to here is outside of the blocks; ALL_PACKED when no more is expected."""
     worker_id: Mapped[str] = mapped_column(String(64))
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
@@ -196,7 +196,7 @@ class MetricBlock(Base):
     attempt: Mapped[int] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     last_step: Mapped[int]
-    """No point of this metric and attempt up to here is missing in the blocks."""
+    """Of its newest point; in older blocks that of any metric's."""
     points: Mapped[int]
     outline: Mapped[bytes]
     """Values, then steps, of the points that a thinned curve may show; nothing where these are not few."""

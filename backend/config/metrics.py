@@ -34,6 +34,9 @@ class Metric(Frozen):
     aliases: tuple[str, ...] = ()
     """Names of the same quantity in TRL, verl and the book's scripts."""
 
+    scale: tuple[str, ...] = ()
+    """Config fields that decide its scale: runs that differ in them cannot be compared by it."""
+
     @property
     def section(self) -> str:
         """First segment of the name."""
@@ -48,6 +51,7 @@ def _metric(
     better: Better = "",
     *,
     aliases: str = "",
+    scale: tuple[str, ...] = (),
 ) -> Metric:
     low, high = band
     return Metric(
@@ -58,21 +62,26 @@ def _metric(
         high=high,
         better=better,
         aliases=tuple(aliases.split()),
+        scale=scale,
     )
 
+
+_TERMS = ("rewards",)
+_REWARD = ("rewards", "length.penalty", "length.truncated.factor")
+_ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
     _metric("eval/accuracy", "fraction", "Share of held-out problems solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1"),
     _metric("eval/length_mean", "tokens", "Mean length of held-out completions."),
     _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down"),
-    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg"),
-    _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std"),
-    _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged where they may.", better="up"),
-    _metric("reward/raw_std", "reward", "Standard deviation of that sum."),
+    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg", scale=_REWARD),
+    _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std", scale=_REWARD),
+    _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged where they may.", better="up", scale=_TERMS),
+    _metric("reward/raw_std", "reward", "Standard deviation of that sum.", scale=_TERMS),
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
-    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean"),
-    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std"),
+    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean", scale=_ADVANTAGE),
+    _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
     _metric("advantage/distinct_per_group", "values", "Mean number of different advantages in a group that trains; a sum of rewards that ties merges them, GDPO keeps them apart."),
     _metric("groups/zero_variance_frac", "fraction", "Share of groups of several completions whose rewards are all equal before length changes them: without a critic they teach nothing.", (0, 0.8), aliases="frac_reward_zero_std"),
@@ -112,7 +121,7 @@ _CATALOG = (
     _metric("mismatch/masked_frac", "fraction", "Share of tokens whose correction weight was truncated or masked."),
     _metric("mismatch/ess", "fraction", "Effective sample size of the correction weights.", (0.5, 1), aliases="rollout_corr/rollout_is_eff_sample_size"),
     _metric("mismatch/chi2", "1", "Chi-square of learner against sampler.", aliases="rollout_corr/chi2_token"),
-    _metric("critic/loss", "1", "Half the critic's mean squared error, in units of reward squared.", better="down", aliases="critic/vf_loss value_loss"),
+    _metric("critic/loss", "1", "Half the critic's mean squared error, in units of reward squared.", better="down", aliases="critic/vf_loss value_loss", scale=_REWARD),
     _metric("critic/explained_variance", "fraction", "Share of the returns' variance that the critic foresees at the step's start; 0 is guessing their mean, below 0 worse.", (0, 1), "up", aliases="critic/vf_explained_var"),
     _metric("critic/clip_frac", "fraction", "Share of tokens whose value moved further than the clip lets it learn.", (0, 0.3), aliases="critic/vf_clipfrac val/clipfrac_avg"),
     _metric("critic/lambda_mean", "1", "Mean lambda of the advantages, where it depends on the length."),
@@ -154,8 +163,8 @@ _CATALOG = (
 )
 
 FAMILIES = (
-    _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean"),
-    _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std"),
+    _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean", scale=_TERMS),
+    _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
     _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up"),
     _metric("eval/pass_at_<k>", "fraction", "Probability that at least one of k completions is correct.", better="up"),

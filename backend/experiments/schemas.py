@@ -102,7 +102,9 @@ class Validated(BaseModel):
     formula: str
     formula_mathml: str
     estimates: dict[str, float | None]
-    """Numbers per run; the unit ends the name (`_seconds`, `_bytes`). null: nothing to estimate from."""
+    """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes,
+    else scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the
+    median of the first. null: nothing to estimate from."""
     warnings: list[str]
 
 
@@ -126,6 +128,9 @@ class MetricSummary(BaseModel):
     last: SpreadItem
     best: SpreadItem | None
     equal_tokens: SpreadItem | None
+    not_comparable: list[str] = []
+    """Config fields by which it has another scale here than in the baseline (or the first variant): there is
+    no `delta` then."""
 
 
 class VariantSummary(BaseModel):

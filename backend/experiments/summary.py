@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
+from backend.experiments.comparable import scale_differences
 from backend.experiments.statistics import Spread, difference, spread
 from backend.experiments.store import runs_of
 from backend.metrics.reading import read_curves
 from backend.metrics.values import spell
 from backend.models import Run
 
-METRICS = ("eval/accuracy", "reward/mean", "length/mean", "policy/entropy")
+METRICS = ("eval/accuracy", "reward/accuracy", "reward/mean", "length/mean", "policy/entropy")
 Values = Sequence[float | None]
 Kinds = Mapping[str, Values]
 
@@ -29,7 +30,8 @@ def summarize(
     for run in runs:
         variants.setdefault(run.variant, []).append(run)
     base = variants.get(baseline, [])
-    rows = [_row(name, members, names, equal, base) for name, members in variants.items()]
+    first = base or next(iter(variants.values()), [])
+    rows = [_row(name, members, names, equal, base, first) for name, members in variants.items()]
     return {"experiment": experiment_id, "metrics": list(names), "tokens": tokens, "variants": rows}
 
 
@@ -39,6 +41,7 @@ def _row(
     metrics: Sequence[str],
     equal: Mapping[tuple[str, str], float],
     base: Sequence[Run],
+    scaled_as: Sequence[Run],
 ) -> dict[str, Any]:
     shown = [
         {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
@@ -47,8 +50,9 @@ def _row(
     found = {}
     for metric in metrics:
         own, other = _kinds(runs, metric, equal), _kinds(base, metric, equal)
-        cells = {kind: _cell(own[kind], other[kind] if base else None) for kind in own}
-        found[metric] = {"best": None, "equal_tokens": None, **cells}
+        apart = scale_differences(metric, runs[0].config, scaled_as[0].config)
+        cells = {kind: _cell(own[kind], other[kind] if base and not apart else None) for kind in own}
+        found[metric] = {"best": None, "equal_tokens": None, **cells, "not_comparable": apart}
     return {"variant": name, "runs": shown, "metrics": found}
 
 

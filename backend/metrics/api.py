@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,16 +18,9 @@ from backend.errors import FieldError, InvalidRequest
 from backend.experiments.statistics import t_975
 from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
+from backend.metrics.means import Picture, average
 from backend.metrics.reading import read_curves
-from backend.metrics.series import (
-    Band,
-    Curve,
-    Floats,
-    average,
-    is_fine,
-    thin,
-    thin_non_finite,
-)
+from backend.metrics.series import Curve, Floats, is_fine, thin, thin_non_finite
 from backend.metrics.values import spell
 from backend.metrics.view import View
 from backend.paging import split_list
@@ -69,13 +63,16 @@ class SeriesItem(BaseModel):
     metric: str
     x: list[float]
     steps: list[int]
+    """Of a group along time or tokens: those that its first run had reached."""
     values: list[float]
     """Finite values only."""
     non_finite: list[NonFinite]
     raw_points: int
     """How many points there are in the window, before thinning."""
     n: list[int] | None = None
-    """Of a group: how many runs stand behind each point."""
+    """Of a group: how many runs count at each point; fewer than `runs` where some ended or have no value."""
+    gaps: list[NonFinite] | None = None
+    """Of a group: where none of its runs has a finite value. Its `non_finite` are those of single runs."""
     origin: Origin | None = None
     """Of a fork alone."""
     low: list[float | None] | None = None
@@ -198,17 +195,20 @@ def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, A
 
 def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:
     points = curve.at(kept)
-    strange = curve.at(thin_non_finite(curve, view.max_points))
     return {
         "x": points.x,
         "steps": points.steps,
         "values": points.values,
-        "non_finite": [
-            {"step": int(step), "x": float(x), "value": spell(float(value))}
-            for step, x, value in zip(strange.steps, strange.x, strange.values, strict=True)
-        ],
+        "non_finite": _non_finite(curve.at(thin_non_finite(curve, view.max_points))),
         "raw_points": curve.raw_points,
     }
+
+
+def _non_finite(curve: Curve) -> list[dict[str, Any]]:
+    return [
+        {"step": int(step), "x": float(x), "value": spell(float(value))}
+        for step, x, value in zip(curve.steps, curve.x, curve.values, strict=True)
+    ]
 
 
 def _grouped(
@@ -233,12 +233,14 @@ def _grouped(
 
 def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, Any]:
     """Averaged over whole curves first, then cut: a zoom never changes a mean."""
-    whole = average(curves, band, T_975)
-    visible = view.visible(whole.mean)
-    mean = Band(whole.mean.at(visible), whole.low[visible], whole.high[visible], whole.n[visible])
+    whole = average(curves, band, T_975, Picture(view.max_points, view.x_min, view.x_max))
+    mean = whole.at(view.visible(whole.mean))
     shown = [curve.at(view.visible(curve)) for curve in curves]
-    kept = thin(mean.mean, view.max_points, *((mean.low, mean.high) if band else ()))
+    edges = (mean.low, mean.high) if band else ()
+    placed = replace(mean.mean, steps=mean.places)
+    kept = thin(placed, view.max_points, *edges)
     drawn = _drawn(mean.mean, kept, view) | {"n": mean.n[kept]}
+    drawn["gaps"] = _non_finite(mean.mean.at(thin_non_finite(placed, view.max_points)))
     drawn["non_finite"] = [point for curve in shown for point in _drawn(curve, [], view)["non_finite"]]
     drawn["raw_points"] = sum(map(len, shown))
     if band:

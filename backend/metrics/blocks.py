@@ -1,22 +1,21 @@
 """Points once more, packed for reading: a database hands over a million rows in seconds, a thousand blocks in
 milliseconds.
 
-The rows of `metric` stay the truth. What an attempt cannot change any more (all but its last steps while it
-trains, everything once it has ended) is packed by the reconciler, BLOCK steps of a metric at a time. Of each
-metric, blocks are made in the order of attempts and of steps, which follow one another without a gap; so
-whoever reads takes the blocks that are there and the rows behind the last of them. A block has an outline
-beside its points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. To have all blocks
-made again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
+The rows of `metric` stay the truth. What an attempt has most likely done with (all but its last steps while
+it trains, everything once it has ended) is packed by the reconciler, BLOCK steps of a metric at a time,
+however many of these have a row. `Attempt.packed_step` says how far: readers take the blocks up to there and
+the rows behind it; whoever writes a row up to there takes the blocks back (`packing.unpack`). A block has an
+outline beside its points: for a curve that is thinned to its peaks anyway, a tenth of the bytes. To have all
+blocks made again, in one transaction: `UPDATE attempt SET packed_step = -1; DELETE FROM metric_block`.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
 from backend.metrics.values import from_stored
@@ -27,6 +26,8 @@ BLOCK = 1_024
 
 STEP, VALUE = np.dtype("<i4"), np.dtype("<f8")
 """In a block. NaN, the infinities and -0.0 need no kind here."""
+
+_BEFORE_ALL = -(2**31)
 
 _TAIL = (
     select(Metric.step, Metric.attempt, Metric.kind, Metric.value)
@@ -62,6 +63,10 @@ class Stored:
             None if has_all else np.concatenate([_weights(self), _weights(other)]),
         )
 
+    def of_run(self, number: int) -> "Stored":
+        """Of that many-th run in a row of forks: its attempts are newer than any of the runs before it."""
+        return replace(self, attempts=self.attempts + (number << 32)) if number else self
+
     def at(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> "Stored":
         """Only those points."""
         weights = None if self.weights is None else self.weights[which]
@@ -72,20 +77,21 @@ def _weights(stored: Stored) -> NDArray[np.int64]:
     return np.ones(len(stored.steps), np.int64) if stored.weights is None else stored.weights
 
 
+NOTHING = Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """The blocks of one metric of one run, in one."""
 
-    points: Stored
-    attempt: int = 0
-    """Of the newest block; all that older attempts have is in blocks."""
-    last_step: int = -1
-    """Up to here that attempt's points are in blocks."""
-    is_all: bool = False
-    """Whether the run has no point outside of its blocks."""
+    points: Stored = NOTHING
+    reached: Mapping[int, int] = field(default_factory=dict)
+    """How far each attempt of the run is packed: no point of it up to there is missing."""
 
-
-NOTHING = Packed(Stored(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)))
+    @property
+    def is_all(self) -> bool:
+        """Whether the run has no point outside of its blocks."""
+        return bool(self.reached) and min(self.reached.values()) >= ALL_PACKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,41 +121,54 @@ class Outlined:
 def read_blocks(
     session: Session, runs: Collection[str], keys: Collection[int], outlined: Outlined | None = None
 ) -> dict[tuple[str, int], Packed]:
-    """What there is in blocks of each (run, key of a metric)."""
-    attempts = select(Attempt.run_id).where(Attempt.run_id.in_(runs)).group_by(Attempt.run_id)
-    whole = set(session.scalars(attempts.having(func.min(Attempt.packed_step) >= ALL_PACKED)))
+    """What there is in blocks of each (run, key of a metric).
+
+    One statement: how far an attempt is packed is never of another moment than its blocks.
+    """
+    own = and_(
+        MetricBlock.run_id == Attempt.run_id,
+        MetricBlock.attempt == Attempt.number,
+        MetricBlock.key_id.in_(keys),
+    )
     query = (
         select(
-            MetricBlock.run_id,
+            Attempt.run_id,
             MetricBlock.key_id,
-            MetricBlock.attempt,
+            Attempt.number,
+            MetricBlock.number,
+            Attempt.packed_step,
             MetricBlock.last_step,
             MetricBlock.points,
             MetricBlock.data if outlined is None else outlined.column(),
         )
-        .where(MetricBlock.run_id.in_(runs), MetricBlock.key_id.in_(keys))
-        .order_by(MetricBlock.run_id, MetricBlock.key_id, MetricBlock.attempt, MetricBlock.number)
+        .join_from(Attempt, MetricBlock, own, isouter=True)
+        .where(Attempt.run_id.in_(runs))
     )
-    rows = session.execute(query, execution_options={"binary": True})
-    by_place = groupby(rows, key=lambda row: (row[0], row[1]))
-    return {place: _joined(list(blocks), is_all=place[0] in whole) for place, blocks in by_place}
+    reached: dict[str, dict[int, int]] = {run: {} for run in runs}
+    found: dict[tuple[str, int], list[Any]] = {(run, key): [] for run in runs for key in keys}
+    for row in session.execute(query, execution_options={"binary": True}):
+        reached[row[0]][row[2]] = row[4]
+        if row[1] is not None:
+            found[row[0], row[1]].append(row)
+    return {place: Packed(_joined(blocks), reached[place[0]]) for place, blocks in found.items()}
 
 
-def _joined(blocks: Sequence[Any], *, is_all: bool) -> Packed:
-    _, _, attempts, ends, counts, data = zip(*blocks, strict=True)
+def _joined(blocks: list[Any]) -> Stored:
+    if not blocks:
+        return NOTHING
+    blocks.sort(key=lambda row: (row[2], row[3]))  # a database would sort their bytes, too
+    _, _, attempts, _, _, ends, counts, data = zip(*blocks, strict=True)
     if attempts[0] == attempts[-1] and _is_gapless(ends, counts, data):
         first, last = ends[0] - counts[0] + 1, ends[-1]
         steps, values = np.arange(first, last + 1), np.frombuffer(b"".join(data), VALUE)
-        stored = Stored(steps, np.broadcast_to(attempts[0], len(steps)), values)
-    else:
-        pieces, numbers = zip(*(decoded(*block[3:]) for block in blocks), strict=True)
-        steps, there = np.concatenate(pieces, dtype=np.int64), [len(piece) for piece in pieces]
-        weights = None
-        if sum(there) < sum(counts):
-            weights = np.ones(len(steps), np.int64)
-            weights[np.cumsum(there) - 1] += np.subtract(counts, there)
-        stored = Stored(steps, np.repeat(attempts, there), np.concatenate(numbers), weights)
-    return Packed(stored, attempts[-1], ends[-1], is_all)
+        return Stored(steps, np.broadcast_to(attempts[0], len(steps)), values)
+    pieces, numbers = zip(*(decoded(*block[5:]) for block in blocks), strict=True)
+    steps, there = np.concatenate(pieces, dtype=np.int64), [len(piece) for piece in pieces]
+    weights = None
+    if sum(there) < sum(counts):
+        weights = np.ones(len(steps), np.int64)
+        weights[np.cumsum(there) - 1] += np.subtract(counts, there)
+    return Stored(steps, np.repeat(attempts, there), np.concatenate(numbers), weights)
 
 
 def _is_gapless(ends: Sequence[int], counts: Sequence[int], data: Sequence[bytes]) -> bool:
@@ -166,19 +185,22 @@ def decoded(last: int, count: int, data: bytes) -> tuple[NDArray[Any], NDArray[A
     return np.frombuffer(data, STEP, offset=there * VALUE.itemsize), np.frombuffer(data, VALUE, there)
 
 
-def read_tail(session: Session, run: str, key: int, packed: Packed, *, after: int, last: int) -> Stored:
-    """The points up to `last` that are not in blocks; none of them that counts has a step up to `after`."""
+def read_tail(session: Session, run: str, key: int, packed: Packed, *, last: int) -> Stored:
+    """The points up to `last` that are not in blocks."""
     if packed.is_all:
-        return NOTHING.points
-    place = {"run": run, "key": key, "attempt": packed.attempt, "after": after, "last": last}
-    rows = points_of(session.execute(_TAIL, place).all())
-    is_new = (rows.attempts > packed.attempt) | (rows.steps > packed.last_step)
+        return NOTHING
+    open_ones = {attempt: step for attempt, step in packed.reached.items() if step < ALL_PACKED}
+    place = {"attempt": min(open_ones, default=0), "after": min(open_ones.values(), default=_BEFORE_ALL)}
+    rows = points_of(session.execute(_TAIL, {"run": run, "key": key, "last": last, **place}).all())
+    is_new = np.ones(len(rows.steps), dtype=bool)
+    for attempt, step in packed.reached.items():
+        is_new &= (rows.attempts != attempt) | (rows.steps > step)
     return rows if is_new.all() else rows.at(is_new)
 
 
 def points_of(rows: Sequence[Any]) -> Stored:
     if not rows:
-        return NOTHING.points
+        return NOTHING
     steps, attempts, kinds, values = (np.array(column) for column in zip(*rows, strict=True))
     values = values.astype(np.float64)  # NULL becomes NaN
     return Stored(steps, attempts, from_stored(kinds, values) if kinds.any() else values)

@@ -1,13 +1,13 @@
-"""Makes the blocks of points that `blocks` reads."""
+"""The packing of points into the blocks that `blocks` reads."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import numpy as np
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -33,6 +33,30 @@ _PIECE = (
     .order_by(Metric.key_id, Metric.step)
 )
 
+_NEXT = select(
+    func.min(
+        select(Metric.step)
+        .where(
+            Metric.run_id == bindparam("run"),
+            Metric.key_id == MetricKey.id,
+            Metric.step > bindparam("after"),
+            Metric.step <= bindparam("last"),
+            Metric.attempt == bindparam("attempt"),
+        )
+        .order_by(Metric.step)
+        .limit(1)
+        .scalar_subquery()
+    )
+).select_from(MetricKey)
+"""The first step of any metric behind a gap."""
+
+_COUNT = select(func.count()).where(
+    Metric.run_id == bindparam("run"),
+    Metric.key_id.in_(select(MetricKey.id)),
+    Metric.step.between(bindparam("first"), bindparam("last")),
+    Metric.attempt == bindparam("attempt"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -44,11 +68,11 @@ class Task:
     """How far it is packed."""
     first: int
     last: int
-    """The last step that cannot change any more; ALL_PACKED where the attempt has ended."""
+    """The last step of which no more is expected; ALL_PACKED where the attempt has ended."""
 
 
 def packable(session: Session) -> list[Task]:
-    """What there is to pack; attempts of a run in their order, lest a block be made before an older one."""
+    """What there is to pack."""
     open_ones = select(Attempt).where(Attempt.packed_step < ALL_PACKED)
     attempts = session.scalars(open_ones.order_by(Attempt.run_id, Attempt.number).limit(TASKS)).all()
     own = Run.id.in_({attempt.run_id for attempt in attempts})
@@ -58,16 +82,27 @@ def packable(session: Session) -> list[Task]:
 
 
 def _task(attempt: Attempt, run: Run) -> Task:
-    has_ended = attempt.number < run.attempt or run.status != "running"
-    # Before an attempt has begun, the run's last step is that of the one before.
-    begun = -1 if has_ended and attempt.from_step == NOT_BEGUN else attempt.from_step
-    return Task(
-        run=run.id,
-        attempt=attempt.number,
-        packed=attempt.packed_step,
-        first=max(attempt.packed_step, begun) + 1,
-        last=ALL_PACKED if has_ended else (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1,
-    )
+    last = (run.last_step + 1) // blocks.BLOCK * blocks.BLOCK - 1
+    if attempt.number < run.attempt or run.status != "running":
+        last = ALL_PACKED
+    elif attempt.from_step == NOT_BEGUN:  # until it begins, the run's last step is that of the one before
+        last = attempt.packed_step
+    return Task(attempt.run_id, attempt.number, attempt.packed_step, attempt.packed_step + 1, last)
+
+
+def unpack(session: Session, run: str, attempt: int, step: int) -> None:
+    """Take back the blocks of an attempt from this step on; part of the transaction that writes a row there.
+
+    The attempt stays locked: nobody packs what that transaction has not committed.
+    """
+    own = and_(Attempt.run_id == run, Attempt.number == attempt)
+    packed = session.scalar(select(Attempt.packed_step).where(own).with_for_update(key_share=True))
+    if packed is None or packed < step:
+        return
+    number = step // blocks.BLOCK
+    session.execute(update(Attempt).where(own).values(packed_step=number * blocks.BLOCK - 1))
+    its = and_(MetricBlock.run_id == run, MetricBlock.attempt == attempt, MetricBlock.number >= number)
+    session.execute(delete(MetricBlock).where(its))
 
 
 def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
@@ -90,41 +125,54 @@ def pack(sessions: Sessions, tasks: Sequence[Task]) -> Iterator[None]:
 def _pack_attempt(sessions: Sessions, task: Task) -> Iterator[None]:
     first, packed = task.first, task.packed
     while first <= task.last:
-        end = first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1
-        made = _blocks(sessions, task, first, end)
-        # Steps follow one another: behind a block that is not full there are none.
-        reached = end if any(block["last_step"] == end for block in made) else task.last
-        if not _store(sessions, task, made, packed, reached):
+        piece = _read_piece(sessions, task, first)
+        if not _store(sessions, task, piece, packed):
             return
         yield
-        packed, first = reached, reached + 1
+        packed, first = piece.last, piece.last + 1
 
 
-def _blocks(sessions: Sessions, task: Task, first: int, end: int) -> list[dict[str, Any]]:
-    """The rows of one block of every metric that has any."""
-    piece = {"run": task.run, "attempt": task.attempt, "first": first, "last": end}
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One block of every metric that has any, and the steps behind it that have no row."""
+
+    first: int
+    last: int
+    points: Mapping[int, Stored]
+    """By the metric's key."""
+
+
+def _read_piece(sessions: Sessions, task: Task, first: int) -> _Piece:
+    end = min(first // blocks.BLOCK * blocks.BLOCK + blocks.BLOCK - 1, task.last)
+    own = {"run": task.run, "attempt": task.attempt}
     with reading(sessions) as session:
         keys = session.scalars(select(MetricKey.id)).all()
-        rows = session.execute(_PIECE, {**piece, "keys": keys}).all()
-    points = {key: points_of([row[1:] for row in own]) for key, own in groupby(rows, key=lambda row: row[0])}
-    newest = max((int(each.steps[-1]) for each in points.values()), default=-1)
+        rows = session.execute(_PIECE, {**own, "first": first, "last": end, "keys": keys}).all()
+        points = {key: points_of([row[1:] for row in its]) for key, its in groupby(rows, lambda row: row[0])}
+        if any(each.steps[-1] == end for each in points.values()):
+            return _Piece(first, end, points)
+        following = session.scalar(_NEXT, {**own, "after": end, "last": task.last})
+    return _Piece(first, task.last if following is None else following - 1, points)
+
+
+def _rows(task: Task, piece: _Piece) -> list[dict[str, Any]]:
     return [
         {
             "run_id": task.run,
             "key_id": key,
             "attempt": task.attempt,
-            "number": first // blocks.BLOCK,
-            "last_step": newest,
+            "number": piece.first // blocks.BLOCK,
+            "last_step": int(each.steps[-1]),
             "points": len(each.steps),
             "outline": _outline(each),
-            "data": _data(each, newest),
+            "data": _data(each),
         }
-        for key, each in points.items()
+        for key, each in piece.points.items()
     ]
 
 
-def _data(points: Stored, last: int) -> bytes:
-    is_dense = last - points.steps[0] + 1 == len(points.steps)
+def _data(points: Stored) -> bytes:
+    is_dense = points.steps[-1] - points.steps[0] + 1 == len(points.steps)
     return points.values.astype(VALUE).tobytes() if is_dense else _with_steps(points)
 
 
@@ -140,16 +188,23 @@ def _with_steps(points: Stored) -> bytes:
     return points.values.astype(VALUE).tobytes() + points.steps.astype(STEP).tobytes()
 
 
-def _store(sessions: Sessions, task: Task, rows: Sequence[dict[str, Any]], packed: int, reached: int) -> bool:
-    """Store blocks and how far they reach; False where the run is being deleted or another one packs it."""
+def _store(sessions: Sessions, task: Task, piece: _Piece, packed: int) -> bool:
+    """Store a piece and how far it reaches; False where it is not what is there (any more).
+
+    Then the run is being deleted, another one packs it, or rows were written since it was read.
+    """
+    rows = _rows(task, piece)
     with sessions.begin() as session:
         here = select(Run.id).where(Run.id == task.run, Run.deleting_at.is_(None))
         if session.scalar(here.with_for_update(key_share=True)) is None:
             return False
         mine = and_(Attempt.run_id == task.run, Attempt.number == task.attempt, Attempt.packed_step == packed)
-        step = update(Attempt).where(mine).values(packed_step=reached).returning(Attempt.number)
-        if session.scalar(step) is None:
+        if session.scalar(select(Attempt.number).where(mine).with_for_update(key_share=True)) is None:
             return False
+        place = {"run": task.run, "attempt": task.attempt, "first": piece.first, "last": piece.last}
+        if session.scalar(_COUNT, place) != sum(row["points"] for row in rows):
+            return False
+        session.execute(update(Attempt).where(mine).values(packed_step=piece.last))
         if rows:
             session.execute(insert(MetricBlock), rows)
     return True

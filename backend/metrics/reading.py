@@ -8,7 +8,7 @@ from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session
 
 from backend.metrics.attempts import Limit, counting, counts, limits_of
-from backend.metrics.blocks import NOTHING, Outlined, Packed, Stored, read_blocks, read_tail
+from backend.metrics.blocks import Outlined, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
@@ -58,8 +58,8 @@ def read_points(
     for run, parts in stretches.items():
         for name, key in keys.items():
             pieces = [
-                _valid(session, part, key, blocks.get((part.run, key), NOTHING), limits.get(part.run, ()))
-                for part in parts
+                _valid(session, part, key, blocks[part.run, key], limits.get(part.run, ())).of_run(number)
+                for number, part in enumerate(parts)
             ]
             if points := _points(sum(pieces[1:], pieces[0])):
                 found[run, name] = points
@@ -80,10 +80,7 @@ def _inherited(
 
 def _valid(session: Session, part: Stretch, key: int, packed: Packed, limits: Sequence[Limit]) -> Stored:
     """The points of a metric that count in this stretch."""
-    # Where the attempts began that are not in blocks yet.
-    begun = (limit.last_step for limit in limits if limit.attempt >= packed.attempt)
-    after = min([packed.last_step, *begun])
-    stored = packed.points + read_tail(session, part.run, key, packed, after=after, last=part.last_step)
+    stored = packed.points + read_tail(session, part.run, key, packed, last=part.last_step)
     is_valid = counting(stored.attempts, stored.steps, limits) & (stored.steps <= part.last_step)
     return stored if is_valid.all() else stored.at(is_valid)
 

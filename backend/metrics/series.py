@@ -1,11 +1,10 @@
-"""Curves for a screen, from raw points. Pure numpy; nothing here knows of SQL or HTTP.
+"""Curves for a screen, from raw points; means of several are in `means`. Pure numpy, without SQL and HTTP.
 
 A curve is thinned in buckets of steps: each keeps its smallest and its largest value, and the curve its
 first and last point, so no spike is lost. The buckets lie on a grid of powers of two that starts at step
 0, so the points that a run shows depend on nothing but the run itself and hardly move while it grows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,18 +44,6 @@ class Curve:
         """Only those points."""
         weights = None if self.weights is None else self.weights[index]
         return Curve(self.steps[index], self.x[index], self.values[index], weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """The mean of several curves and how far they spread around it."""
-
-    mean: Curve
-    low: Floats
-    """(N,) NaN where there is no spread, e.g. with one curve left."""
-    high: Floats
-    n: Ints
-    """(N,) curves that have a finite value at this step."""
 
 
 def ema(values: Floats, smoothing: float) -> Floats:
@@ -104,7 +91,7 @@ def thin(curve: Curve, max_points: int, *others: Floats) -> Ints:
     """Indices of at most `max_points` of the finite points that show the same picture.
 
     Kept are the first and the last point and, of each bucket of steps, the smallest and the largest value of
-    the curve and of each array of `others` (the edges of its band).
+    the curve and of each array of `others`.
     """
     finite = np.flatnonzero(np.isfinite(curve.values))
     if len(finite) <= max_points and (curve.weights is None or curve.at(finite).raw_points == len(finite)):
@@ -187,68 +174,3 @@ def thin_non_finite(curve: Curve, max_points: int) -> Ints:
     steps = curve.steps[places]
     found: Ints = places[_starts(steps, _shift(int(steps[0]), int(steps[-1]), max_points))]
     return found
-
-
-def average(curves: Sequence[Curve], spread: str, t_975: Floats) -> Band:
-    """Mean over curves at each step (or x), of those that have a finite value there, with a band around it.
-
-    spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
-    95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
-    degrees of freedom (index 0 unused). One curve alone has no spread.
-    """
-    steps, x, values = _side_by_side(curves)
-    n = np.count_nonzero(~np.isnan(values), axis=0)
-    mean = _nan_mean(values, n)
-    low, high = _edges(values, mean, n, spread, t_975)
-    return Band(Curve(steps, x, mean), low, high, n)
-
-
-def _side_by_side(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
-    """Steps, x and the values of each curve there, NaN where a curve has none."""
-    if all(np.array_equal(curve.x, curve.steps) for curve in curves):
-        steps = np.unique(np.concatenate([curve.steps for curve in curves]))
-        values = np.full((len(curves), len(steps)), np.nan)
-        for row, curve in enumerate(curves):
-            finite = np.isfinite(curve.values)
-            values[row, np.searchsorted(steps, curve.steps[finite])] = curve.values[finite]
-        return steps, steps.astype(float), values
-    # Runs reach a step at different times: each is read at the same x, between its own points.
-    longest = max(curves, key=len)
-    ends = [curve.x[-1] for curve in curves if len(curve)]
-    x = np.unique(np.concatenate([longest.x, ends]))
-    values = np.stack([_read_at(curve, x) for curve in curves])
-    steps = np.interp(x, longest.x, longest.steps).round().astype(np.int64)
-    return steps, x, values
-
-
-def _read_at(curve: Curve, x: Floats) -> Floats:
-    """The curve at each x, on the line between its finite points; NaN outside of them."""
-    finite = np.isfinite(curve.values)
-    if not finite.any():
-        return np.full(len(x), np.nan)
-    read: Floats = np.interp(x, curve.x[finite], curve.values[finite], left=np.nan, right=np.nan)
-    return read
-
-
-def _nan_mean(values: Floats, n: Ints) -> Floats:
-    total = np.where(np.isnan(values), 0.0, values).sum(axis=0)
-    return np.where(n > 0, total / np.maximum(n, 1), np.nan)
-
-
-def _edges(values: Floats, mean: Floats, n: Ints, spread: str, t_975: Floats) -> tuple[Floats, Floats]:
-    if spread == "":
-        nothing = np.full_like(mean, np.nan)
-        return nothing, nothing
-    if spread == "minmax":
-        low = np.where(np.isnan(values), np.inf, values).min(axis=0)
-        high = np.where(np.isnan(values), -np.inf, values).max(axis=0)
-        return np.where(n > 1, low, np.nan), np.where(n > 1, high, np.nan)
-    squares = np.where(np.isnan(values), 0.0, values - mean) ** 2
-    std = np.sqrt(squares.sum(axis=0) / np.maximum(n - 1, 1))
-    factor = {
-        "std": np.ones(len(mean)),
-        "stderr": 1.0 / np.sqrt(np.maximum(n, 1)),
-        "ci95": t_975[np.clip(n - 1, 1, len(t_975) - 1)] / np.sqrt(np.maximum(n, 1)),
-    }[spread]
-    half = np.where(n > 1, std * factor, np.nan)
-    return mean - half, mean + half

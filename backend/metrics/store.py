@@ -9,6 +9,7 @@ from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
 from backend.database import insert_into, is_postgres
+from backend.metrics.packing import unpack
 from backend.metrics.values import to_stored
 from backend.models import MetricKey
 
@@ -39,7 +40,7 @@ ON CONFLICT (run_id, key_id, step, attempt) DO UPDATE SET kind = excluded.kind, 
 def write_points(
     session: Session, run_id: str, attempt: int, steps: Iterable[tuple[int, Mapping[str, float]]]
 ) -> None:
-    """Store the metrics of some steps; a point that is there already is replaced."""
+    """Store the metrics of some steps, in any order; a point that is there already is replaced."""
     steps = list(steps)
     keys = key_ids(session, {name for _, metrics in steps for name in metrics})
     rows: list[Row] = [
@@ -49,6 +50,7 @@ def write_points(
     ]
     if not rows:
         return
+    unpack(session, run_id, attempt, min(step for step, metrics in steps if metrics))
     if is_postgres(session):
         _write_postgres(session, run_id, attempt, list({(row[1], row[2]): row for row in rows}.values()))
     else:

@@ -13,7 +13,7 @@ Leases are compared with the database's clock only. Functions take a Session and
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, cast
 
-from sqlalchemy import CursorResult, and_, or_, select, true, update
+from sqlalchemy import CursorResult, and_, case, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from backend.database import db_now, now_or_later
@@ -145,7 +145,9 @@ def renew_lease(
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:
     """The attempt continues behind `from_step` (-1: from nothing); older rows of later steps are hidden."""
     fence(session, run_id, attempt, last_step=max(from_step, 0))
-    note_attempt(session, run_id, attempt, from_step=from_step, **facts)
+    # It has no point yet: up to there none is missing in its blocks.
+    nothing = case((Attempt.packed_step < from_step, from_step), else_=Attempt.packed_step)
+    note_attempt(session, run_id, attempt, from_step=from_step, packed_step=nothing, **facts)
 
 
 def note_attempt(session: Session, run_id: str, attempt: int, **facts: Any) -> None:

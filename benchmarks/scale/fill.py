@@ -14,7 +14,7 @@ from backend.config.merge import config_hash, resolve
 from backend.database import Sessions, new_id, reading
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
-from backend.models import Attempt, Experiment, Metric, MetricBlock, Run
+from backend.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.rollouts.store import pack_groups, write_groups
 from worker.records import CompletionRecord, GroupRecord
 
@@ -200,6 +200,9 @@ def _copy(sessions: Sessions, sources: list[str], targets: list[str]) -> int:
                     names = ["run_id", *(column.name for column in columns)]
                     session.execute(insert(table).from_select(names, rows))
                 session.execute(update(Run).where(Run.id == target).values(steps=1_000, last_step=1_000))
+                session.execute(
+                    update(Attempt).where(Attempt.run_id == target).values(packed_step=ALL_PACKED)
+                )
                 copied += 1_000 * len(METRICS)
     return copied
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.metrics.api import T_975
-from backend.metrics.series import Curve, average, ema, thin, thin_non_finite, window
+from backend.metrics.series import Curve, ema, thin, thin_non_finite, window
 
 NAN, INF = math.nan, math.inf
 VALUES = st.lists(
@@ -105,41 +104,3 @@ def test_of_very_many_nan_the_first_is_shown():
 def test_the_window_has_both_of_its_ends():
     assert window(curve([5, 6, 7, 8]), 1, 2).tolist() == [False, True, True, False]
     assert window(curve([5, 6, 7, 8]), None, None).all()
-
-
-def test_the_mean_over_wall_time_never_runs_backwards():
-    slow = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
-    fast = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-    mean = average([slow, fast], "", T_975).mean
-    assert (np.diff(mean.x) > 0).all()
-    assert mean.x[-1] == 10
-
-
-def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
-    slow = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
-    fast = Curve(np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0]))
-    mean = average([slow, fast], "", T_975)
-    assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
-    assert mean.n.tolist() == [2, 2, 2, 2, 2]
-
-
-def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
-    band = average([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
-    assert band.mean.values == pytest.approx([3.0, 2.0, 3.0])
-    assert band.n.tolist() == [3, 1, 1]
-    assert band.high == pytest.approx([3.0 + np.std([1, 3, 5], ddof=1), NAN, NAN], nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("spread", "half"),
-    [("std", 2.0), ("stderr", 2 / math.sqrt(3)), ("ci95", 4.3027 * 2 / math.sqrt(3)), ("minmax", 2.0)],
-)
-def test_each_band_has_its_width(spread, half):
-    band = average([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
-    assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
-
-
-def test_runs_with_other_steps_do_not_change_the_mean_where_they_have_no_point():
-    alone = average([curve([1.0, 2.0])], "", T_975).mean.values
-    joined = average([curve([1.0, 2.0]), curve([9.0], first=7)], "", T_975).mean.values
-    assert joined[:2].tolist() == alone.tolist()

@@ -102,7 +102,7 @@ def test_evaluations_are_markers(figure):
 
 
 def test_a_mean_tells_its_seeds_and_its_band(figure):
-    _, mean = figure(series(group="g", n=[3, 3, 1], low=[0, 0.5, None], high=[1, 1.5, None]))["data"]
+    _, mean, _ = figure(series(group="g", n=[3, 3, 1], low=[0, 0.5, None], high=[1, 1.5, None]))["data"]
     assert mean["text"] == ["n 3, 0 to 1", "n 3, 0.500 to 1.500", "n 1"]
 
 
@@ -197,7 +197,7 @@ def test_the_badge_says_that_more_runs_were_asked_for_than_can_be_drawn(in_brows
 def test_the_badge_of_means_tells_how_many_seeds(in_browser):
     group = series(n=[3, 3, 2], raw_points=8)
     assert badge(in_browser, [group], grouped=True) == [
-        "1 variant, n 2–3",
+        "1 variant, n 2–3, faint where fewer",
         "means at 3 points of 8 raw",
         "raw",
     ]
@@ -223,3 +223,23 @@ def test_a_constant_learning_rate_has_a_scale_on_which_it_can_be_read(figure):
 
 def test_curves_that_change_find_their_own_scale(figure):
     assert "range" not in figure(series())["layout"]["yaxis"]
+
+
+def test_a_mean_is_faint_where_fewer_runs_count_and_says_how_many(figure):
+    item = series(
+        run=None, group="g", runs=["a", "b", "c"], x=[1, 2, 3, 4], steps=[1, 1, 1, 1],
+        values=[1, 2, 3, 4], n=[3, 3, 1, 1], gaps=[],
+        non_finite=[{"step": 1, "x": 1.5, "value": "NaN"}],
+    )  # fmt: skip
+    few, whole, marks = figure(item, xKind="wall")["data"]
+    assert (whole["y"], whole["meta"]["role"]) == ([1, 2, None, None], "main")
+    assert marks["x"] == [1.5]
+    assert (few["y"], few["opacity"]) == ([None, 2, 3, 4], 0.5)
+    assert few["text"] == ["n 3", "n 3", "n 1 of 3", "n 1 of 3"]
+    assert "step" not in few["hovertemplate"]
+
+
+def test_a_mean_has_a_gap_where_no_run_has_a_value(figure):
+    gap = [{"step": 3, "x": 3, "value": "NaN"}]
+    line, _ = figure(series(run=None, group="g", n=[1, 1, 1], gaps=gap, non_finite=gap))["data"]
+    assert line["y"] == [0, 1, None, 2]

@@ -320,3 +320,57 @@ def test_turns_and_errors_of_a_run_are_marked_once_a_step(in_browser):
     ]
     marks = in_browser("lib/run_marks.js", "(m, events) => m.marksOf(events)", events)
     assert marks == [{"step": 4, "text": "replaced; continued"}, {"step": 9, "text": "skipped"}]
+
+
+def reward(**changes):
+    return {"rewards": [{"name": "correctness", "weight": 1.0, "map": "0/1", **changes}], "seed": 0}
+
+
+def test_a_field_inside_of_a_list_that_differs_is_shown(in_browser):
+    groups = [{"name": "grpo", "configs": [reward()]}, {"name": "dapo", "configs": [reward(map="-1/1")]}]
+    rows = in_browser(CONFIG, "(c, groups) => c.groupDifferences(groups)", groups)
+    assert rows == [{"path": "rewards.correctness.map", "cells": [["0/1"], ["-1/1"]]}]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [({}, None), ([], {}), ("", None), (None, 0), ([{"name": "a"}], []), ([1], ["a"])]
+)
+def test_no_field_that_differs_looks_the_same(in_browser, one, other):
+    groups = [{"name": "a", "configs": [{"f": one}]}, {"name": "b", "configs": [{"f": other}]}]
+    texts = in_browser(
+        CONFIG,
+        "(c, groups) => c.groupDifferences(groups)"
+        ".map(({ cells }) => cells.map(([value]) => c.formatField(value)))",
+        groups,
+    )
+    assert texts
+    assert all(left != right for left, right in texts)
+
+
+ABOUT = [
+    ("reward/mean", {"name": "reward/mean", "scale": ["rewards", "length.penalty"]}),
+    ("reward/correctness/mean", {"name": "reward/<term>/mean", "scale": ["rewards"]}),
+    ("eval/accuracy", {"name": "eval/accuracy", "scale": []}),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "apart"),
+    [
+        ({"map": "-1/1"}, [True, True, False]),
+        ({"weight": 2.0}, [True, False, False]),
+        ({"timeout_seconds": 9}, [False, False, False]),
+    ],
+)
+def test_a_metric_is_comparable_where_its_scale_is_the_same(in_browser, change, apart):
+    found = [
+        bool(
+            in_browser(
+                "lib/comparable.js",
+                "(c, [metric, about, configs]) => c.scaleDifferences(metric, about, configs)",
+                [metric, about, [reward(), reward(**change)]],
+            )
+        )
+        for metric, about in ABOUT
+    ]
+    assert found == apart

@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 
 from backend.config import sources
 from backend.config.jsonl import index_dataset
+from backend.config.presets import PRESETS
 from backend.experiments.schemas import ExperimentDetail, ExperimentSummary, LaunchedExperiment
 from backend.models import Experiment, Run
 from tests.factories import make_experiment, make_run, write_metric
@@ -270,3 +271,66 @@ def test_a_preview_shows_prompts_with_answers(client):
     assert len(items) == 3
     for item in items:
         assert sum(map(int, item["prompt"].removesuffix("=?").split("+"))) == int(item["answer"])
+
+
+def test_rewards_of_two_maps_are_never_subtracted(client, database):
+    with database.sessions.begin() as session:
+        experiment = make_experiment(
+            session, request={"base": {}, "variants": [{"name": "grpo"}, {"name": "dapo"}], "seeds": [0, 1]}
+        )
+        for variant, config in (("grpo", {}), ("dapo", {"preset": "dapo"})):
+            for seed in (0, 1):
+                summary = {"step": 9, "last": {"reward/mean": 0.5, "reward/accuracy": 0.5}, "best": {}}
+                make_run(
+                    session, experiment_id=experiment.id, variant=variant, seed=seed, config=config,
+                    summary=summary,
+                )  # fmt: skip
+    answer = client.get(f"/api/v1/experiments/{experiment.id}/summary", params={"baseline": "grpo"}).json()
+    _, dapo = answer["variants"]
+    reward, accuracy = dapo["metrics"]["reward/mean"], dapo["metrics"]["reward/accuracy"]
+    assert "rewards.correctness.map" in reward["not_comparable"]
+    assert "length.penalty.type" in reward["not_comparable"]
+    assert reward["last"]["delta"] is None
+    assert accuracy["not_comparable"] == []
+    assert accuracy["last"]["delta"]["mean"] == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_estimates_before_anything_has_run_and_after(client, database, preset):
+    body = {"base": {"steps": 10}, "variant": {"name": "x", "preset": preset}}
+    fresh = client.post("/api/v1/validate", json=body).json()["estimates"]
+    assert 0 < fresh["seconds_low"] < fresh["seconds_high"]
+    assert (fresh["seconds"], fresh["like_runs"], fresh["scaled_runs"]) == (None, 0, 0)
+    assert fresh["tokens_at_most"] > 0
+    assert fresh["disk_bytes"] > 0
+    with database.sessions.begin() as session:
+        summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
+        make_run(session, last_step=5, summary=summary, config={"sampling": {"group_size": 4}})
+    scaled = client.post("/api/v1/validate", json=body).json()["estimates"]
+    assert (scaled["like_runs"], scaled["scaled_runs"]) == (0, 1)
+    assert 0 < scaled["seconds_low"] < scaled["seconds_high"]
+    assert scaled["seconds_high"] / scaled["seconds_low"] < fresh["seconds_high"] / fresh["seconds_low"]
+
+
+def test_refills_widen_the_time_of_a_run(client, database):
+    with database.sessions.begin() as session:
+        summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
+        make_run(session, last_step=5, summary=summary)
+
+    def width(preset):
+        body = {"variant": {"name": "x", "preset": preset}, "base": {"sampling": {"max_new_tokens": 48}}}
+        found = client.post("/api/v1/validate", json=body).json()["estimates"]
+        return found["seconds_high"] / found["seconds_low"]
+
+    assert width("dapo") > 2 * width("dr_grpo")
+
+
+def test_the_time_of_a_run_of_the_same_size_lies_around_what_was_measured(client, database):
+    with database.sessions.begin() as session:
+        for seconds in (0.5, 0.7):
+            summary = {"step": 5, "last": {"time/step_seconds": seconds}, "best": {}}
+            make_run(session, last_step=5, summary=summary)
+    found = client.post("/api/v1/validate", json={"base": {"steps": 10}}).json()["estimates"]
+    assert found["like_runs"] == 2
+    assert found["seconds"] == pytest.approx(6.0)
+    assert (found["seconds_low"], found["seconds_high"]) == pytest.approx((4.0, 8.75))

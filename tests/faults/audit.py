@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
 from backend.database import Sessions, reading
@@ -90,8 +90,8 @@ def blocks(session: Session, run: Run) -> Iterator[str]:
     keys = session.scalars(select(MetricKey.id)).all()
     for (_, key), packed in read_blocks(session, [run.id], keys).items():
         is_packed = or_(
-            Metric.attempt < packed.attempt,
-            and_(Metric.attempt == packed.attempt, Metric.step <= packed.last_step),
+            false(),
+            *(and_(Metric.attempt == number, Metric.step <= step) for number, step in packed.reached.items()),
         )
         query = select(Metric.attempt, Metric.step, Metric.kind, Metric.value).where(
             Metric.run_id == run.id, Metric.key_id == key, is_packed

@@ -9,13 +9,14 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import and_, delete, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from backend.database import open_engine, open_sessions
+from backend.metrics.packing import pack, packable
 from backend.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
-from backend.models import Base
-from tests.factories import make_run
+from backend.models import ALL_PACKED, Attempt, Base, MetricBlock
+from tests.factories import make_attempt, make_run, write_metric
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
 REVISIONS = [script.revision for script in SCRIPTS.walk_revisions()][::-1]
@@ -95,6 +96,34 @@ def test_of_two_that_upgrade_at_once_one_does_it_and_both_succeed(empty_url):
     for thread in threads:
         thread.join()
     assert sorted(before for before, _ in done) == ["", newest_schema(), newest_schema()]
+
+
+def test_runs_whose_gaps_were_packed_wrongly_are_packed_again_and_no_others(empty_url):
+    upgrade(empty_url)
+    engine = open_engine(empty_url, pool_size=1)
+    sessions = open_sessions(engine)
+    with sessions.begin() as session:
+        runs = [make_run(session, status="finished", attempt=1) for _ in range(2)]
+        for run in runs:
+            make_attempt(session, run, 1, from_step=-1)
+            write_metric(session, run, "a", dict.fromkeys(range(0, 5_000, 10), 1.0))
+    with sessions() as session:
+        tasks = packable(session)
+    assert list(pack(sessions, tasks))
+    downgrade(empty_url, "0008")  # takes all blocks back
+    with sessions() as session:
+        tasks = packable(session)
+    assert list(pack(sessions, tasks))
+    with sessions.begin() as session:  # as version 0008 left it: one block of a log of every tenth step
+        wrong = and_(MetricBlock.run_id == runs[0].id, MetricBlock.number > 0)
+        session.execute(delete(MetricBlock).where(wrong))
+    upgrade(empty_url)
+    with sessions() as session:
+        reached = dict(session.execute(select(Attempt.run_id, Attempt.packed_step)).tuples().all())
+        blocks = session.scalars(select(MetricBlock.run_id)).all()
+    assert reached == {runs[0].id: -1, runs[1].id: ALL_PACKED}
+    assert blocks == [runs[1].id] * 5
+    engine.dispose()
 
 
 def test_a_newer_database_is_refused_with_what_to_do(empty_url):

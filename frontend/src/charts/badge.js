@@ -38,5 +38,5 @@ function seeds(series) {
   const counts = series.flatMap(({ n }) => n ?? []);
   if (!counts.length) return '';
   const [low, high] = [Math.min(...counts), Math.max(...counts)];
-  return low === high ? `, n ${high}` : `, n ${low}–${high}`;
+  return low === high ? `, n ${high}` : `, n ${low}–${high}, faint where fewer`;
 }

@@ -177,8 +177,11 @@ function follow(panel, source, key, step) {
   const trace = panel.element.data[curve];
   const at = trace ? indexAtStep(trace.customdata, step) : -1;
   if (at < 0) panel.line.hidden = true;
-  else placeLine(panel, trace.x[at], trace.y[at], panel === source);
+  else placeLine(panel, trace.x[at], trace.y[at] ?? fewerAt(panel, key, at), panel === source);
 }
+
+/** The value of a mean where it has fewer runs, which is a line of its own. */
+const fewerAt = ({ element }, key, at) => element.data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
 
 /** Index of the step nearest to the wanted one. @param {number[]} steps ascending @param {number} step */
 export function indexAtStep(steps, step) {

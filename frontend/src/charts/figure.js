@@ -9,7 +9,8 @@ import { visible } from '../lib/visible.js';
 
 /**
  * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
- *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number,
+ *   runs?: string[],
+ *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number, gaps?: {step: number, x?: number}[],
  *   low?: (number|null)[], high?: (number|null)[]}} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?: string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
@@ -47,14 +48,15 @@ export function xUnit(kind, largest) {
 }
 
 /**
- * The points of a line with a gap (null) where a value is not finite.
- * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[]}}
+ * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a gap.
+ * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
+ * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf(series) {
-  const finite = series.values.map((y, i) => ({ x: series.x[i], y, step: series.steps[i] }));
-  const gaps = series.non_finite.map(({ step, x }) => ({ x: x ?? step, y: null, step }));
+  const finite = series.values.map((y, at) => ({ x: series.x[at], y, step: series.steps[at], at }));
+  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({ x: x ?? step, y: null, step, at: -1 }));
   const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
-  return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step) };
+  return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step), at: points.map((p) => p.at) };
 }
 
 /** Without the points that have no logarithm where an axis is logarithmic: the line breaks there. */
@@ -104,7 +106,7 @@ const ROLES = {
 };
 
 function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, view, unit, most = Infinity) {
-  const { x, y, steps } = drawable(pathOf(series), view);
+  const { x, y, steps, at } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
   const sparse = isSparse(view.metric) && y.length <= MOST_MARKERS;
@@ -114,19 +116,39 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
     marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
     meta: { key, run: series.run ?? null, role }, name: plain(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
-    text: spreadTexts(series, steps),
-    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit)}${series.n ? '<br>%{text}' : ''}<extra></extra>`,
+    text: spreadTexts(series, at),
+    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit, series)}${series.n ? '<br>%{text}' : ''}<extra></extra>`,
   };
 }
 
-/** For each point of a mean: how many runs stand behind it and how far its band reaches. */
-function spreadTexts({ n, low, high, steps: known }, steps) {
-  if (!n) return undefined;
-  const texts = new Map(known.map((step, i) => [step, `n ${n[i]}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`]));
-  return steps.map((step) => texts.get(step) ?? '');
+/** A mean: faint and thin where fewer runs count than elsewhere, e.g. behind the end of one. */
+function meanTraces(line, view, unit, most) {
+  const trace = lineTrace(line, view, unit, most);
+  const { n } = line.series;
+  if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
+  const whole = Math.max(...n);
+  const { at } = pathOf(line.series);
+  const isFew = (i) => at[i] >= 0 && n[at[i]] < whole;
+  const touches = (i) => isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
+  const part = (role, has, look) => {
+    const y = trace.y.map((value, i) => (has(i) ? value : null));
+    const isolated = isolatedSizes(y);
+    return { ...trace, ...look, y, mode: isolated ? 'lines+markers' : trace.mode, meta: { ...trace.meta, role },
+      marker: trace.marker.symbol ? trace.marker : { ...trace.marker, size: isolated ?? 4 } };
+  };
+  const thin = { opacity: 0.5, line: { ...trace.line, width: trace.line.width * 0.7 } };
+  return [part('fewer', touches, thin), part('main', (i) => !isFew(i), {})];
 }
 
-const hoverPlace = ({ xKind }, { unit }) => (xKind === 'step' ? 'step %{customdata}' : `step %{customdata} · %{x:.4~s} ${unit}`);
+/** For each point of a mean: how many runs count there and how far its band reaches. */
+function spreadTexts({ n, runs, low, high }, at) {
+  if (!n) return undefined;
+  const countOf = (i) => `n ${n[i]}${runs?.length > n[i] ? ` of ${runs.length}` : ''}`;
+  return at.map((i) => (i < 0 ? '' : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`));
+}
+
+/** Runs reach a step at different times: a mean along time has no step. */
+const hoverPlace = ({ xKind }, { unit }, { n }) => (xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`);
 
 function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
   const { x, y } = bandOf(series, view.logY);
@@ -177,7 +199,7 @@ export function tracesOf(lines, view, unit) {
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),
     ...role('seed').map((line) => lineTrace(line, view, unit)),
-    ...main.map((line) => lineTrace(line, view, unit, mainWidth(main.length))),
+    ...main.flatMap((line) => meanTraces(line, view, unit, mainWidth(main.length))),
     ...main.filter(({ series }) => series.non_finite.length).map((line) => nonFiniteTrace(line, unit)),
   ];
 }

@@ -4,6 +4,7 @@ import { SUMMARY_FIELDS, presentFields, summaryRows } from '../lib/compare.js';
 import { formatField, groupDifferences } from '../lib/config.js';
 import { formatShort, formatValue, plural } from '../lib/format.js';
 import { useGet } from '../resource.js';
+import { aboutMetric } from '../state.js';
 import { Select, Swatch } from './marks.js';
 
 /** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
@@ -29,7 +30,7 @@ function fromService(cell, isBaseline) {
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
   const baseline = names.includes(view.baseline) ? view.baseline : names[0];
-  const rows = summaryRows(groups, baseline);
+  const rows = summaryRows(groups, baseline, aboutMetric);
   const fields = presentFields(rows);
   const equal = useEqualTokens(isOneToOne(groups) ? experiment : null, groups, baseline);
   if (!fields.length) return null;
@@ -47,10 +48,11 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
     </table></div></section>`;
 }
 
-function Cell({ cell: { n, mean, half, notFinite, versus }, runs }) {
+function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) {
   if (!n) return html`<span class="faint">${notFinite ? `${notFinite} not finite` : '–'}</span>`;
   return html`<span class="estimate">${formatValue(mean)}<span class="faint half">${half === null ? 'n 1' : `± ${formatValue(half)}`}</span></span>
     <${Versus} versus=${versus} />
+    ${apart.length > 0 && html`<div class="delta is-warning" title=${`Not on the baseline's scale: ${apart.join(', ')}`}>another scale</div>`}
     ${((n > 1 && n < runs) || notFinite > 0) && html`<div class="delta faint">n ${n}${notFinite ? `, ${notFinite} not finite` : ''}</div>`}`;
 }
 

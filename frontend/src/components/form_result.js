@@ -51,7 +51,7 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
 
 /** Estimates by name as the table shows them; those of all runs are added up where that means something. */
 const COSTS = [
-  { key: 'seconds', title: 'time', format: formatDuration, isSummed: true },
+  { key: 'seconds_low', highKey: 'seconds_high', title: 'time', format: formatDuration, isSummed: true },
   { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
   { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
   { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
@@ -59,18 +59,36 @@ const COSTS = [
   { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
 ];
 
+/** A range in short; one number where both ends read alike. */
+function rangeText(format, low, high) {
+  const [from, to] = [format(low), format(high)];
+  return from === to ? from : `${from} – ${to}`;
+}
+
+const costText = ({ key, highKey, format }, of) => (highKey ? rangeText(format, of(key), of(highKey)) : format(of(key)));
+
+/** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
+function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
+  if (alike) return `measured on ${plural(alike, 'run')} like it`;
+  return scaled ? `estimated from ${plural(scaled, 'run')} of this policy at other sizes` : "estimated from the policy's size; nothing like it has run here yet";
+}
+
 function Estimates({ form, verdicts, seeds }) {
   const rows = verdicts.map(({ valid }, i) => ({ name: form.variants[i].name, estimates: valid?.estimates ?? {} }));
   const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
   if (!costs.length) return null;
   const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
   const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
+  const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
+  const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
+  const namesOf = (source) => known.filter(({ estimates }) => sourceOf(estimates) === source).map(({ name }) => name).join(', ');
   return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Estimates"><table class="table estimates"><caption class="visually-hidden">Estimated cost of a run</caption>
     <thead><tr><th>per run</th>${costs.map(({ key, title }) => html`<th class="number" key=${key}>${title}</th>`)}</tr></thead>
-    <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${costs.map(({ key, format }) => html`<td class="number" key=${key}>${format(estimates[key])}</td>`)}</tr>`)}
-      ${rows.length * seeds > 1 && costs.some(isWhole) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${isWhole(cost) ? cost.format(total(cost.key)) : ''}</td>`)}</tr>`}
+    <tbody>${rows.map(({ name, estimates }) => html`<tr key=${name}><td>${name}</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${costText(cost, (key) => estimates[key])}</td>`)}</tr>`)}
+      ${rows.length * seeds > 1 && costs.some(isWhole) && html`<tr class="estimates-total"><td>all ${rows.length * seeds} runs</td>${costs.map((cost) => html`<td class="number" key=${cost.key}>${isWhole(cost) ? costText(cost, total) : ''}</td>`)}</tr>`}
     </tbody></table></div>
-    ${!costs.some(({ key }) => key === 'seconds') && html`<p class="form-help">How long it takes is known once a run of this size has been seen here.</p>`}`;
+    ${sources.map((source) => html`<p class="form-help" key=${source}>Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come on top.</p>`)}
+    ${costs.some(({ key }) => key === 'disk_bytes') && html`<p class="form-help">Tokens and records are counted from the config: every completion at its cap, every refill used.</p>`}`;
 }
 
 const TABS = [{ value: 'yaml', label: 'YAML' }, { value: 'command', label: 'Command' }, { value: 'link', label: 'Link' }];

@@ -41,10 +41,10 @@ function useLines(metric, runs, view, near, tall, looks, names) {
 /**
  * @param {{metric: string, runs: string[], view: PanelView, looks: Map<string, import('../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[], onPoint?: (run: string | null, step: number, key: string) => void,
- *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean}} props
+ *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps `group:<run id>` to the group of a run
  */
-export function Panel({ metric, runs, view, looks, names, marks, onPoint = openRollouts, onZoom, onExpand, tall = false }) {
+export function Panel({ metric, runs, view, looks, names, marks, onPoint = openRollouts, onZoom, onExpand, tall = false, warning = '' }) {
   const element = useRef(null);
   const panel = useRef(null);
   const handlers = useRef({});
@@ -80,7 +80,7 @@ export function Panel({ metric, runs, view, looks, names, marks, onPoint = openR
       <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
       <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
     </div>
-    <${Badge} main=${main} view=${view} asked=${runs.length} />
+    <${Badge} main=${main} view=${view} asked=${runs.length} warning=${warning} />
   </section>`;
 }
 
@@ -106,9 +106,9 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
   return html`<div class="panel-note"><span>No value in this window</span>${onZoom && html`<button class="button button-small" onClick=${() => onZoom(null)}>Whole range</button>`}</div>`;
 }
 
-function Badge({ main: { series, loaded, error, retry }, view, asked }) {
+function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
   const notes = useMemo(() => badge(series, { smoothing: view.smoothing, most: MOST_RUNS, logX: view.log.includes('x'), logY: view.log.includes('y'), grouped: Boolean(view.groupBy), asked }),
     [series, view.smoothing, view.log.join(), view.groupBy, asked]);
-  return html`<footer class="panel-foot">${error && loaded && html`<span class="is-warning" title=${error.message}>not refreshed <button onClick=${retry}>try again</button></span>`}
+  return html`<footer class="panel-foot">${warning && html`<span class="is-warning" role="note">${warning}</span>`}${error && loaded && html`<span class="is-warning" title=${error.message}>not refreshed <button onClick=${retry}>try again</button></span>`}
     ${loaded ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`) : html`<span>…</span>`}</footer>`;
 }

@@ -9,16 +9,17 @@ import { Panel } from './panel.js';
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
  * @param {{metrics: string[], runs: string[], view: any, change: (changes: object, options?: object) => void, looks: Map<string, any>,
- *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics: string[]}[] | boolean | null, enlarged: string, onPoint?: Function}} props
+ *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics: string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
+ *   warning?: (metric: string) => string}} props `warning`: what to know before comparing the curves of a metric
  */
-export function Panels({ metrics, runs, view, change, looks, names, marks, sections = null, enlarged, onPoint }) {
-  const panel = (metric) => html`<${Panel} key=${metric} metric=${metric} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint}
+export function Panels({ metrics, runs, view, change, looks, names, marks, sections = null, enlarged, onPoint, warning = () => '' }) {
+  const panel = (metric) => html`<${Panel} key=${metric} metric=${metric} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint} warning=${warning(metric)}
     onZoom=${(zoom) => change({ zoom })} onExpand=${() => change({ panel: metric }, { push: true })} />`;
   return html`
     ${sections ? (sections === true ? bySection(metrics) : sections).map((section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`)
       : html`<div class="panels">${metrics.map(panel)}</div>`}
     ${enlarged && html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
-      <${Panel} key=${`${enlarged} enlarged`} metric=${enlarged} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint} onZoom=${(zoom) => change({ zoom })} tall /><//>`}`;
+      <${Panel} key=${`${enlarged} enlarged`} metric=${enlarged} runs=${runs} view=${view} looks=${looks} names=${names} marks=${marks} onPoint=${onPoint} warning=${warning(enlarged)} onZoom=${(zoom) => change({ zoom })} tall /><//>`}`;
 }
 
 function Section({ section, metrics, panel }) {

@@ -2,6 +2,7 @@
 import { difference, spread } from './stats.js';
 import { isNonFinite } from './format.js';
 import { KEY_METRICS, bySection, sectionOf } from './metrics.js';
+import { scaleDifferences } from './comparable.js';
 
 /** @typedef {import('./groups.js').Group} Group */
 
@@ -9,6 +10,7 @@ import { KEY_METRICS, bySection, sectionOf } from './metrics.js';
 export const SUMMARY_FIELDS = [
   { key: 'eval/accuracy', title: 'final accuracy', of: (run) => run.summary?.last?.['eval/accuracy'] },
   { key: 'best:eval/accuracy', title: 'best accuracy', of: (run) => run.summary?.best?.['eval/accuracy']?.value },
+  { key: 'reward/accuracy', title: 'training accuracy', of: (run) => run.summary?.last?.['reward/accuracy'] },
   { key: 'reward/mean', title: 'reward', of: (run) => run.summary?.last?.['reward/mean'] },
   { key: 'length/mean', title: 'length, tokens', of: (run) => run.summary?.last?.['length/mean'] },
   { key: 'policy/entropy', title: 'entropy, nats', of: (run) => run.summary?.last?.['policy/entropy'] },
@@ -20,20 +22,25 @@ const finite = (runs, of) => runs.map(of).filter((value) => typeof value === 'nu
 /**
  * One row per group: for each field the spread over its runs, how many values were not finite, and the difference to
  * the baseline group. Runs that are still training take part with their last value and are counted.
- * @param {Group[]} groups @param {string} baseline name of a group
+ * A difference of two scales is none: `apart` names the fields that make them two.
+ * @param {Group[]} groups @param {string} baseline name of a group @param {(metric: string) => any} [about] entry of the catalog
  */
-export function summaryRows(groups, baseline) {
+export function summaryRows(groups, baseline, about = () => undefined) {
   const base = groups.find(({ name }) => name === baseline);
   return groups.map(({ name, runs }) => ({
     name,
     runs: runs.length,
     unfinished: runs.filter(({ status }) => status !== 'finished').length,
-    cells: SUMMARY_FIELDS.map(({ key, of }) => ({
-      key,
-      ...spread(finite(runs, of)),
-      notFinite: runs.map(of).filter(isNonFinite).length,
-      versus: base && base.name !== name ? difference(finite(runs, of), finite(base.runs, of)) : null,
-    })),
+    cells: SUMMARY_FIELDS.map(({ key, of }) => {
+      const apart = base ? scaleDifferences(key, about(key), [base.runs[0].config, runs[0].config]) : [];
+      return {
+        key,
+        ...spread(finite(runs, of)),
+        notFinite: runs.map(of).filter(isNonFinite).length,
+        apart,
+        versus: base && base.name !== name && !apart.length ? difference(finite(runs, of), finite(base.runs, of)) : null,
+      };
+    }),
   }));
 }
 

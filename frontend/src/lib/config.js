@@ -2,10 +2,27 @@
 
 /** @typedef {Record<string, unknown>} Flat dotted path -> value */
 
-/** Dotted paths of all leaves; a list is one leaf. @param {unknown} value @returns {Flat} */
+/**
+ * Dotted paths of all leaves. Items of a list of records go by their names (`rewards.correctness.map`), and the list
+ * itself is a leaf with those names in its order; any other list is one leaf. @param {unknown} value @returns {Flat}
+ */
 export function flatten(value, path = '') {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) return { [path]: value };
+  if (Array.isArray(value) && value.length && value.every(isRecord)) {
+    const names = namesIn(value);
+    return Object.assign({ [path]: names }, ...value.map((item, i) => flatten(item, `${path}.${names[i]}`)));
+  }
+  if (!isRecord(value) || !Object.keys(value).length) return { [path]: value };
   return Object.assign({}, ...Object.entries(value).map(([key, inner]) => flatten(inner, path ? `${path}.${key}` : key)));
+}
+
+/** A name for each record of a list; a second one of the same name is numbered. @param {any[]} items */
+function namesIn(items) {
+  const times = new Map();
+  return items.map(({ entry_point: entry, name, type }, i) => {
+    const label = String(entry ?? name ?? type ?? i + 1);
+    times.set(label, (times.get(label) ?? 0) + 1);
+    return times.get(label) > 1 ? `${label} ${times.get(label)}` : label;
+  });
 }
 
 /**
@@ -38,12 +55,13 @@ const unique = (values) => [...new Map(values.map((value) => [spell(value), valu
 
 const spell = (value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 
-/** A config value as short text. @param {unknown} value */
+/** A config value as short text; values that differ have texts that differ. @param {unknown} value */
 export function formatField(value) {
-  if (value === undefined || value === null) return '–';
-  if (Array.isArray(value)) return value.map((item) => (isRecord(item) ? item.name ?? item.type ?? JSON.stringify(item) : String(item))).join(', ');
+  if (value === undefined) return '–';
+  if (Array.isArray(value) && value.length) return value.map((item) => (typeof item === 'object' ? JSON.stringify(item) : String(item))).join(', ');
+  if (value === '') return '""';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  return isRecord(value) ? JSON.stringify(value) : String(value);
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);

@@ -4,11 +4,12 @@ import { useQuery } from '../router.js';
 import { getAll, getEach } from '../api.js';
 import { useGet, useLoad } from '../resource.js';
 import { useLive } from '../live.js';
-import { groupLooks, rememberRuns, runLooks, say } from '../state.js';
+import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../state.js';
 import { useTitle } from '../title.js';
 import { useKeys } from '../keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { chosenSections } from '../lib/compare.js';
+import { scaleDifferences, scaleWarning } from '../lib/comparable.js';
 import { bandOf, fairShare, groupsOf } from '../lib/groups.js';
 import { MOST_RUNS } from '../series.js';
 import { metricsOf, runTitle } from '../lib/run_fields.js';
@@ -58,6 +59,8 @@ function Comparison({ runs, view, change }) {
   const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(drawn);
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
+  const configs = useMemo(() => groups.map(({ runs: [first] }) => first.config), [groups]);
+  const warning = (metric) => scaleWarning(scaleDifferences(metric, aboutMetric(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);
@@ -83,7 +86,7 @@ function Comparison({ runs, view, change }) {
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend} looks=${looks} names=${names} groups=${groups} drawn=${drawn} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
     ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${drawn} view=${curves} change=${change} looks=${visible} names=${names}
-        sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null} enlarged=${view.panel} onPoint=${onPoint} />`
+        sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null} enlarged=${view.panel} onPoint=${onPoint} warning=${warning} />`
       : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
     <${SummaryTable} groups=${groups} view=${view} change=${change} experiment=${view.runs ? null : view.experiment} looks=${groupLooks(groups.map(({ name }) => name))} />
     <${ConfigDifferences} groups=${groups} />

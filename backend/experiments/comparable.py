@@ -1,0 +1,52 @@
+"""Comparability of metrics: which config fields decide the scale of one, and where runs differ in them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backend.config.metrics import find_metric
+
+NO_SCALE = ("timeout_seconds",)
+"""Fields of a reward term that change no reward by design."""
+
+
+def scale_differences(metric: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Paths of the fields by which two configs give the metric two scales; empty where it is comparable."""
+    mine, theirs = _scale(metric, config), _scale(metric, other)
+    return [path for path in {**mine, **theirs} if mine.get(path, ...) != theirs.get(path, ...)]
+
+
+def _scale(metric: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Each field that decides the metric's scale, by its path."""
+    about = find_metric(metric)
+    roots = about.scale if about else ()
+    flat = {
+        path: value
+        for root in roots
+        for path, value in _leaves(_at(config, root), root)
+        if not path.endswith(NO_SCALE)
+    }
+    if about is None or "<term>" not in about.name:
+        return flat
+    term = f"rewards.{metric.split('/')[1]}."
+    return {path: value for path, value in flat.items() if path.startswith(term) and path != f"{term}weight"}
+
+
+def _at(config: Any, path: str) -> Any:
+    for key in path.split("."):
+        config = config.get(key) if isinstance(config, Mapping) else None
+    return config
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Dotted paths of all leaves; items of a list of reward terms go by their names."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}")
+    elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        seen: dict[str, int] = {}
+        for item in value:
+            name = str(item.get("entry_point") or item.get("name") or item.get("type"))
+            seen[name] = seen.get(name, 0) + 1
+            yield from _leaves(item, f"{path}.{name}" + (f" {seen[name]}" if seen[name] > 1 else ""))
+    else:
+        yield path, value

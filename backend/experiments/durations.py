@@ -1,0 +1,159 @@
+"""Estimates of a run's time: from runs like it, else others of its policy, else the policy's size."""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.policies import TINY, TINY_MOE
+from backend.config.run import RunConfig
+from backend.models import Run, Worker
+
+LOOKED_AT = 300
+"""Newest runs whose step time is looked at."""
+
+SPREAD = 1.25
+"""How far a step's time may lie from that of the same sizes seen before, as a factor either way."""
+
+SCALED_SPREAD = 2.0
+"""The same of other sizes."""
+
+CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
+"""What a slow and a fast machine get out of small and large batches, in operations a second."""
+
+TOKEN_SECONDS = 2e-4, 0.03
+"""At least and at most, for each token of a completion, however small the model: one follows the other."""
+
+BUILT_IN_SIZES = {TINY.name: 0.8e6, TINY_MOE.name: 1.8e6}
+UNKNOWN_SIZE = (0.5e9, 8e9)
+"""Parameters of a policy about which nothing is known: those that its profile is meant for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Seconds of a run's steps, and what the numbers stand on."""
+
+    low: float
+    high: float
+    step_seconds: float | None = None
+    """Median of the runs of its size."""
+    like_runs: int = 0
+    """Runs of its size that were measured."""
+    scaled_runs: int = 0
+    """Where there are none: runs of its policy, at other sizes, that it is scaled from."""
+
+
+def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
+    """How long the steps of a run take: a range, the wider the less is known."""
+    seen = _seen(session)
+    own = config.model_dump(mode="json")
+    if alike := [seconds for seconds, other in seen if _size(other) == _size(own)]:
+        step = statistics.median(alike)
+        low, high = min(alike) / SPREAD * config.steps, max(alike) * SPREAD * config.steps
+        return Duration(low, high, step, like_runs=len(alike))
+    related = [
+        (seconds / _work(other)[1], seconds / _work(other)[0])
+        for seconds, other in seen
+        if _policy(other) == _policy(own)
+    ]
+    least, most = (work * config.steps for work in _work(own))
+    if related:
+        low, high = min(rate for rate, _ in related), max(rate for _, rate in related)
+        return Duration(low * least / SCALED_SPREAD, high * most * SCALED_SPREAD, scaled_runs=len(related))
+    return Duration(*_by_size(session, config, models_dir, least, most))
+
+
+def _seen(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
+    """Step time and config of the newest runs that have trained."""
+    query = (
+        select(Run.config, Run.summary)
+        .where(Run.last_step > 0)
+        .order_by(Run.created_at.desc())
+        .limit(LOOKED_AT)
+    )
+    return [
+        (seconds, config)
+        for config, summary in session.execute(query)
+        if isinstance(seconds := summary.get("last", {}).get("time/step_seconds"), float) and seconds > 0
+    ]
+
+
+def _policy(config: Mapping[str, Any]) -> tuple[object, ...]:
+    return config["policy"]["name"], config["policy"]["dtype"]
+
+
+def _size(config: Mapping[str, Any]) -> tuple[object, ...]:
+    sampling, updates = config["sampling"], config["updates"]
+    sizes = [sampling[key] for key in ("prompts_per_step", "group_size", "max_new_tokens")]
+    return (
+        *_policy(config),
+        sampling.get("precision", "policy"),
+        *sizes,
+        updates["epochs"],
+        updates["minibatches"],
+        updates.get("rule", "adam"),
+        updates.get("resample_each_epoch", False),
+        config.get("filters", {}).get("refill", {"type": "none"}),
+        _critic_epochs(config["objective"]),
+    )
+
+
+def _work(config: Mapping[str, Any]) -> tuple[float, float]:
+    """Token passes through the policy in a step, at least and at most: refills, references, old policies.
+
+    Generating a token is one pass, learning from it three, a natural gradient two for each of its iterations.
+    """
+    sampling, updates = config["sampling"], config["updates"]
+    tokens = sampling["prompts_per_step"] * sampling["group_size"] * sampling["max_new_tokens"]
+    refill = config.get("filters", {}).get("refill", {"type": "none"})
+    fresh = updates["epochs"] if updates.get("resample_each_epoch") else 1
+    batches = fresh * (refill.get("max_batches") or refill.get("n") or 1)
+    learned = 3 * updates["epochs"]
+    if updates.get("rule") == "natural_gradient":
+        learned += 6 * updates["trust"]["cg_iters"] + updates["trust"]["backtracks"]
+    epochs = _critic_epochs(config["objective"])
+    critic = 4 * (epochs if isinstance(epochs, int) else 0 if epochs is None else updates["epochs"])
+    return tokens * (fresh + learned + critic), tokens * (batches + learned + critic + 2)
+
+
+def _critic_epochs(objective: Mapping[str, Any]) -> int | str | None:
+    """How often a critic sees each step's completions (a word: as the policy does); None without a critic."""
+    return objective["value"]["epochs"] if objective["advantage"]["type"] == "critic" else None
+
+
+def _by_size(
+    session: Session, config: RunConfig, models_dir: Path, least: float, most: float
+) -> tuple[float, float]:
+    small, large = _parameters(config.policy.name, models_dir)
+    slow, fast = _speeds(session)
+    in_turn = config.sampling.max_new_tokens * config.steps
+    refills = config.filters.refill.most_batches * config.updates.epochs
+    # Completions may be much shorter than their cap.
+    low = max(2 * small * least / fast, TOKEN_SECONDS[0] * in_turn) / 10
+    return low, 2 * large * most / slow + TOKEN_SECONDS[1] * in_turn * refills
+
+
+def _parameters(policy: str, models_dir: Path) -> tuple[float, float]:
+    if policy in BUILT_IN_SIZES:
+        return BUILT_IN_SIZES[policy], BUILT_IN_SIZES[policy]
+    stored = sum(path.stat().st_size for path in (models_dir / policy).glob("*.safetensors"))
+    if stored:
+        return stored / 4, stored / 2  # of 32 or 16 bits
+    if named := re.search(r"(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", policy):
+        return float(named[1]) * 1e9, float(named[1]) * 1e9
+    return UNKNOWN_SIZE
+
+
+def _speeds(session: Session) -> tuple[float, float]:
+    """Of the devices that this installation's workers have; of any, where none is known."""
+    devices = {device for (device,) in session.execute(select(Worker.device).distinct())}
+    has_gpu, has_cpu = any("cuda" in each for each in devices), any("cuda" not in each for each in devices)
+    return (
+        GPU_FLOPS[0] if has_gpu and not has_cpu else CPU_FLOPS[0],
+        CPU_FLOPS[1] if has_cpu and not has_gpu else GPU_FLOPS[1],
+    )

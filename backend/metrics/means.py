@@ -1,0 +1,148 @@
+"""Means of several curves, with a band around them. Pure numpy.
+
+Along steps a mean has a point wherever a curve has one, of the curves that have a finite value there. Along
+time and tokens no two runs have the same x: each is read at the points of all others, on the line between its
+own neighbouring points. A curve does not count before its first point, behind its last one, and beside a
+value that is not finite.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.metrics.series import Curve, Floats, Ints, coarseness, peaks
+
+MOST_CELLS = 250_000
+"""Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""
+
+PLACES = 1_024
+"""Buckets of a second, or of a token, where these are finest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The mean of several curves and how far they spread around it."""
+
+    mean: Curve
+    """Its steps are, along time or tokens, those of the first curve."""
+    low: Floats
+    """(N,) NaN where there is no spread, e.g. with one curve left."""
+    high: Floats
+    n: Ints
+    """(N,) curves that count at this point."""
+    places: Ints
+    """(N,) rising with x: what the points are thinned by."""
+
+    def at(self, which: NDArray[np.bool_] | slice) -> "Band":
+        """Only those points."""
+        return Band(self.mean.at(which), self.low[which], self.high[which], self.n[which], self.places[which])
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Where a mean is looked at, and by how many points."""
+
+    max_points: int = 500
+    x_min: float | None = None
+    x_max: float | None = None
+
+
+def average(curves: Sequence[Curve], spread: str, t_975: Floats, picture: Picture | None = None) -> Band:
+    """Mean over curves at each step (or x), of those that count there, with a band around it.
+
+    spread: `std` mean -+ one sample standard deviation, `stderr` -+ one standard error, `ci95` Student's
+    95 % interval, `minmax` smallest and largest curve, "" none. `t_975[d]` is Student's quantile for d
+    degrees of freedom (index 0 unused). One curve alone has no spread. A picture changes no value, only how
+    many there are of very many.
+    """
+    if all(np.array_equal(curve.x, curve.steps) for curve in curves):
+        steps, x, values = _by_step(curves)
+        places = steps
+    else:
+        curves = [_rising(curve) for curve in curves]
+        x = _positions(curves, picture or Picture(), arrays=3 if spread else 1)
+        values = np.stack([_read_at(curve, x) for curve in curves])
+        steps = np.interp(x, curves[0].x, curves[0].steps).astype(np.int64)
+        places = _places(x)
+    counting = ~np.isnan(values)
+    n = np.count_nonzero(counting, axis=0)
+    mean = np.where(n > 0, np.where(counting, values, 0.0).sum(axis=0) / np.maximum(n, 1), np.nan)
+    low, high = _edges(values, counting, mean, n, spread, t_975)
+    return Band(Curve(steps, x, mean), low, high, n, places)
+
+
+def _by_step(curves: Sequence[Curve]) -> tuple[Ints, Floats, Floats]:
+    """Steps, x and the values of each curve there, NaN where a curve has none."""
+    steps = np.unique(np.concatenate([curve.steps for curve in curves]))
+    values = np.full((len(curves), len(steps)), np.nan)
+    for row, curve in enumerate(curves):
+        finite = np.isfinite(curve.values)
+        values[row, np.searchsorted(steps, curve.steps[finite])] = curve.values[finite]
+    return steps, steps.astype(float), values
+
+
+def _rising(curve: Curve) -> Curve:
+    """In the order of x; points of one x (a step that took no token) come one after the other at once."""
+    if (np.diff(curve.x) > 0).all():
+        return curve
+    curve = curve.at(np.argsort(curve.x, kind="stable"))
+    is_first = np.diff(curve.x, prepend=-np.inf) > 0
+    places = np.arange(len(curve))
+    behind = places - np.maximum.accumulate(np.where(is_first, places, 0))
+    x = curve.x + behind * np.spacing(np.maximum(np.abs(curve.x), 1.0))
+    return replace(curve, x=np.maximum.accumulate(x))
+
+
+def _positions(curves: Sequence[Curve], picture: Picture, *, arrays: int) -> Floats:
+    """The x of all points, or of those of each curve that show its peaks and gaps in the picture."""
+    low = -np.inf if picture.x_min is None else picture.x_min
+    high = np.inf if picture.x_max is None else picture.x_max
+    inside = [curve.at((curve.x >= low) & (curve.x <= high)) for curve in curves]
+    inside = [curve for curve in inside if len(curve)]
+    if not inside:
+        return np.empty(0)
+    if sum(map(len, inside)) * len(curves) > MOST_CELLS:
+        ends = _places(np.array([min(each.x[0] for each in inside), max(each.x[-1] for each in inside)]))
+        shift = coarseness(int(ends[0]), int(ends[1]), picture.max_points, arrays=arrays)
+        inside = [curve.at(_telling(curve, shift)) for curve in inside]
+    return np.unique(np.concatenate([curve.x for curve in inside]))
+
+
+def _telling(curve: Curve, shift: int) -> Ints:
+    """Places of a curve's ends, of its peaks, and of the points beside which values are not finite."""
+    edges = np.flatnonzero(np.diff(np.isfinite(curve.values)))
+    return np.unique(np.concatenate([peaks(_places(curve.x), shift, curve.values), edges, edges + 1]))
+
+
+def _places(x: Floats) -> Ints:
+    return np.clip(np.floor(x * PLACES), -(2.0**62), 2.0**62).astype(np.int64)
+
+
+def _read_at(curve: Curve, x: Floats) -> Floats:
+    """The curve at each x, on the line between its points; NaN outside, and beside what is not finite."""
+    known = np.where(np.isfinite(curve.values), curve.values, np.nan)
+    read: Floats = np.interp(x, curve.x, known, left=np.nan, right=np.nan)
+    return read
+
+
+def _edges(
+    values: Floats, counting: NDArray[np.bool_], mean: Floats, n: Ints, spread: str, t_975: Floats
+) -> tuple[Floats, Floats]:
+    if spread == "":
+        nothing = np.full_like(mean, np.nan)
+        return nothing, nothing
+    if spread == "minmax":
+        low = np.where(counting, values, np.inf).min(axis=0)
+        high = np.where(counting, values, -np.inf).max(axis=0)
+        return np.where(n > 1, low, np.nan), np.where(n > 1, high, np.nan)
+    away = np.where(counting, values - mean, 0.0)
+    std = np.sqrt(np.einsum("ij,ij->j", away, away) / np.maximum(n - 1, 1))
+    factor = {
+        "std": np.ones(len(mean)),
+        "stderr": 1.0 / np.sqrt(np.maximum(n, 1)),
+        "ci95": t_975[np.clip(n - 1, 1, len(t_975) - 1)] / np.sqrt(np.maximum(n, 1)),
+    }[spread]
+    half = np.where(n > 1, std * factor, np.nan)
+    return mean - half, mean + half

@@ -1,0 +1,178 @@
+"""Points at any steps, in blocks and in rows: sparse, restarting, late and far apart; on both databases."""
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from backend.metrics import blocks, packing
+from backend.metrics.api import _read, _single
+from backend.metrics.reading import read_curves, read_points, valid_rows
+from backend.metrics.store import write_points
+from backend.metrics.view import View
+from backend.models import ALL_PACKED, Attempt, MetricBlock, Run
+from backend.runs.store import names_of
+from tests.factories import make_attempt, make_run, write_metric
+
+NAMES = ("reward/mean", "eval/accuracy", "kl/k3")
+
+
+def pack_all(database):
+    with database.sessions() as session:
+        tasks = packing.packable(session)
+    for _ in packing.pack(database.sessions, tasks):
+        pass
+
+
+def make(session, *, status="finished", **fields):
+    run = make_run(session, status=status, attempt=1, **fields)
+    make_attempt(session, run, 1, from_step=-1)
+    return run
+
+
+def same_as_rows(database, runs):
+    """Whether curves are what the rows say, of every run and metric."""
+    with database.sessions() as session:
+        read = read_points(session, runs, NAMES)
+        for run in runs:
+            rows = {(row.name, row.step): row.value for row in valid_rows(session, run)}  # the newest is last
+            shown = {
+                (name, step): value
+                for name in NAMES
+                if (found := read.get((run, name)))
+                for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True)
+            }
+            assert shown == rows
+    return True
+
+
+def packed(database, run):
+    with database.sessions() as session:
+        reached = session.scalars(select(Attempt.packed_step).where(Attempt.run_id == run)).all()
+        return min(reached), sum(session.scalars(select(MetricBlock.points)).all())
+
+
+def test_a_log_of_every_tenth_step_is_packed_to_its_end(database):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", {step: step / 7 for step in range(0, 100_000, 10)})
+    pack_all(database)
+    assert packed(database, run.id) == (ALL_PACKED, 10_000)
+    with database.sessions() as session:
+        curve = read_curves(session, [run.id], ["reward/mean"], "step")[run.id, "reward/mean"]
+    assert curve.steps.tolist() == list(range(0, 100_000, 10))
+
+
+def test_a_gap_of_a_million_steps_takes_one_block_more(database):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", {5: 1.0, 1_000_005: 2.0, 2**31 - 1: 3.0})
+    pack_all(database)
+    assert packed(database, run.id) == (ALL_PACKED, 3)
+    assert same_as_rows(database, [run.id])
+
+
+def test_a_running_attempt_is_packed_over_a_gap_and_goes_on(database):
+    with database.sessions.begin() as session:
+        run = make(session, status="running", last_step=9_000)
+        write_metric(session, run, "reward/mean", {100: 1.0, 5_000: 2.0, 9_000: 3.0})
+    pack_all(database)
+    assert packed(database, run.id) == (8_191, 2)
+    assert same_as_rows(database, [run.id])
+
+
+def test_a_row_that_comes_late_takes_back_the_blocks_behind_it(database):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 5_000, 5), 1.0))
+    pack_all(database)
+    with database.sessions.begin() as session:
+        write_points(session, run.id, 1, [(2_050, {"reward/mean": 7.0, "kl/k3": 0.5})])
+    assert packed(database, run.id) == (2_047, 410)
+    assert same_as_rows(database, [run.id])
+    pack_all(database)
+    assert packed(database, run.id) == (ALL_PACKED, 1_001)
+    assert same_as_rows(database, [run.id])
+
+
+def test_a_row_that_comes_while_its_block_is_made_is_not_lost(database, monkeypatch):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(0, 3_000, 3), 1.0))
+    real = packing._store
+
+    def after_another_writer(sessions, *arguments):
+        with sessions.begin() as session:
+            write_points(session, run.id, 1, [(7, {"kl/k3": 7.0})])
+        return real(sessions, *arguments)
+
+    monkeypatch.setattr(packing, "_store", after_another_writer)
+    pack_all(database)
+    monkeypatch.undo()
+    assert packed(database, run.id) == (-1, 0)
+    pack_all(database)
+    assert packed(database, run.id) == (ALL_PACKED, 1_001)
+    assert same_as_rows(database, [run.id])
+
+
+def test_a_row_that_an_attempt_writes_before_its_own_beginning_is_read(database):
+    with database.sessions.begin() as session:
+        run = make(session)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(3_000), 1.0))
+        make_attempt(session, run, 2, from_step=2_000).packed_step = 2_000
+        run.attempt = 2
+    pack_all(database)
+    with database.sessions.begin() as session:
+        write_points(session, run.id, 2, [(3, {"reward/mean": 9.0})])
+    assert same_as_rows(database, [run.id])
+    pack_all(database)
+    assert same_as_rows(database, [run.id])
+
+
+STEPS = st.one_of(
+    st.lists(st.integers(0, 900), max_size=12),
+    st.builds(
+        lambda first, count, by: range(first, first + count * by, by),
+        st.integers(0, 500), st.integers(0, 90), st.sampled_from([1, 1, 7, 10]),
+    ),
+)  # fmt: skip
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_the_steps_packed_points_are_those_of_the_rows(database, monkeypatch, data):
+    """Each metric with steps of its own, attempts from anywhere, a fork; packed at any moment."""
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    with database.sessions.begin() as session:
+        parent = make(session, status="running")
+        left = data.draw(st.integers(0, 400), "left")
+        fork = make(session, status="running", parent_run=parent.id, fork_step=left)
+    runs = [parent.id, fork.id]
+    for turn in range(data.draw(st.integers(1, 5), "turns")):
+        with database.sessions.begin() as session:
+            run = session.get(Run, data.draw(st.sampled_from(runs), "run"))
+            if data.draw(st.booleans(), "continued"):
+                run.attempt += 1
+                make_attempt(session, run, run.attempt, from_step=data.draw(st.integers(-1, 600), "from"))
+            number = data.draw(st.integers(1, run.attempt), "attempt")
+            for name in NAMES:
+                steps = data.draw(STEPS, name)
+                rows = [(step, {name: turn + step / 1e5}) for step in steps]
+                write_points(session, run.id, number, rows)
+                run.last_step = max([run.last_step, *steps]) if data.draw(st.booleans()) else run.last_step
+            run.status = data.draw(st.sampled_from(["running", "paused", "finished"]), "status")
+        if data.draw(st.booleans(), "pack"):
+            pack_all(database)
+            assert same_as_rows(database, runs)
+    view = View("step", None, None, data.draw(st.sampled_from([10, 30, 500])), 0.0, None)
+    with database.sessions() as session:
+        known = names_of(session, runs)
+        outlined = _read(session, known, runs, list(NAMES), view, is_grouped=False)
+        whole = read_curves(session, runs, list(NAMES), "step")
+    assert outlined.keys() == whole.keys()
+    for (run, name), curve in whole.items():
+        drawn, wanted = (_single(known[run], name, each, view) for each in (outlined[run, name], curve))
+        assert {key: repr(np.asarray(value).tolist()) for key, value in drawn.items()} == {
+            key: repr(np.asarray(value).tolist()) for key, value in wanted.items()
+        }
+    assert same_as_rows(database, runs)
