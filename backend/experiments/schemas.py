@@ -95,12 +95,25 @@ class ValidateRequest(Body):
     seed: Seed = 0
 
 
+class Symbol(BaseModel):
+    """A symbol of a formula in plain words."""
+
+    symbol: str
+    meaning: str
+
+
 class Validated(BaseModel):
     """A config that can be run."""
 
     config: dict[str, Any]
     formula: str
+    """The loss with every definition that it needs, as text."""
     formula_mathml: str
+    """Its lines that are mathematics."""
+    formula_notes: list[str]
+    """The sentences under them: filters and their divisors, truncation, passes."""
+    formula_legend: list[Symbol]
+    """What each symbol means, in order of appearance."""
     estimates: dict[str, float | None]
     """Numbers per run; the unit ends the name (`_seconds`, `_bytes`). null: nothing to estimate from."""
     warnings: list[str]

@@ -1,9 +1,11 @@
 """Small pieces of formulas that exist twice: as plain Unicode text and as MathML."""
 
+from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
-_SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ", "k": "ₖ", "ik": "ᵢₖ"}
+_SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ", "k": "ₖ", "ij": "ᵢⱼ"}
+_RAISED = {"2": "²", "k": "ᵏ", "m": "ᵐ"}
 
 
 class Math(NamedTuple):
@@ -13,14 +15,22 @@ class Math(NamedTuple):
     mathml: str
     is_atom: bool = True
     """Whether the text needs no brackets inside a fraction or a product."""
+    symbols: tuple[str, ...] = ()
+    """What a legend has to explain of it, in order of appearance."""
 
 
 def symbol(name: str, subscript: str = "") -> Math:
     """A variable, with a subscript perhaps: r and "it" give rᵢₜ."""
     if not subscript:
-        return Math(name, f"<mi>{escape(name)}</mi>")
-    below = _SUBSCRIPTS.get(subscript, f"_{subscript}")
-    return Math(f"{name}{below}", f"<msub><mi>{escape(name)}</mi><mi>{escape(subscript)}</mi></msub>")
+        return Math(name, f"<mi>{escape(name)}</mi>", symbols=(name,))
+    text = f"{name}{_SUBSCRIPTS.get(subscript, f'_{subscript}')}"
+    drawn = f"<msub><mi>{escape(name)}</mi><mi>{escape(subscript)}</mi></msub>"
+    return Math(text, drawn, symbols=(text,))
+
+
+def word(text: str, *, is_symbol: bool = False) -> Math:
+    """A word upright: a name that a legend may have to explain."""
+    return Math(text, f"<mtext>{escape(text)}</mtext>", symbols=(text,) if is_symbol else ())
 
 
 def number(value: float) -> Math:
@@ -30,7 +40,9 @@ def number(value: float) -> Math:
 
 
 def operator(sign: str) -> Math:
-    """An operator or bracket."""
+    """An operator, a bracket, or words between two pieces."""
+    if sign[0].isalpha():
+        return Math(sign, f"<mtext>\N{NO-BREAK SPACE}{escape(sign)}\N{NO-BREAK SPACE}</mtext>")
     return Math(sign, f"<mo>{escape(sign)}</mo>")
 
 
@@ -41,7 +53,12 @@ def row(*parts: Math | str, gap: str = " ") -> Math:
         gap.join(piece.text for piece in pieces).replace(" ,", ","),
         f"<mrow>{''.join(piece.mathml for piece in pieces)}</mrow>",
         is_atom=len(pieces) == 1 and pieces[0].is_atom,
+        symbols=_symbols(pieces),
     )
+
+
+def _symbols(pieces: Iterable[Math]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found for piece in pieces for found in piece.symbols))
 
 
 def bracketed(body: Math, brackets: str = "()") -> Math:
@@ -53,10 +70,17 @@ def call(name: str, *arguments: Math) -> Math:
     """A function of its arguments: min(a, b); what follows an underscore of its name is a subscript."""
     inner = ", ".join(argument.text for argument in arguments)
     listed = "<mo>,</mo>".join(argument.mathml for argument in arguments)
+    called = symbol(*name.split("_", 1))
     return Math(
         f"{name}({inner})",
-        f"<mrow>{symbol(*name.split('_', 1)).mathml}<mo>(</mo>{listed}<mo>)</mo></mrow>",
+        f"<mrow>{called.mathml}<mo>(</mo>{listed}<mo>)</mo></mrow>",
+        symbols=_symbols((called, *arguments)),
     )
+
+
+def constant(body: Math) -> Math:
+    """sg[body]: what stands in it carries no gradient."""
+    return row(symbol("sg"), bracketed(body, "[]"), gap="")._replace(is_atom=True)
 
 
 def product(*parts: Math) -> Math:
@@ -69,21 +93,37 @@ def fraction(above: Math, below: Math) -> Math:
     """above / below."""
     top, bottom = (part.text if part.is_atom else f"({part.text})" for part in (above, below))
     gap = "" if above.is_atom and below.is_atom and len(top + bottom) < 14 else " "
-    return Math(f"{top}{gap}/{gap}{bottom}", f"<mfrac>{above.mathml}{below.mathml}</mfrac>", is_atom=False)
+    return Math(
+        f"{top}{gap}/{gap}{bottom}",
+        f"<mfrac>{above.mathml}{below.mathml}</mfrac>",
+        is_atom=False,
+        symbols=_symbols((above, below)),
+    )
+
+
+def power(body: Math, exponent: str) -> Math:
+    """The body to a power whose exponent has a raised letter or digit."""
+    raised, tag = _RAISED[exponent], "mn" if exponent.isdigit() else "mi"
+    drawn = f"<msup>{body.mathml}<{tag}>{exponent}</{tag}></msup>"
+    return Math(f"{body.text}{raised}", drawn, symbols=body.symbols)
 
 
 def root(body: Math) -> Math:
     """The square root."""
     inner = body.text if body.is_atom else f"({body.text})"
-    return Math(f"√{inner}", f"<msqrt>{body.mathml}</msqrt>")
+    return Math(f"√{inner}", f"<msqrt>{body.mathml}</msqrt>", symbols=body.symbols)
 
 
 def summed(index: str, body: Math, *, sign: str = "∑") -> Math:
-    """A sum (or product) over an index: ∑ᵢ body."""
-    below = _SUBSCRIPTS.get(index, f"_{index}")
+    """A sum (or product) over an index: ∑ᵢ body; what limits the index stands behind a < sign."""
+    below, plain = (_SUBSCRIPTS.get(name, f"_{name}") for name in (index, index.partition("<")[0]))
     inner = body if body.is_atom else bracketed(body)
     drawn = f"<munder><mo>{sign}</mo><mi>{escape(index)}</mi></munder>"
-    return Math(f"{sign}{below} {inner.text}", f"<mrow>{drawn}{inner.mathml}</mrow>")
+    return Math(
+        f"{sign}{below} {inner.text}",
+        f"<mrow>{drawn}{inner.mathml}</mrow>",
+        symbols=(f"{sign}{plain}", *inner.symbols),
+    )
 
 
 def lines(rows: list[Math]) -> Math:
@@ -92,4 +132,5 @@ def lines(rows: list[Math]) -> Math:
     return Math(
         "\n".join(line.text for line in rows),
         f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{cells}</mtable></math>',
+        symbols=_symbols(rows),
     )
