@@ -99,6 +99,8 @@ class Symbol(BaseModel):
     """A symbol of a formula in plain words."""
 
     symbol: str
+    """As in the text."""
+    mathml: str
     meaning: str
 
 

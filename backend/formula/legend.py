@@ -1,6 +1,6 @@
 """The legend of a formula: what each of its symbols means, in words and with units."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypedDict, assert_never
 
 from backend.config.objective import Objective
@@ -14,6 +14,7 @@ from backend.config.rewards import (
     ThinkFormatReward,
 )
 from backend.config.run import RunConfig
+from backend.formula.mathml import Symbol, alone
 from backend.formula.meanings import MEANINGS
 from backend.formula.shaped_reward import name_of
 
@@ -25,17 +26,21 @@ class Entry(TypedDict):
     """A symbol and what it stands for."""
 
     symbol: str
+    mathml: str
     meaning: str
 
 
-def legend(config: RunConfig, symbols: tuple[str, ...]) -> list[Entry]:
+def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
     """The entries of these symbols, in their order.
 
     Raises KeyError for a symbol that nobody explains.
     """
     terms = _terms(config.rewards)
-    explained = (symbol for symbol in symbols if symbol not in ELEMENTARY)
-    return [{"symbol": symbol, "meaning": _meaning(symbol, config, terms)} for symbol in explained]
+    return [
+        {"symbol": text, "mathml": alone(drawn), "meaning": _meaning(text, config, terms)}
+        for text, drawn in symbols
+        if text not in ELEMENTARY
+    ]
 
 
 def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:

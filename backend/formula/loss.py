@@ -47,7 +47,7 @@ def formula(config: RunConfig) -> Formula:
     """
     objective = _with_constant(config)
     block = lines([_loss(objective), _advantage(objective), *_definitions(objective, config)])
-    sentences = notes(config, block.symbols)
+    sentences = notes(config, [symbol.text for symbol in block.symbols])
     return {
         "text": "\n".join([block.text, *sentences]),
         "mathml": block.mathml,

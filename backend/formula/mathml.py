@@ -5,7 +5,15 @@ from html import escape
 from typing import NamedTuple
 
 _SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ", "k": "ₖ", "ij": "ᵢⱼ"}
+_NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 _RAISED = {"2": "²", "k": "ᵏ", "m": "ᵐ"}
+
+
+class Symbol(NamedTuple):
+    """What a legend has to explain, in both forms."""
+
+    text: str
+    mathml: str
 
 
 class Math(NamedTuple):
@@ -15,22 +23,32 @@ class Math(NamedTuple):
     mathml: str
     is_atom: bool = True
     """Whether the text needs no brackets inside a fraction or a product."""
-    symbols: tuple[str, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
     """What a legend has to explain of it, in order of appearance."""
 
 
 def symbol(name: str, subscript: str = "") -> Math:
     """A variable, with a subscript perhaps: r and "it" give rᵢₜ."""
     if not subscript:
-        return Math(name, f"<mi>{escape(name)}</mi>", symbols=(name,))
+        return _explained(name, f"<mi>{escape(name)}</mi>")
     text = f"{name}{_SUBSCRIPTS.get(subscript, f'_{subscript}')}"
     drawn = f"<msub><mi>{escape(name)}</mi><mi>{escape(subscript)}</mi></msub>"
-    return Math(text, drawn, symbols=(text,))
+    return _explained(text, drawn)
+
+
+def _explained(text: str, mathml: str) -> Math:
+    return Math(text, mathml, symbols=(Symbol(text, mathml),))
 
 
 def word(text: str, *, is_symbol: bool = False) -> Math:
     """A word upright: a name that a legend may have to explain."""
-    return Math(text, f"<mtext>{escape(text)}</mtext>", symbols=(text,) if is_symbol else ())
+    found = _explained(text, f"<mtext>{escape(text)}</mtext>")
+    return found if is_symbol else found._replace(symbols=())
+
+
+def explained(body: Math) -> Math:
+    """A piece that a legend explains as a whole."""
+    return body._replace(symbols=(Symbol(body.text, body.mathml),))
 
 
 def number(value: float) -> Math:
@@ -57,7 +75,7 @@ def row(*parts: Math | str, gap: str = " ") -> Math:
     )
 
 
-def _symbols(pieces: Iterable[Math]) -> tuple[str, ...]:
+def _symbols(pieces: Iterable[Math]) -> tuple[Symbol, ...]:
     return tuple(dict.fromkeys(found for piece in pieces for found in piece.symbols))
 
 
@@ -116,14 +134,23 @@ def root(body: Math) -> Math:
 
 def summed(index: str, body: Math, *, sign: str = "∑") -> Math:
     """A sum (or product) over an index: ∑ᵢ body; what limits the index stands behind a < sign."""
-    below, plain = (_SUBSCRIPTS.get(name, f"_{name}") for name in (index, index.partition("<")[0]))
     inner = body if body.is_atom else bracketed(body)
-    drawn = f"<munder><mo>{sign}</mo><mi>{escape(index)}</mi></munder>"
+    whole, plain = _sign(sign, index), _sign(sign, index.partition("<")[0])
     return Math(
-        f"{sign}{below} {inner.text}",
-        f"<mrow>{drawn}{inner.mathml}</mrow>",
-        symbols=(f"{sign}{plain}", *inner.symbols),
+        f"{whole.text} {inner.text}",
+        f"<mrow>{whole.mathml}{inner.mathml}</mrow>",
+        symbols=tuple(dict.fromkeys((plain, *inner.symbols))),
     )
+
+
+def _sign(sign: str, index: str) -> Symbol:
+    drawn = f"<munder><mo>{sign}</mo><mi>{escape(index)}</mi></munder>"
+    return Symbol(f"{sign}{_SUBSCRIPTS.get(index, f'_{index}')}", drawn)
+
+
+def alone(mathml: str) -> str:
+    """A piece as an element of its own."""
+    return f'<math xmlns="{_NAMESPACE}">{mathml}</math>'
 
 
 def lines(rows: list[Math]) -> Math:
@@ -131,6 +158,6 @@ def lines(rows: list[Math]) -> Math:
     cells = "".join(f'<mtr><mtd style="text-align: left">{line.mathml}</mtd></mtr>' for line in rows)
     return Math(
         "\n".join(line.text for line in rows),
-        f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><mtable>{cells}</mtable></math>',
+        f'<math xmlns="{_NAMESPACE}" display="block"><mtable>{cells}</mtable></math>',
         symbols=_symbols(rows),
     )

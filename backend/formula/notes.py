@@ -18,7 +18,7 @@ from backend.config.run import RunConfig
 from backend.formula.shaped_reward import may_be_unscored
 
 
-def notes(config: RunConfig, symbols: tuple[str, ...]) -> list[str]:
+def notes(config: RunConfig, symbols: Sequence[str]) -> list[str]:
     """The sentences under a formula with these symbols."""
     divisors = [name for name in symbols if name in {"B", "P"}]
     return [

@@ -1,7 +1,7 @@
 """Symbols that several parts of the formula share."""
 
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, bracketed, call, fraction, number, row, symbol
+from backend.formula.mathml import Math, bracketed, call, explained, fraction, number, row, symbol
 
 ADVANTAGE = symbol("A", "i")
 REWARD = symbol("R", "i")
@@ -9,7 +9,7 @@ SUM = symbol("reward", "i")
 """A completion's reward, where the KL or a critic still does something to it."""
 COMPLETION = symbol("o", "i")
 TOKEN = symbol("o", "it")
-LENGTH = bracketed(COMPLETION, "||")._replace(symbols=("|oᵢ|",))
+LENGTH = explained(bracketed(COMPLETION, "||"))
 POLICY = call("π", TOKEN)
 ONE = number(1)
 PER_COMPLETION = {"seq_geo", "seq_product"}
