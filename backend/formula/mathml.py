@@ -5,6 +5,7 @@ from html import escape
 from typing import NamedTuple
 
 _SUBSCRIPTS = {"i": "ᵢ", "t": "ₜ", "it": "ᵢₜ", "j": "ⱼ", "k": "ₖ", "ij": "ᵢⱼ"}
+_THIN_SPACE = "\N{THIN SPACE}"
 _NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 _RAISED = {"2": "²", "k": "ᵏ", "m": "ᵐ"}
 
@@ -59,6 +60,8 @@ def number(value: float) -> Math:
 
 def operator(sign: str) -> Math:
     """An operator, a bracket, or words between two pieces."""
+    if sign == "log":
+        return Math(sign, "<mi>log</mi>")
     if sign[0].isalpha():
         return Math(sign, f"<mtext>\N{NO-BREAK SPACE}{escape(sign)}\N{NO-BREAK SPACE}</mtext>")
     return Math(sign, f"<mo>{escape(sign)}</mo>")
@@ -81,7 +84,14 @@ def _symbols(pieces: Iterable[Math]) -> tuple[Symbol, ...]:
 
 def bracketed(body: Math, brackets: str = "()") -> Math:
     """A piece in brackets."""
-    return row(brackets[0], body, brackets[1], gap="")._replace(is_atom=True)
+    drawn = "".join((_bracket(brackets[0], body.mathml), body.mathml, _bracket(brackets[1], body.mathml)))
+    return Math(f"{brackets[0]}{body.text}{brackets[1]}", f"<mrow>{drawn}</mrow>", symbols=body.symbols)
+
+
+def _bracket(sign: str, inside: str) -> str:
+    """An operator grows with what it holds, and some fonts let it grow around a plain letter too."""
+    is_tall = any(tag in inside for tag in ("<mfrac", "<munder", "<msqrt"))
+    return f"<mo>{sign}</mo>" if is_tall else f"<mtext>{sign}</mtext>"
 
 
 def call(name: str, *arguments: Math) -> Math:
@@ -91,7 +101,7 @@ def call(name: str, *arguments: Math) -> Math:
     called = symbol(*name.split("_", 1))
     return Math(
         f"{name}({inner})",
-        f"<mrow>{called.mathml}<mo>(</mo>{listed}<mo>)</mo></mrow>",
+        f"<mrow>{called.mathml}{_bracket('(', listed)}{listed}{_bracket(')', listed)}</mrow>",
         symbols=_symbols((called, *arguments)),
     )
 
@@ -104,7 +114,8 @@ def constant(body: Math) -> Math:
 def product(*parts: Math) -> Math:
     """Factors side by side; sums among them get brackets."""
     factors = [part if part.is_atom else bracketed(part) for part in parts]
-    return row(*factors)._replace(is_atom=True)
+    drawn = f"<mtext>{_THIN_SPACE}</mtext>".join(factor.mathml for factor in factors)
+    return row(*factors)._replace(mathml=f"<mrow>{drawn}</mrow>", is_atom=True)
 
 
 def fraction(above: Math, below: Math) -> Math:

@@ -22,10 +22,11 @@ function Legend({ entries, isOpen }) {
     <dl>${entries.map(({ symbol, mathml, meaning }) => html`<div key=${symbol}><dt><${Written} mathml=${mathml} text=${symbol} /></dt><dd>${meaning}</dd></div>`)}</dl></details>`;
 }
 
-/** A piece of mathematics in a line of text. @param {{mathml: string, text: string}} props */
+/** A piece of mathematics in a line of text; a word stays text, which wraps. @param {{mathml: string, text: string}} props */
 function Written({ mathml, text }) {
   const tree = useMemo(() => mathTree(mathml), [mathml]);
-  return tree ? h('math', null, ...tree.children.map(elementOf)) : text;
+  const isWord = !tree || tree.children.every((child) => child.tag === 'mtext');
+  return isWord ? text : h('math', null, ...tree.children.map(elementOf));
 }
 
 /** @param {import('../lib/mathml.js').MathNode} node */
