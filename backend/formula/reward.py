@@ -152,7 +152,7 @@ def _visits(visits: Math, later: Math, variance: Math, scale: knobs.Sas) -> list
     mean, earlier, spread = call("mean", _GROUP), symbol("μ"), symbol("v")
     both, zero = row(visits, "+", ONE), number(0)
     within, between = power(_deviation(_GROUP, scale), "2"), power(bracketed(row(mean, "−", earlier)), "2")
-    moved = product(fraction(visits, bracketed(both))._replace(is_atom=True), between)
+    moved = product(fraction(visits, both)._replace(is_atom=True), between)
     pooled = row(product(visits, spread), "+", within, "+", moved)
     return [
         row(later, "=", fraction(row(product(visits, earlier), "+", mean), both)),

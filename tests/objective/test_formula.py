@@ -291,7 +291,7 @@ def test_dcpo_shows_its_recursion_over_the_visits_of_a_prompt():
         "a_new = (Rᵢ − mean(R_group)) / std(R_group), 0 where all of R_group are equal",
         "a_tot = (Rᵢ − μ′) / √v′, 0 where v′ ≤ 1e−12",
         "μ′ = (n μ + mean(R_group)) / (n + 1)",
-        "v′ = (n v + std(R_group)² + n/(n + 1) (mean(R_group) − μ)²) / (n + 1)",
+        "v′ = (n v + std(R_group)² + n / (n + 1) (mean(R_group) − μ)²) / (n + 1)",
         "n = μ = v = 0 before a prompt's first visit",
         "n ← n + 1, μ ← μ′, v ← v′ after each visit",
         "Rᵢ = correctness",
