@@ -168,6 +168,8 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
             "config": config.model_dump(mode="json"),
             "formula": written["text"],
             "formula_mathml": written["mathml"],
+            "formula_notes": written["notes"],
+            "formula_legend": written["legend"],
             "estimates": estimates(session, config, settings),
             "warnings": warnings(config),
         }

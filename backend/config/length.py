@@ -1,6 +1,6 @@
 """How the length of completions enters reward and loss."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -39,6 +39,15 @@ class NoLengthPenalty(Frozen):
     type: Literal["none"] = "none"
 
 
+class Ramp(NamedTuple):
+    """Where a penalty begins and how many tokens it takes to become whole."""
+
+    start: int
+    """L_max - L_cache, in tokens."""
+    width: int
+    """L_cache, in tokens."""
+
+
 class _Overlong(Frozen):
     max_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
     """L_max as a fraction of max_new_tokens."""
@@ -51,6 +60,13 @@ class _Overlong(Frozen):
         if self.cache_fraction > self.max_fraction:
             raise refusal([("cache_fraction", f"must be at most max_fraction = {self.max_fraction:g}")])
         return self
+
+    def ramp(self, max_new_tokens: int) -> Ramp:
+        """The ramp in tokens of a run with this cap."""
+        most, width = (
+            max(1, round(part * max_new_tokens)) for part in (self.max_fraction, self.cache_fraction)
+        )
+        return Ramp(most - width, width)
 
 
 class SoftOverlong(_Overlong):

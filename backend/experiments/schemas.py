@@ -95,12 +95,27 @@ class ValidateRequest(Body):
     seed: Seed = 0
 
 
+class Symbol(BaseModel):
+    """A symbol of a formula in plain words."""
+
+    symbol: str
+    """As in the text."""
+    mathml: str
+    meaning: str
+
+
 class Validated(BaseModel):
     """A config that can be run."""
 
     config: dict[str, Any]
     formula: str
+    """The loss with every definition that it needs, as text."""
     formula_mathml: str
+    """Its lines that are mathematics."""
+    formula_notes: list[str]
+    """The sentences under them: filters and their divisors, truncation, passes."""
+    formula_legend: list[Symbol]
+    """What each symbol means, in order of appearance."""
     estimates: dict[str, float | None]
     """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes,
     else scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the

@@ -2,7 +2,19 @@
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
+from backend.formula.mathml import (
+    Math,
+    bracketed,
+    call,
+    fraction,
+    number,
+    power,
+    product,
+    row,
+    summed,
+    symbol,
+)
+from backend.formula.symbols import LENGTH, SUM, limited, log_of
 from backend.formula.weights import kl_weight
 
 _VALUE = symbol("V", "it")
@@ -47,25 +59,22 @@ def _discounted(critic: knobs.Critic, lambda_: float | knobs.LengthAdaptive) -> 
     last = f"k<{critic.n_step}" if critic.n_step else "k"
     if decay.text == "1":
         return summed(last, symbol("δ", "i,t+k"))
-    power = Math(f"{decay.text}ᵏ", f"<msup>{decay.mathml}<mi>k</mi></msup>")
-    return summed(last, product(power, symbol("δ", "i,t+k")))
+    return summed(last, product(power(decay, "k"), symbol("δ", "i,t+k")))
 
 
 def _lambda_definition(critic: knobs.Critic) -> list[Math]:
     if not isinstance(critic.lambda_policy, knobs.LengthAdaptive):
         return []
-    length = bracketed(symbol("o", "i"), "||")
-    share = fraction(number(1), bracketed(product(number(critic.lambda_policy.alpha), length)))
+    share = fraction(number(1), bracketed(product(number(critic.lambda_policy.alpha), LENGTH)))
     return [row(symbol("λ", "i"), "=", call("max", row(number(1), "−", share), number(0)))]
 
 
 def _token_reward(objective: Objective) -> Math:
-    last = row(_REWARD, "=", symbol("reward", "i"), "at the last token,", "else", number(0))
+    last = row(_REWARD, "=", SUM, "at the last token,", "else", number(0))
     kl = objective.kl
     if not objective.kl_in_reward or isinstance(kl, knobs.NoKl):
         return last
-    token = symbol("o", "it")
-    distance = row("log", bracketed(fraction(call("π_old", token), call("π_ref", token))))
+    distance = limited(log_of("π_old", "π_ref"))
     return row(last, ",", "−", kl_weight(kl), distance, "at each token")
 
 
@@ -80,5 +89,4 @@ def _value_loss(value: knobs.Value) -> Math:
 
 
 def _squared(body: Math) -> Math:
-    inner = bracketed(body)
-    return Math(f"{inner.text}²", f"<msup>{inner.mathml}<mn>2</mn></msup>")
+    return power(bracketed(body), "2")

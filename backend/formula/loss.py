@@ -7,23 +7,16 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from backend.config.run import RunConfig
 from backend.formula.critic import critic_definitions, token_advantage
-from backend.formula.mathml import (
-    Math,
-    bracketed,
-    call,
-    fraction,
-    lines,
-    number,
-    product,
-    row,
-    summed,
-    symbol,
-)
+from backend.formula.legend import Entry, legend
+from backend.formula.mathml import Math, bracketed, fraction, lines, number, product, row, summed, symbol
+from backend.formula.notes import notes
 from backend.formula.ratio import correction_definitions, ratio_definitions
 from backend.formula.reward import compared, reward_definitions
+from backend.formula.shaped_reward import reward_rows
 from backend.formula.surrogate import kl_definitions, surrogate_definitions, surrogate_term
-from backend.formula.symbols import ADVANTAGE, LENGTH, ONE, PER_COMPLETION, POLICY, REWARD, is_per_token
+from backend.formula.symbols import LENGTH, ONE, PER_COMPLETION, POLICY, advantage_of, is_per_token
 from backend.formula.tokens import token_weighted, trained, trained_definition
+from backend.formula.updates import update_rows
 from backend.formula.weights import (
     entropy_weight,
     entropy_weight_definition,
@@ -35,24 +28,32 @@ from backend.formula.weights import (
 
 
 class Formula(TypedDict):
-    """A formula in both forms."""
+    """A formula in both forms, with what has to be said about it."""
 
     text: str
+    """All of it but the legend."""
     mathml: str
+    """The lines that are mathematics."""
+    notes: list[str]
+    """The sentences under them: what is left out, what divisors count, how often a step is gone through."""
+    legend: list[Entry]
+    """What each symbol of those lines means, in order of appearance."""
 
 
 def formula(config: RunConfig) -> Formula:
     """What the run minimises, and under it the definitions of its symbols.
 
-    B completions of P prompts in one optimizer batch, B_step in the whole step; oᵢₜ is token t of completion
-    i, |oᵢ| its length; sg[.] has no gradient.
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """
     objective = _with_constant(config)
-    definitions = [*_definitions(objective), *_data_definitions(config)]
-    rows = [_loss(objective, config), _advantage(objective), *ratio_definitions(objective), *definitions]
-    block = lines(rows)
-    return {"text": block.text, "mathml": block.mathml}
+    block = lines([_loss(objective), _advantage(objective), *_definitions(objective, config)])
+    sentences = notes(config, [symbol.text for symbol in block.symbols])
+    return {
+        "text": "\n".join([block.text, *sentences]),
+        "mathml": block.mathml,
+        "notes": sentences,
+        "legend": legend(config, block.symbols),
+    }
 
 
 def _with_constant(config: RunConfig) -> Objective:
@@ -65,8 +66,8 @@ def _with_constant(config: RunConfig) -> Objective:
     return objective.model_copy(update={"aggregation": number_of_tokens})
 
 
-def _loss(objective: Objective, config: RunConfig) -> Math:
-    terms: list[Math | str] = ["L", "=", "−", _policy_term(objective)]
+def _loss(objective: Objective) -> Math:
+    terms: list[Math | str] = [symbol("L"), "=", "−", _policy_term(objective)]
     kl = objective.kl
     if not isinstance(kl, knobs.NoKl) and not objective.kl_in_reward:
         rule = knobs.SeqMeanTokenSum() if kl.aggregation == "seq_sum" else objective.aggregation
@@ -84,28 +85,7 @@ def _loss(objective: Objective, config: RunConfig) -> Math:
         surprise = trained(row("log", POLICY)._replace(is_atom=True), objective.token_weight)
         whole = summed("i correct", summed("t", surprise))
         terms += ["−", number(objective.nll.coef), "·", share, whole]
-    if config.filters.upweight:
-        return row("L", "=", product(symbol("u"), row(*terms[2:])))
     return row(*terms)
-
-
-def _data_definitions(config: RunConfig) -> list[Math]:
-    """What sampling, filters and length do to the loss."""
-    sampling, rows = config.sampling, []
-    policy, completion = symbol("π"), symbol("o", "i")
-    is_plain = config.objective.ratio.logprob_temperature == "one"
-    if is_plain or sampling.temperature != 1:
-        rows.append(row(policy, "at temperature", ONE if is_plain else number(sampling.temperature)))
-    if sampling.keep_mask and (sampling.top_p < 1 or sampling.top_k > 0):
-        cuts = [*(["top-p"] if sampling.top_p < 1 else []), *(["top-k"] if sampling.top_k > 0 else [])]
-        rows.append(row(policy, "over the ids that " + " and ".join(cuts) + " left, also in π_old and π_ref"))
-    if config.filters.upweight:
-        groups = fraction(symbol("groups", "sampled"), symbol("groups", "kept"))
-        rows.append(row(symbol("u"), "=", groups))
-    if config.length.truncated.type == "mask":
-        cut = row("where", completion, "was cut off at", number(sampling.max_new_tokens), "tokens")
-        rows.append(row(LENGTH, "=", number(0), "and every term of it", number(0), cut))
-    return rows
 
 
 def _policy_term(objective: Objective) -> Math:
@@ -149,31 +129,23 @@ def _whose(objective: Objective) -> str:
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
     value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else compared(advantage)
-    name = symbol("A", "it") if is_per_token(objective) else ADVANTAGE
-    return row(name, "=", token_weighted(value, objective.token_weight))
+    return row(advantage_of(objective), "=", token_weighted(value, objective.token_weight))
 
 
-def _definitions(objective: Objective) -> list[Math]:
+def _definitions(objective: Objective, config: RunConfig) -> list[Math]:
+    critic = [] if objective.critic is None else critic_definitions(objective, objective.critic)
     return [
         *reward_definitions(objective.advantage),
-        *_reward_definition(objective),
+        *critic,
+        *reward_rows(config),
+        *ratio_definitions(objective),
         *trained_definition(objective.token_weight),
-        *surrogate_definitions(objective.surrogate),
+        *surrogate_definitions(objective),
         *correction_definitions(objective.correction),
         *off_policy_definition(objective, subscript=_whose(objective)),
         *kl_definitions(objective),
         *reference_definition(objective),
         *kl_weight_definition(objective.kl),
         *entropy_weight_definition(objective.entropy),
+        *update_rows(config),
     ]
-
-
-def _reward_definition(objective: Objective) -> list[Math]:
-    if objective.critic is not None:
-        return critic_definitions(objective, objective.critic)
-    if not objective.kl_in_reward or isinstance(objective.kl, knobs.NoKl):
-        return []
-    token = symbol("o", "it")
-    distance = row("log", bracketed(fraction(call("π_old", token), call("π_ref", token))))
-    penalty = summed("t", distance._replace(is_atom=True))
-    return [row(REWARD, "=", symbol("reward", "i"), "−", kl_weight(objective.kl), penalty)]

@@ -4,59 +4,66 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
-from backend.formula.symbols import LENGTH, ONE, POLICY
+from backend.formula.mathml import Math, call, constant, fraction, number, product, row, summed, symbol
+from backend.formula.symbols import LENGTH, ONE, POLICY, TOKEN, advantage_of, limited_ratio
+
+_OWN = symbol("q", "it")
 
 
 def ratio_definitions(objective: Objective) -> list[Math]:
+    """What r is made of; nothing without a ratio."""
     ratio = objective.ratio
     if isinstance(ratio, knobs.NoRatio):
         return []
-    token = fraction(POLICY, _old(ratio.old))
-    if objective.router.type != "none":
-        token = product(symbol("g", "it"), bracketed(token))
+    token = _token_ratio(objective, ratio.old)
+    own = row(_OWN, "=", token)
     if isinstance(objective.surrogate, knobs.GeoToken):
-        return _geo_token(objective.surrogate, token)
-    mean = call(
-        "exp", row(fraction(ONE, LENGTH), summed("t", row("log", bracketed(token))._replace(is_atom=True)))
-    )
+        return [*_geo_token(objective, objective.surrogate), own]
+    mean = _geometric_mean(row("log", _OWN)._replace(is_atom=True))
     match ratio:
         case knobs.TokenRatio():
             return [row(symbol("r", "it"), "=", token)]
         case knobs.SequenceGeometricRatio():
-            return [row(symbol("r", "i"), "=", mean)]
+            return [row(symbol("r", "i"), "=", mean), own]
         case knobs.SequenceGeometricTokenRatio():
-            own = fraction(POLICY, row("sg", bracketed(POLICY, "[]"), gap="")._replace(is_atom=True))
-            constant = row("sg", bracketed(mean, "[]"), gap="")._replace(is_atom=True)
-            return [row(symbol("r", "it"), "=", product(constant, own))]
+            gradient = fraction(_OWN, constant(_OWN))
+            return [row(symbol("r", "it"), "=", product(constant(mean), gradient)), own]
         case knobs.SequenceProductRatio():
-            return [row(symbol("r", "i"), "=", summed("t", token, sign="∏"))]
+            return [row(symbol("r", "i"), "=", limited_ratio(summed("t", _OWN, sign="∏"))), own]
         case _:
             assert_never(ratio)
 
 
-def _old(source: str) -> Math:
-    if source == "current":
-        return row("sg", bracketed(POLICY, "[]"), gap="")._replace(is_atom=True)
-    return call("π_sampler" if source == "sampler" else "π_old", symbol("o", "it"))
+def _token_ratio(objective: Objective, old: str) -> Math:
+    """A token's ratio within its limits, and what a router's move leaves of it."""
+    match old:
+        case "current":
+            ratio = fraction(POLICY, constant(POLICY))
+        case "sampler":
+            ratio = limited_ratio(fraction(POLICY, call("π_sampler", TOKEN)))
+        case _:
+            ratio = limited_ratio(fraction(POLICY, call("π_old", TOKEN)))
+    return ratio if objective.router.type == "none" else product(symbol("g", "it"), ratio)
 
 
-def _geo_token(rule: knobs.GeoToken, token: Math) -> list[Math]:
-    step = symbol("d", "it")
-    clipped = symbol("d′", "it")
+def _geometric_mean(log_ratio: Math) -> Math:
+    return call("exp", row(fraction(ONE, LENGTH), summed("t", log_ratio)))
+
+
+def _geo_token(objective: Objective, rule: knobs.GeoToken) -> list[Math]:
+    step, clipped, advantage = symbol("d", "it"), symbol("d′", "it"), advantage_of(objective)
+    high, low = call("min", step, number(rule.eps_high)), call("max", step, number(-rule.eps_low))
     return [
-        row(symbol("r", "i"), "=", call("exp", row(fraction(ONE, LENGTH), summed("t", clipped)))),
-        row(step, "=", "log", bracketed(token)),
-        row(clipped, "=", call("min", step, number(rule.eps_high)), "where", "A", ">", number(0)),
-        row(clipped, "=", call("max", step, number(-rule.eps_low)), "where", "A", "<", number(0)),
+        row(symbol("r", "i"), "=", _geometric_mean(clipped)),
+        row(clipped, "=", high, "where", advantage, ">", number(0), ",", "else", low),
+        row(step, "=", "log", _OWN),
     ]
 
 
 def correction_definitions(correction: knobs.Correction) -> list[Math]:
     token = symbol("ρ", "it")
-    definition = row(
-        token, "=", fraction(call("π_old", symbol("o", "it")), call("π_sampler", symbol("o", "it")))
-    )
+    mismatch = fraction(call("π_old", TOKEN), call("π_sampler", TOKEN))
+    definition = row(token, "=", limited_ratio(mismatch))
     sequence = symbol("ρ", "i")
     weight, sequence_weight = symbol("w", "it"), symbol("w", "i")
     match correction:
@@ -88,6 +95,5 @@ def _banded(weight: Math, value: Math, judged: Math, low: float, high: float) ->
 def _sequence_rho(level: str) -> Math:
     token = symbol("ρ", "it")
     if level == "product":
-        return row(symbol("ρ", "i"), "=", summed("t", token, sign="∏"))
-    mean = row(fraction(ONE, LENGTH), summed("t", row("log", token)._replace(is_atom=True)))
-    return row(symbol("ρ", "i"), "=", call("exp", mean))
+        return row(symbol("ρ", "i"), "=", limited_ratio(summed("t", token, sign="∏")))
+    return row(symbol("ρ", "i"), "=", _geometric_mean(row("log", token)._replace(is_atom=True)))

@@ -3,8 +3,24 @@
 from typing import assert_never
 
 from backend.config import knobs
-from backend.formula.mathml import Math, call, fraction, number, product, root, row, summed, symbol
-from backend.formula.symbols import ONE, REWARD
+from backend.formula.mathml import (
+    Math,
+    bracketed,
+    call,
+    fraction,
+    number,
+    power,
+    product,
+    root,
+    row,
+    summed,
+    symbol,
+)
+from backend.formula.symbols import ADVANTAGE, ONE, REWARD
+
+_GROUP = symbol("R", "group")
+_STEP = symbol("R", "step")
+_CENTRED = symbol("c", "i")
 
 
 def compared(advantage: knobs.RewardAdvantage) -> Math:
@@ -13,21 +29,24 @@ def compared(advantage: knobs.RewardAdvantage) -> Math:
         batch = symbol("s", "step")
         value = fraction(row(symbol("s", "i"), "−", call("mean", batch)), _deviation(batch, advantage.scale))
     else:
-        value = _scaled(_centred(advantage), advantage.scale)
+        value = _scaled(advantage)
     return product(root(symbol("G")), value) if advantage.group_sum == "sqrt" else value
 
 
-def _scaled(centred: Math, scale: knobs.Scale) -> Math:
+def _scaled(advantage: knobs.RewardAdvantage) -> Math:
+    scale, centred = advantage.scale, _centred(advantage)
     match scale:
         case knobs.NoScale():
             return centred
         case knobs.GroupStd():
-            return fraction(centred, _deviation(symbol("R", "group"), scale))
+            return fraction(centred, _deviation(_GROUP, scale))
+        case knobs.BatchStd(of="rewards"):
+            return fraction(centred, _deviation(_STEP, scale))
         case knobs.BatchStd():
-            return fraction(centred, _deviation(symbol("R", "step"), scale))
+            return fraction(_CENTRED, _deviation(symbol("c", "step"), scale))
         case knobs.SeqWhiten() | knobs.TokenWhiten():
             over = symbol("c", "minibatch" if isinstance(scale, knobs.SeqWhiten) else "tokens")
-            return fraction(row(symbol("c", "i"), "−", call("mean", over)), _deviation(over, scale))
+            return fraction(row(_CENTRED, "−", call("mean", over)), _deviation(over, scale))
         case knobs.Sas():
             return call("smaller", symbol("S", "new"), symbol("S", "tot"))
         case _:
@@ -37,27 +56,51 @@ def _scaled(centred: Math, scale: knobs.Scale) -> Math:
 def _deviation(values: Math, scale: knobs.Scale) -> Math:
     if isinstance(scale, knobs.NoScale):
         return ONE
-    if isinstance(scale, knobs.Sas):
-        return call("std" if scale.ddof == 1 else "std_population", values)
-    name = "std" if scale.ddof == 1 else "std_population"
-    return row(call(name, values), "+", number(scale.eps))
+    spread = call("std" if scale.ddof == 1 else "std_population", values)
+    eps = 0.0 if isinstance(scale, knobs.Sas) else scale.eps
+    return row(spread, "+", number(eps)) if eps else spread
 
 
 def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
     """The symbols of `compared` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
-    return [*_centring(advantage), *_moving_average(advantage)]
+    return [*_silence(advantage), *_centring(advantage), *_moving_average(advantage)]
+
+
+def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
+    """Where the division does not say by itself that nothing is learned: all that is divided by is equal."""
+    equal = _equal_values(advantage)
+    return [row(ADVANTAGE, "=", number(0), "where all of", equal, "are equal")] if equal else []
+
+
+def _equal_values(advantage: knobs.RewardAdvantage) -> Math | None:
+    scale = advantage.scale
+    is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut)
+    match scale:
+        case knobs.NoScale() | knobs.Sas():
+            return None
+        case knobs.GroupStd(eps=eps):
+            return None if _is_decoupled(advantage) or (eps and is_centred) else _GROUP
+        case knobs.BatchStd(eps=eps, of=of):
+            is_plain = eps and (is_centred or isinstance(advantage, knobs.BatchMean))
+            return None if is_plain else symbol("c", "step") if of == "centred_rewards" else _STEP
+        case knobs.SeqWhiten(eps=eps):
+            return None if eps else symbol("c", "minibatch")
+        case knobs.TokenWhiten(eps=eps):
+            return None if eps else symbol("c", "tokens")
+        case _:
+            assert_never(scale)
 
 
 def _centred(advantage: knobs.RewardAdvantage) -> Math:
     match advantage:
         case knobs.GroupMean():
-            return row(REWARD, "−", call("mean", symbol("R", "group")))
+            return row(REWARD, "−", call("mean", _GROUP))
         case knobs.LeaveOneOut():
             return row(REWARD, "−", call("mean", symbol("R", "group without i")))
         case knobs.BatchMean():
-            return row(REWARD, "−", call("mean", symbol("R", "step")))
+            return row(REWARD, "−", call("mean", _STEP))
         case knobs.MovingAverage():
             return row(REWARD, "−", symbol("b"))
         case knobs.NoBaseline():
@@ -67,27 +110,55 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
 
 
 def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
+    scale = advantage.scale
     if _is_decoupled(advantage):
-        own, group = symbol("R", "ik"), symbol("R", "group,k")
-        normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, advantage.scale))
-        return [row(symbol("s", "i"), "=", summed("k", product(symbol("w", "k"), normalised)))]
-    if isinstance(advantage.scale, knobs.SeqWhiten | knobs.TokenWhiten):
-        return [row(symbol("c", "i"), "=", _centred(advantage))]
-    if isinstance(advantage.scale, knobs.Sas):
-        return _smoothing(advantage.scale)
-    return []
+        return _decoupled(scale)
+    match scale:
+        case knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.BatchStd(of="centred_rewards"):
+            return [row(_CENTRED, "=", _centred(advantage))]
+        case knobs.Sas():
+            return _smoothing(scale)
+        case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd():
+            return []
+        case _:
+            assert_never(scale)
+
+
+def _decoupled(scale: knobs.Scale) -> list[Math]:
+    """GDPO: each reward term in units of its own deviation; one that is the same all over a group adds 0."""
+    own, group = symbol("R", "ij"), symbol("R", "group,j")
+    normalised = fraction(row(own, "−", call("mean", group)), _deviation(group, scale))
+    return [row(symbol("s", "i"), "=", summed("j", product(symbol("w", "j"), normalised)))]
 
 
 def _smoothing(scale: knobs.Sas) -> list[Math]:
-    """SAS: this group's standardisation and that of all n earlier visits with it, blended both ways."""
+    """SAS: this group's standardisation and that by all n earlier visits with it, blended both ways."""
     visits, new, total = symbol("n"), symbol("a", "new"), symbol("a", "tot")
-    both = row(visits, "+", ONE)
-    group, every = symbol("R", "group"), symbol("R", "visits")
+    both, zero, mean = row(visits, "+", ONE), number(0), call("mean", _GROUP)
+    later, variance = symbol("μ′"), symbol("v′")
+    standard = fraction(row(REWARD, "−", mean), _deviation(_GROUP, scale))
+    smoothed = fraction(row(REWARD, "−", later), root(variance))
     return [
-        row(symbol("S", "new"), "=", fraction(row(visits, new, "+", total), both)),
-        row(symbol("S", "tot"), "=", fraction(row(new, "+", visits, total), both)),
-        row(new, "=", fraction(row(REWARD, "−", call("mean", group)), _deviation(group, scale))),
-        row(total, "=", fraction(row(REWARD, "−", call("mean", every)), _deviation(every, scale))),
+        row(symbol("S", "new"), "=", fraction(row(product(visits, new), "+", total), both)),
+        row(symbol("S", "tot"), "=", fraction(row(new, "+", product(visits, total)), both)),
+        row(new, "=", standard, ",", zero, "where all of", _GROUP, "are equal"),
+        row(total, "=", smoothed, ",", zero, "where", variance, "≤", number(1e-12)),
+        *_visits(visits, later, variance, scale),
+    ]
+
+
+def _visits(visits: Math, later: Math, variance: Math, scale: knobs.Sas) -> list[Math]:
+    """DCPO's recursion: mean and variance of a prompt's rewards with one more group of equal weight."""
+    mean, earlier, spread = call("mean", _GROUP), symbol("μ"), symbol("v")
+    both, zero = row(visits, "+", ONE), number(0)
+    within, between = power(_deviation(_GROUP, scale), "2"), power(bracketed(row(mean, "−", earlier)), "2")
+    moved = product(fraction(visits, both)._replace(is_atom=True), between)
+    pooled = row(product(visits, spread), "+", within, "+", moved)
+    return [
+        row(later, "=", fraction(row(product(visits, earlier), "+", mean), both)),
+        row(variance, "=", fraction(pooled, both)),
+        row(visits, "=", earlier, "=", spread, "=", zero, "before a prompt's first visit"),
+        row(visits, "←", both, ",", earlier, "←", later, ",", spread, "←", variance, "after each visit"),
     ]
 
 
@@ -99,5 +170,5 @@ def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
     if not isinstance(advantage, knobs.MovingAverage):
         return []
     kept = product(number(advantage.decay), symbol("b"))
-    added = product(number(round(1 - advantage.decay, 12)), call("mean", symbol("R", "step")))
-    return [row(symbol("b"), "←", kept, "+", added)]
+    added = product(number(round(1 - advantage.decay, 12)), call("mean", _STEP))
+    return [row(symbol("b"), "←", kept, "+", added, "after each step,", "from", number(0))]

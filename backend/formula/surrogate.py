@@ -1,16 +1,41 @@
 """What is averaged: the surrogate of ratio and advantage, and the estimate of the KL divergence."""
 
+import math
 from typing import assert_never
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, bracketed, call, fraction, number, product, root, row, symbol
-from backend.formula.symbols import ADVANTAGE, ONE, PER_COMPLETION, POLICY, is_per_token
+from backend.formula.mathml import (
+    Math,
+    bracketed,
+    call,
+    constant,
+    fraction,
+    number,
+    power,
+    product,
+    root,
+    row,
+    symbol,
+)
+from backend.formula.symbols import (
+    LIMIT,
+    ONE,
+    PER_COMPLETION,
+    POLICY,
+    TOKEN,
+    advantage_of,
+    limited,
+    log_of,
+)
+
+_X = symbol("x", "it")
+_KL = symbol("k", "it")
 
 
 def surrogate_term(objective: Objective) -> Math:
-    advantage = symbol("A", "it") if is_per_token(objective) else ADVANTAGE
-    ratio = symbol("r", "i" if objective.ratio.type in PER_COMPLETION else "it")
+    """What is averaged over tokens or completions."""
+    advantage, ratio = advantage_of(objective), _ratio(objective)
     plain = product(ratio, advantage)
     log_likelihood = product(advantage, row("log", POLICY))
     rule = objective.surrogate
@@ -23,8 +48,7 @@ def surrogate_term(objective: Objective) -> Math:
         case knobs.BookSigned():
             return product(call("min", ratio, number(1 + rule.eps_high)), advantage)
         case knobs.WeightCap():
-            weight = bracketed(call("min", ratio, number(rule.cap)), "[]")
-            capped = row("sg", weight, gap="")._replace(is_atom=True)
+            capped = constant(call("min", ratio, number(rule.cap)))
             mask = [symbol("m", "it")] if rule.token_mask.type == "ppo" else []
             return product(*mask, capped, *(advantage, row("log", POLICY)._replace(is_atom=True)))
         case knobs.GeoToken():
@@ -46,14 +70,15 @@ def _pessimistic(plain: Math, clipped: Math, advantage: Math, dual_clip: float) 
     return call("max", smaller, call("min", product(number(dual_clip), advantage), number(0)))
 
 
-def surrogate_definitions(rule: knobs.Surrogate) -> list[Math]:
-    ratio, advantage = symbol("r", "it"), symbol("A")
+def surrogate_definitions(objective: Objective) -> list[Math]:
+    """The gates, bounds and masks that the surrogate has symbols for."""
+    ratio, advantage, rule = _ratio(objective), advantage_of(objective), objective.surrogate
     match rule:
         case knobs.Sapo():
             positive = row(symbol("τ"), "=", number(rule.tau_pos), "where", advantage, ">", number(0))
             return [row(positive, ",", "else", number(rule.tau_neg))]
         case knobs.DynamicClip():
-            q = call("π_old", symbol("o", "it"))
+            q = call("π_old", TOKEN)
             half = number(0.5)
             lower = root(call("max", row(ONE, "−", fraction(number(4 * rule.eps_low), q)), number(0)))
             upper = root(row(ONE, "+", fraction(number(4 * rule.eps_high), q)))
@@ -65,24 +90,53 @@ def surrogate_definitions(rule: knobs.Surrogate) -> list[Math]:
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
-        case _:
+        case (
+            knobs.NoSurrogate() | knobs.PpoClip() | knobs.BookSigned() | knobs.WeightCap() | knobs.GeoToken()
+        ):
             return []
+        case _:
+            assert_never(rule)
+
+
+def _ratio(objective: Objective) -> Math:
+    return symbol("r", "i" if objective.ratio.type in PER_COMPLETION else "it")
 
 
 def kl_definitions(objective: Objective) -> list[Math]:
+    """The estimate of the KL with its limits; nothing where the KL is not in the loss."""
     kl = objective.kl
     if isinstance(kl, knobs.NoKl) or objective.kl_in_reward:
         return []
-    x = symbol("x", "it")
-    k3 = row(call("exp", row("−", x, gap="")), "+", x, "−", ONE)
-    ratio = symbol("r", "i" if objective.ratio.type in PER_COMPLETION else "it")
-    estimates = {
-        "k1": x,
-        "k2": row(fraction(ONE, number(2)), symbol("x²", "it")),
-        "k3": k3,
-        "r_k3": product(ratio, k3),
-        "r_k1": product(ratio, x),
-    }
-    anchor = call("π_old" if kl.to == "old" else "π_ref", symbol("o", "it"))
-    distance = row("log", bracketed(fraction(POLICY, anchor)))
-    return [row(symbol("k", "it"), "=", estimates[kl.type]), row(x, "=", distance)]
+    distance = row(_X, "=", log_of("π", "π_old" if kl.to == "old" else "π_ref"))
+    match kl:
+        case knobs.KlK1():
+            return [row(_KL, "=", limited(_X)), distance]
+        case knobs.KlK2():
+            half = fraction(ONE, number(2))._replace(is_atom=True)
+            return [row(_KL, "=", product(half, power(limited(_X), "2"))), distance]
+        case knobs.KlK3():
+            return [*_k3(_KL, kl.largest_k3), distance]
+        case knobs.KlRatioK3():
+            estimate = symbol("κ", "it")
+            weighted = row(_KL, "=", product(_ratio(objective), estimate))
+            return [weighted, *_k3(estimate, kl.largest_k3), distance]
+        case knobs.KlRatioK1():
+            return [row(_KL, "=", product(_ratio(objective), limited(_X))), distance]
+        case _:
+            assert_never(kl)
+
+
+def _k3(name: Math, largest: float) -> list[Math]:
+    """k3 up to its limit, and the tangent along which it goes on where exp would overflow."""
+    near = row(call("exp", row("−", _X, gap="")), "+", _X, "−", ONE)
+    rows = [row(name, "=", _at_most(near, largest))]
+    if largest <= math.expm1(LIMIT) - LIMIT:
+        return rows
+    edge = call("exp", number(LIMIT))
+    slope = bracketed(row(edge, "−", ONE))
+    far = row(edge, "−", number(LIMIT + 1), "+", product(slope, row(number(-LIMIT), "−", _X)))
+    return [*rows, row(name, "=", _at_most(far, largest), "where", _X, "<", number(-LIMIT))]
+
+
+def _at_most(value: Math, largest: float) -> Math:
+    return value if math.isinf(largest) else call("min", value, number(largest))

@@ -1,17 +1,49 @@
 """Symbols that several parts of the formula share."""
 
 from backend.config.objective import Objective
-from backend.formula.mathml import bracketed, call, number, symbol
+from backend.formula.mathml import Math, bracketed, call, explained, fraction, number, row, symbol
 
 ADVANTAGE = symbol("A", "i")
 REWARD = symbol("R", "i")
-LENGTH = bracketed(symbol("o", "i"), "||")
-POLICY = call("π", symbol("o", "it"))
+SUM = symbol("reward", "i")
+"""A completion's reward, where the KL or a critic still does something to it."""
+COMPLETION = symbol("o", "i")
+TOKEN = symbol("o", "it")
+LENGTH = explained(bracketed(COMPLETION, "||"))
+POLICY = call("π", TOKEN)
 ONE = number(1)
 PER_COMPLETION = {"seq_geo", "seq_product"}
 """Ratios that all tokens of a completion share."""
+
+LIMIT = 20
+"""Nats; log-ratios and distances end there, as in worker/objective."""
 
 
 def is_per_token(objective: Objective) -> bool:
     """Whether the tokens of a completion have advantages of their own."""
     return objective.critic is not None or objective.token_weight.type in {"ar", "top_entropy"}
+
+
+def advantage_of(objective: Objective) -> Math:
+    """The advantage, of a token or of a completion."""
+    return symbol("A", "it") if is_per_token(objective) else ADVANTAGE
+
+
+def limited(log_ratio: Math) -> Math:
+    """A logarithm of a ratio within its limits."""
+    return call("clip", log_ratio, number(-LIMIT), number(LIMIT))
+
+
+def limited_ratio(ratio: Math) -> Math:
+    """A ratio whose logarithm is within its limits."""
+    return call("clip", ratio, call("exp", number(-LIMIT)), call("exp", number(LIMIT)))
+
+
+def log_of(above: str, below: str) -> Math:
+    """The logarithm of the ratio of a token's probabilities under two policies."""
+    return row("log", bracketed(fraction(call(above, TOKEN), call(below, TOKEN))))._replace(is_atom=True)
+
+
+def is_reward_intermediate(objective: Objective) -> bool:
+    """Whether more happens to a completion's reward before it is compared: the KL, or a critic."""
+    return objective.critic is not None or objective.kl_in_reward

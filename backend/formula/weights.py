@@ -5,7 +5,20 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol
+from backend.formula.mathml import (
+    Math,
+    bracketed,
+    call,
+    constant,
+    fraction,
+    number,
+    product,
+    row,
+    summed,
+    symbol,
+    word,
+)
+from backend.formula.symbols import LENGTH, log_of
 
 AnyKl = knobs.KlK1 | knobs.KlK2 | knobs.KlK3 | knobs.KlRatioK1 | knobs.KlRatioK3
 _BETA = symbol("β")
@@ -35,7 +48,7 @@ def _start(kl: AnyKl) -> list[Math]:
     if not isinstance(kl.coef, Mapping):
         return [row(_BETA, "=", number(kl.coef), *when)]
     return [
-        row(symbol("β", "i"), "=", number(coef), "for", symbol(domain), *when)
+        row(symbol("β", "i"), "=", number(coef), "for", word(domain), *when)
         for domain, coef in kl.coef.items()
     ]
 
@@ -114,10 +127,7 @@ def _mask(knob: knobs.OffPolicyMask, subscript: str) -> list[Math]:
         case knobs.NoOffPolicyMask():
             return []
         case knobs.Opsm(delta=delta, source=source):
-            token = symbol("o", "it")
-            drift = row("log", bracketed(fraction(call(f"π_{source}", token), call("π", token))))
-            length = bracketed(symbol("o", "i"), "||")
-            mean = row(fraction(number(1), length), summed("t", drift._replace(is_atom=True)))
+            mean = row(fraction(number(1), LENGTH), summed("t", log_of(f"π_{source}", "π")))
             negative = row(symbol("A", subscript), "<", number(0), "and", mean, ">", number(delta))
             return [row(symbol("M", subscript), "=", number(0), "where", negative, ",", "else", number(1))]
         case _:
@@ -130,9 +140,11 @@ def _gate(knob: knobs.Router) -> list[Math]:
             return []
         case knobs.RouterShift(gamma_min=floor):
             move = fraction(call("p_new", symbol("e")), call("p_old", symbol("e")))
-            shift = row("−", call("mean_layers, old experts e", bracketed(row("log", move), "||")), gap="")
+            shift = row("−", call("mean_experts", bracketed(row("log", move), "||")), gap="")
             gamma = row(symbol("γ", "it"), "=", call("exp", shift))
-            constant = bracketed(call("max", symbol("γ", "it"), number(floor)), "[]")
-            return [row(symbol("g", "it"), "=", row("sg", constant, gap="")), gamma]
+            return [
+                row(symbol("g", "it"), "=", constant(call("max", symbol("γ", "it"), number(floor)))),
+                gamma,
+            ]
         case _:
             assert_never(knob)

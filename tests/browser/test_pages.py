@@ -130,6 +130,25 @@ def test_the_address_restores_the_form(page):
     expect(page.get_by_label("Name of variant 2")).to_have_value("dr_grpo")
 
 
+def test_the_legend_explains_the_formula_of_a_variant(page):
+    page.goto(
+        "/launch?" + urlencode({"variants": json.dumps([{"name": "magistral", "preset": "magistral"}])})
+    )
+    objective = page.get_by_role("complementary", name="Objective of magistral")
+    expect(objective.get_by_text("judged before length_penalty")).to_be_visible()
+    meaning = objective.get_by_text("what length takes off the reward")
+    expect(meaning).to_be_hidden()
+    objective.get_by_text("What the symbols mean").click()
+    expect(meaning).to_be_visible()
+    entry = objective.locator("dl > div", has=page.get_by_text("rewards of all completions of i's prompt"))
+    expect(entry.locator("dt math")).to_have_text("Rgroup")
+
+
+def test_a_runs_page_has_the_legend_open(page, service):
+    page.goto(f"/run/{service.trained}")
+    expect(page.get_by_text("loss of one optimizer step, to be minimised")).to_be_visible()
+
+
 def test_one_knob_off_adds_a_variant_that_differs_in_that_knob(page):
     page.goto('/launch?variants=[{"name":"dapo","preset":"dapo"}]')
     page.get_by_role("button", name="One knob off").click()

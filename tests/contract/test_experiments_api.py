@@ -230,6 +230,9 @@ def test_validation_gives_config_formula_estimates_and_warnings(client, database
     answer = client.post("/api/v1/validate", json=body).json()
     assert (answer["config"]["steps"], answer["config"]["seed"]) == (10, 4)
     assert answer["formula"]
+    legend = {entry["symbol"]: entry for entry in answer["formula_legend"]}
+    assert legend["Rᵢ"]["meaning"] == "reward of completion i"
+    assert legend["Rᵢ"]["mathml"].endswith("<msub><mi>R</mi><mi>i</mi></msub></math>")
     assert answer["estimates"]["seconds"] == pytest.approx(5.0)
     for slower in (
         {"base": {"sampling": {"precision": "int8"}}},

@@ -218,10 +218,9 @@ def _with_penalty(group: Group, rule: SoftOverlong | MagistralPenalty, *, max_ne
     """The penalty where the completion has a reward to lose; a missed required term has taken it all."""
     rewards, scored = tensors([group.rewards])
     lengths = torch.tensor([[len(completion) for completion in group.completions]])
-    l_max = max(1, round(rule.max_fraction * max_new_tokens))
-    l_cache = max(1, round(rule.cache_fraction * max_new_tokens))
+    ramp = rule.ramp(max_new_tokens)
     shape = shaping.magistral_penalty if isinstance(rule, MagistralPenalty) else shaping.soft_overlong
-    penalty = shape(lengths, l_max=l_max, l_cache=l_cache)
+    penalty = shape(lengths, l_max=ramp.start + ramp.width, l_cache=ramp.width)
     if group.missed:
         penalty = penalty.masked_fill(torch.tensor([group.missed]), 0.0)
     own = {LENGTH_PENALTY: tuple(penalty[0].tolist())}

@@ -71,7 +71,7 @@ function Figures({ run }) {
 function ObjectiveCard({ config }) {
   const checked = useLoad(JSON.stringify(config), (signal) => request('POST', '/validate', { body: config, signal }), { subject: 'formula' });
   return html`<section class="card run-part"><h2>Objective</h2>
-    ${checked.data ? html`<${Formula} valid=${checked.data} />` : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`}</section>`;
+    ${checked.data ? html`<${Formula} valid=${checked.data} isOpen />` : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`}</section>`;
 }
 
 /** Each claim of the run by a worker, and the step behind which it began. */

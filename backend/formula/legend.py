@@ -1,0 +1,154 @@
+"""The legend of a formula: what each of its symbols means, in words and with units."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypedDict, assert_never
+
+from backend.config.objective import Objective
+from backend.config.rewards import (
+    BoxedFormatReward,
+    CorrectnessReward,
+    LanguageReward,
+    LengthReward,
+    PluginReward,
+    RewardTerm,
+    ThinkFormatReward,
+)
+from backend.config.run import RunConfig
+from backend.formula.mathml import Symbol, alone
+from backend.formula.meanings import MEANINGS
+from backend.formula.shaped_reward import name_of
+
+ELEMENTARY = frozenset({"min", "max", "exp"})
+"""Functions that nobody has to look up."""
+
+
+class Entry(TypedDict):
+    """A symbol and what it stands for."""
+
+    symbol: str
+    mathml: str
+    meaning: str
+
+
+def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
+    """The entries of these symbols, in their order.
+
+    Raises KeyError for a symbol that nobody explains.
+    """
+    terms = _terms(config.rewards)
+    return [
+        {"symbol": text, "mathml": alone(drawn), "meaning": _meaning(text, config, terms)}
+        for text, drawn in symbols
+        if text not in ELEMENTARY
+    ]
+
+
+def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
+    if symbol in terms:
+        return terms[symbol]
+    return PARTICULAR[symbol](config) if symbol in PARTICULAR else MEANINGS[symbol]
+
+
+def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
+    """What each reward term measures; one that differs between domains says so."""
+    found: dict[str, dict[str, str]] = {}
+    for term in rewards:
+        found.setdefault(name_of(term).text, {})[term.domain] = _measured(term)
+    return {name: _by_domain(meanings) for name, meanings in found.items()}
+
+
+def _by_domain(meanings: Mapping[str, str]) -> str:
+    if len(set(meanings.values())) == 1:
+        return next(iter(meanings.values()))
+    return "; ".join(f"for {domain or 'all other domains'}: {text}" for domain, text in meanings.items())
+
+
+def _measured(term: RewardTerm) -> str:
+    match term:
+        case CorrectnessReward(map="-1/1"):
+            return "reward term: 1 for a right answer, −1 for a wrong one"
+        case CorrectnessReward():
+            return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
+        case ThinkFormatReward(form="book"):
+            return "reward term: 1 where the first <think> stands before the first </think>, else 0"
+        case ThinkFormatReward():
+            return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
+        case BoxedFormatReward():
+            return "reward term: 1 where the completion holds a complete boxed answer, else 0"
+        case LanguageReward(form="share"):
+            return "reward term: share of the letters that are in the prompt's script, 0 to 1"
+        case LanguageReward():
+            return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
+        case LengthReward():
+            return "reward term: brevity within the group, −0.5 to 0.5"
+        case PluginReward():
+            return f"reward term: the number that the plugin {term.entry_point} gives"
+        case _:
+            assert_never(term)
+
+
+def _batch(config: RunConfig) -> str:
+    sampling = config.sampling
+    count = f"{sampling.prompts_per_step} prompts × {sampling.group_size}"
+    return f"completions of one optimizer step: {count}{_share(config)}"
+
+
+def _prompts(config: RunConfig) -> str:
+    return f"prompts of one optimizer step: {config.sampling.prompts_per_step}{_share(config)}"
+
+
+def _share(config: RunConfig) -> str:
+    parts = config.updates.minibatches
+    return f" / {parts} minibatches" if parts > 1 else ""
+
+
+def _old(config: RunConfig) -> str:
+    opened = "probability of a token under the weights that opened the step, a constant"
+    is_same = _is_one_update(config.objective, config)
+    return f"{opened}; each step makes one update, at which it is π itself" if is_same else opened
+
+
+def _is_one_update(objective: Objective, config: RunConfig) -> bool:
+    updates = config.updates
+    is_adam = updates.rule == "adam" and objective.token_weight.type != "lopti"
+    return is_adam and updates.epochs * updates.minibatches == 1
+
+
+def _sampler(config: RunConfig) -> str:
+    sampling = config.sampling
+    how = [
+        *([f"in {sampling.precision}"] if sampling.precision != "policy" else []),
+        *([f"with weights {sampling.staleness} steps old"] if sampling.staleness else []),
+        *(["after top-p or top-k"] if sampling.top_p < 1 or sampling.top_k > 0 else []),
+    ]
+    drawn = f", {' and '.join(how)}" if how else ""
+    return f"probability of a token as the sampler drew it{drawn}"
+
+
+def _kl(config: RunConfig) -> str:
+    unit = "completion" if config.objective.kl_is_sum else "token"
+    return f"mean k3 in the last pass over a step's rollouts; nats per {unit}"
+
+
+def _rate(config: RunConfig) -> str:
+    optimizer = config.optimizer
+    parts = [
+        *([f"after {optimizer.warmup_steps} steps of warm-up"] if optimizer.warmup_steps else []),
+        *([f"then falling to 0 ({optimizer.schedule})"] if optimizer.schedule != "constant" else []),
+    ]
+    course = f", {', '.join(parts)}" if parts else ""
+    factor = config.objective.value.lr_factor
+    critics = f"; {factor:g} times that for θ_V" if config.objective.critic is not None else ""
+    return f"learning rate: {optimizer.lr:g}{course}{critics}"
+
+
+PARTICULAR: dict[str, Callable[[RunConfig], str]] = {
+    "B": _batch,
+    "P": _prompts,
+    "G": lambda config: f"completions per prompt: {config.sampling.group_size}",
+    "π_old": _old,
+    "π_sampler": _sampler,
+    "KL": _kl,
+    "lr": _rate,
+}
+"""Meanings with numbers of the run in them."""

@@ -1,0 +1,154 @@
+"""The legend of a formula: every symbol in plain words, and none that does not stand there."""
+
+import itertools
+import re
+import typing
+
+import pytest
+
+from backend.config import knobs
+from backend.config.merge import resolve
+from backend.config.objective import Objective
+from backend.config.presets import PRESETS
+from backend.config.run import RunConfig
+from backend.formula.legend import ELEMENTARY, PARTICULAR
+from backend.formula.loss import formula
+from backend.formula.meanings import MEANINGS
+
+UNIONS = {
+    "advantage": knobs.Advantage,
+    "ratio": knobs.Ratio,
+    "correction": knobs.Correction,
+    "off_policy_mask": knobs.OffPolicyMask,
+    "router": knobs.Router,
+    "kl": knobs.Kl,
+    "reference": knobs.Reference,
+    "aggregation": knobs.Aggregation,
+    "entropy": knobs.Entropy,
+    "nll": knobs.Nll,
+    "token_weight": knobs.TokenWeight,
+}
+TERMS = [
+    {"name": "correctness", "map": "-1/1"},
+    {"name": "think_format", "required": True},
+    {"name": "boxed_format"},
+    {"name": "language", "only_when_correct": True},
+    {"name": "length"},
+]
+SUM = {"kl": knobs.KlK3(aggregation="seq_sum", to="reference")}
+
+
+def members(union):
+    return typing.get_args(typing.get_args(union)[0])
+
+
+def objectives():
+    """Every member of every knob, every scale under every baseline, every surrogate with every ratio."""
+    for field, union in UNIONS.items():
+        for member in members(union):
+            yield {field: member()} | (SUM if field == "reference" else {})
+    for baseline, scale in itertools.product(members(knobs.RewardAdvantage), members(knobs.Scale)):
+        yield {"advantage": lambda b=baseline, s=scale: b(scale=s())}
+    for ratio, surrogate in itertools.product(members(knobs.Ratio), members(knobs.Surrogate)):
+        yield {"ratio": ratio(), "surrogate": lambda s=surrogate: s()}
+    for controller in members(knobs.Controller):
+        yield {"kl": knobs.KlK3(controller=controller())}
+    yield {"kl": knobs.KlK3(coef={"math": 0.1})}
+    yield {"kl": knobs.KlK1(place="reward"), "advantage": knobs.Critic(lambda_policy=knobs.LengthAdaptive())}
+    yield {"advantage": knobs.GroupMean(multi_reward="gdpo", group_sum="sqrt")}
+    yield {"advantage": knobs.GroupMean(scale=knobs.BatchStd(of="centred_rewards", ddof=0))}
+    yield {"surrogate": knobs.WeightCap(token_mask=knobs.PpoTokenMask())}
+    yield {"off_policy_mask": knobs.Opsm(), "token_weight": knobs.AdvantageReweighting()}
+    yield {"correction": knobs.SequenceTis(level="geo")}
+
+
+def configs():
+    """Every preset, every objective, and every way in which a reward is made."""
+    yield from (resolve({"preset": preset}) for preset in PRESETS)
+    for fields in objectives():
+        try:
+            values = {name: value() if callable(value) else value for name, value in fields.items()}
+            yield RunConfig().model_copy(update={"objective": Objective(**values)})
+        except ValueError:
+            continue  # a combination that is refused
+    for truncated, advantage in itertools.product(("keep", "mask", "scale_reward"), ("sum", "gdpo")):
+        yield resolve(
+            {
+                "rewards": TERMS,
+                "length": {"truncated": {"type": truncated}, "penalty": {"type": "soft_overlong"}},
+                "objective": {"advantage": {"type": "group_mean", "multi_reward": advantage}},
+            }
+        )
+    yield resolve({"preset": "ppo", "optimizer": {"weight_decay": 0.1}})
+
+
+def test_every_symbol_has_a_meaning_and_every_meaning_a_symbol():
+    terms = {"correctness", "think_format", "boxed_format", "language", "length"}
+    seen = {entry["symbol"] for config in configs() for entry in formula(config)["legend"]}
+    known = MEANINGS.keys() | PARTICULAR.keys()
+    assert seen - terms == known
+    assert not known & ELEMENTARY
+    assert not MEANINGS.keys() & PARTICULAR.keys()
+
+
+SINGLE_LETTERS_OF_WORDS = {"a", "s", "k"}
+"""The article, the end of "prompt's", and k below a sum whose sign has an entry."""
+
+
+def test_no_letter_of_a_formula_is_left_without_a_meaning():
+    """Read off the text itself: a symbol that was written as a mere word would not be in the legend."""
+    for config in configs():
+        found = formula(config)
+        entries = {entry["symbol"] for entry in found["legend"]} | ELEMENTARY
+        text = "\n".join(found["text"].splitlines()[: -len(found["notes"]) or None])
+        text = re.sub("[²ᵏᵐ]", " ", text)
+        for symbol in sorted(entries, key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(symbol)}(?![\w′])", " ", text)
+        words = re.findall(r"[^\W\d]+", re.sub(r"\d[\d.]*(e−\d+)?", " ", text))
+        odd = {word for word in words if len(word) == 1 or not re.fullmatch("[a-z]+", word)}
+        assert odd <= SINGLE_LETTERS_OF_WORDS
+
+
+def test_entries_come_in_the_order_in_which_their_symbols_appear():
+    found = " ".join(entry["symbol"] for entry in formula(resolve({"preset": "grpo"}))["legend"])
+    assert found == (
+        "L B ∑ᵢ |oᵢ| ∑ₜ rᵢₜ Aᵢ clip kᵢₜ Rᵢ mean R_group std correctness π oᵢₜ π_old xᵢₜ π_ref ∇L"
+    )
+
+
+def meaning(symbol, **written):
+    legend = formula(resolve(written))["legend"]
+    return next(entry["meaning"] for entry in legend if entry["symbol"] == symbol)
+
+
+def test_meanings_have_the_runs_numbers_and_units():
+    assert meaning("B", updates={"minibatches": 4}) == (
+        "completions of one optimizer step: 16 prompts × 8 / 4 minibatches"
+    )
+    assert meaning("KL", preset="ppo_kl").endswith("nats per token")
+    old = "probability of a token under the weights that opened the step, a constant"
+    assert meaning("π_old", updates={"epochs": 2}) == old
+    assert meaning("π_old") == old + "; each step makes one update, at which it is π itself"
+    stale = {"staleness": 2, "precision": "int8"}
+    assert meaning("π_sampler", preset="olmo3", sampling=stale) == (
+        "probability of a token as the sampler drew it, in int8 and with weights 2 steps old"
+    )
+    assert meaning("lr", optimizer={"weight_decay": 0.1, "warmup_steps": 5, "schedule": "cosine"}) == (
+        "learning rate: 0.0003, after 5 steps of warm-up, then falling to 0 (cosine)"
+    )
+
+
+def test_terms_that_differ_between_domains_say_so():
+    rewards = [{"name": "correctness"}, {"name": "correctness", "map": "-1/1", "domain": "code"}]
+    problems = [{"name": "sums"}, {"name": "sums", "domain": "code"}]
+    assert meaning("correctness", rewards=rewards, problems=problems) == (
+        "for all other domains: reward term: 1 for a right answer, 0 for a wrong one; partial credit lies "
+        "between; for code: reward term: 1 for a right answer, −1 for a wrong one"
+    )
+
+
+@pytest.mark.parametrize("name", ["A", "L", "length.bonus"])
+def test_a_plugin_named_as_a_symbol_keeps_apart_from_it(name):
+    written = {"rewards": [{"name": "plugin", "entry_point": name}]}
+    assert f"Rᵢ = plugin {name}" in formula(resolve(written))["text"].splitlines()
+    assert meaning(f"plugin {name}", **written) == f"reward term: the number that the plugin {name} gives"

@@ -1,0 +1,200 @@
+"""The definition of R in a formula, and that the worker computes what it says."""
+
+import numpy as np
+import pytest
+
+from backend.config.merge import resolve
+from backend.formula.loss import formula
+from worker.problems.sums import Sums
+from worker.rewards.score import Scorer
+from worker.rollout.collector import reward_terms, shaped
+from worker.rollout.types import Completion
+
+
+def lines_of(**written):
+    return formula(resolve(written))["text"].splitlines()
+
+
+def defined(*names, **written):
+    """The lines that define these symbols, in order."""
+    starts = tuple(f"{name} " for name in names)
+    return [line for line in lines_of(**written) if line.startswith(starts)]
+
+
+def test_weights_signs_and_maps_are_shown():
+    rewards = [
+        {"name": "correctness", "map": "-1/1"},
+        {"name": "boxed_format", "weight": -0.5},
+        {"name": "language", "weight": 0},
+    ]
+    assert defined("Rᵢ", "correctness", rewards=rewards) == [
+        "Rᵢ = correctness − 0.5 boxed_format",
+        "correctness = 2 score − 1",
+    ]
+
+
+def test_magistrals_reward_has_its_conditions_and_its_tenth():
+    assert defined("Rᵢ", "length_penalty", preset="magistral") == [
+        "Rᵢ = 0.9 correctness + 0.1 think_format + 0.1 language + length_penalty",
+        "Rᵢ = 0 where think_format ≤ 0 or boxed_format ≤ 0",
+        "length_penalty = 0.1 clip((51 − tokensᵢ) / 13, −1, 0)",
+    ]
+
+
+def test_the_ramp_is_in_tokens_of_the_run():
+    length = {"penalty": {"type": "soft_overlong", "max_fraction": 0.9, "cache_fraction": 0.1}}
+    assert defined("length_penalty", length=length, sampling={"max_new_tokens": 1000}) == [
+        "length_penalty = clip((800 − tokensᵢ) / 100, −1, 0)"
+    ]
+
+
+def test_brevity_is_told_for_right_and_wrong_completions():
+    rewards = [{"name": "correctness"}, {"name": "length", "weight": 0.5}]
+    share = "(tokensᵢ − min(tokens_group)) / (max(tokens_group) − min(tokens_group))"
+    assert defined("Rᵢ", "length", "brevityᵢ", rewards=rewards) == [
+        "Rᵢ = correctness + 0.5 length",
+        "length = brevityᵢ where correctᵢ = 1, else min(brevityᵢ, 0)",
+        f"brevityᵢ = 0.5 − {share}, 0 where all of tokens_group are equal",
+    ]
+
+
+def test_a_term_for_correct_completions_only_has_that_factor():
+    rewards = [{"name": "correctness"}, {"name": "boxed_format", "only_when_correct": True, "required": True}]
+    assert defined("Rᵢ", rewards=rewards) == [
+        "Rᵢ = correctness + 0.1 correctᵢ boxed_format",
+        "Rᵢ = 0 where correctᵢ boxed_format ≤ 0",
+    ]
+
+
+def test_terms_of_a_domain_have_a_line_of_their_own():
+    rewards = [
+        {"name": "correctness"},
+        {"name": "correctness", "map": "-1/1", "weight": 0.5, "domain": "code"},
+        {"name": "boxed_format", "required": True, "domain": "code"},
+    ]
+    problems = [{"name": "sums"}, {"name": "sums", "domain": "code"}]
+    assert defined("Rᵢ", "correctness", rewards=rewards, problems=problems) == [
+        "Rᵢ = 0.5 correctness + 0.1 boxed_format for code",
+        "Rᵢ = correctness for all other domains",
+        "Rᵢ = 0 where boxed_format ≤ 0 for code",
+        "correctness = 2 score − 1 for code",
+    ]
+    alone = defined("Rᵢ", rewards=rewards, problems=[{"name": "sums", "domain": "code"}])
+    assert not any("other domains" in line for line in alone)
+
+
+def test_kl_in_the_reward_comes_after_everything_else():
+    objective = {"kl": {"type": "k1", "place": "reward", "coef": 0.1}}
+    assert defined("Rᵢ", "rewardᵢ", objective=objective, length={"truncated": {"type": "scale_reward"}}) == [
+        "Rᵢ = rewardᵢ − 0.1 ∑ₜ clip(log (π_old(oᵢₜ) / π_ref(oᵢₜ)), −20, 20)",
+        "rewardᵢ = fᵢ sumᵢ",
+    ]
+
+
+def test_gdpo_lists_its_terms_apart():
+    text = defined(
+        "wⱼ",
+        "Rᵢⱼ",
+        objective={"advantage": {"type": "group_mean", "multi_reward": "gdpo"}},
+        rewards=[{"name": "correctness"}, {"name": "boxed_format", "weight": 0.5, "required": True}],
+        length={"penalty": {"type": "soft_overlong"}, "truncated": {"type": "scale_reward", "factor": 0.5}},
+    )
+    assert text == [
+        "wⱼ Rᵢⱼ = 1 correctness, 0.5 boxed_format, 1 length_penalty",
+        "Rᵢⱼ ← 0.5 Rᵢⱼ where oᵢ was cut off at 64 tokens and wⱼ Rᵢⱼ > 0",
+        "Rᵢⱼ = 0 where boxed_format ≤ 0",
+    ]
+
+
+def test_completions_without_a_reward_are_told_of_where_there_may_be_some():
+    told = (
+        "Where a reward term has no value the completion has no reward: its advantage is 0, it is in no mean "
+    )
+    assert not any(line.startswith(told) for line in lines_of())
+    plugin = [{"name": "correctness"}, {"name": "plugin", "entry_point": "brevity"}]
+    assert any(line.startswith(told) for line in lines_of(rewards=plugin))
+    ungraded = [{"name": "file", "path": "rows.jsonl"}]
+    assert any(line.startswith(told) for line in lines_of(problems=ungraded))
+
+
+SHAPED = {
+    "rewards": [
+        {"name": "correctness", "map": "-1/1"},
+        {"name": "boxed_format", "weight": 0.5},
+        {"name": "think_format", "weight": 0.2, "required": True},
+    ],
+    "length": {
+        "truncated": {"type": "scale_reward", "factor": 0.5},
+        "penalty": {"type": "soft_overlong", "cache_fraction": 0.4},
+    },
+    "sampling": {"max_new_tokens": 10},
+}
+
+# (text, tokens, finish_reason), then score, boxed_format, think_format as the text has them
+COMPLETIONS = [
+    ("<think></think>\\boxed{RIGHT}", 3, "stop", 1, 1, 1),
+    ("<think></think>\\boxed{RIGHT}", 8, "stop", 1, 1, 1),
+    ("<think></think>\\boxed{RIGHT}", 10, "length", 1, 1, 1),
+    ("<think></think>none", 10, "length", 0, 0, 1),
+    ("\\boxed{RIGHT}", 10, "stop", 1, 1, 0),
+]
+
+
+def test_the_formula_of_r_is_what_the_worker_computes():
+    """R by hand, as the lines say it, beside scorer and shaping."""
+    assert defined("Rᵢ", "fᵢ", "sumᵢ", "correctness", "length_penalty", **SHAPED) == [
+        "Rᵢ = fᵢ sumᵢ + length_penalty",
+        "fᵢ = 0.5 where oᵢ was cut off at 10 tokens and sumᵢ > 0, else 1",
+        "sumᵢ = correctness + 0.5 boxed_format + 0.2 think_format",
+        "Rᵢ = 0 where think_format ≤ 0",
+        "correctness = 2 score − 1",
+        "length_penalty = clip((6 − tokensᵢ) / 4, −1, 0)",
+    ]
+    rewards = []
+    for _, tokens, reason, score, boxed, think in COMPLETIONS:
+        correctness = 2 * score - 1
+        penalty = min(max((6 - tokens) / 4, -1), 0)
+        whole = correctness + 0.5 * boxed + 0.2 * think
+        factor = 0.5 if reason == "length" and whole > 0 else 1
+        rewards.append(0 if think <= 0 else factor * whole + penalty)
+    assert list(computed(SHAPED).rewards) == pytest.approx(rewards)
+    assert rewards == pytest.approx([1.7, 1.2, -0.15, -1.8, 0])
+
+
+def test_the_terms_of_gdpo_add_up_to_that_too():
+    group = computed(SHAPED)
+    apart = reward_terms([group])
+    total = (apart.values * apart.weights.unsqueeze(2)).sum(dim=0)[0].tolist()
+    terms = [
+        0.5 * weight * value if reason == "length" and weight * value > 0 else weight * value
+        for _, _, reason, score, boxed, think in COMPLETIONS
+        for weight, value in ((1, 2 * score - 1), (0.5, boxed), (0.2, think))
+    ]
+    by_completion = [sum(terms[at : at + 3]) for at in range(0, len(terms), 3)]
+    penalties = [min(max((6 - tokens) / 4, -1), 0) for _, tokens, *_ in COMPLETIONS]
+    expected = [
+        0 if think <= 0 else kept + penalty
+        for (*_, think), kept, penalty in zip(COMPLETIONS, by_completion, penalties, strict=True)
+    ]
+    assert total == pytest.approx(expected)
+
+
+def computed(written):
+    """The group as the worker scores and shapes it."""
+    config = resolve(written)
+    prompt = Sums(seed=0).sample(0, "train")
+    scorer = Scorer(config.rewards)
+    try:
+        completions = [
+            completion(text.replace("RIGHT", prompt.answer), tokens, reason)
+            for text, tokens, reason, *_ in COMPLETIONS
+        ]
+        groups = scorer.score([prompt], [completions])
+    finally:
+        scorer.close()
+    return shaped(groups, config.length, max_new_tokens=config.sampling.max_new_tokens)[0]
+
+
+def completion(text, tokens, reason):
+    numbers = np.zeros(tokens, dtype=np.float32)
+    return Completion(np.arange(tokens), text, ("x",) * tokens, reason, numbers, numbers)
