@@ -119,7 +119,7 @@ def test_runs_whose_gaps_were_packed_wrongly_are_packed_again_and_no_others(empt
         session.execute(delete(MetricBlock).where(wrong))
     upgrade(empty_url)
     with sessions() as session:
-        reached = dict(session.execute(select(Attempt.run_id, Attempt.packed_step)).tuples().all())
+        reached = {row[0]: row[1] for row in session.execute(select(Attempt.run_id, Attempt.packed_step))}
         blocks = session.scalars(select(MetricBlock.run_id)).all()
     assert reached == {runs[0].id: -1, runs[1].id: ALL_PACKED}
     assert blocks == [runs[1].id] * 5
