@@ -29,6 +29,9 @@ CPU_FLOPS, GPU_FLOPS = (1e10, 2e11), (1e12, 2e14)
 TOKEN_SECONDS = 2e-4, 0.03
 """At least and at most, for each token of a completion, however small the model: one follows the other."""
 
+FASTEST_STEP_SECONDS = 0.02
+"""Sampling, a backward pass, an optimizer step and its record take this long however little there is to do."""
+
 BUILT_IN_SIZES = {TINY.name: 0.8e6, TINY_MOE.name: 1.8e6}
 UNKNOWN_SIZE = (0.5e9, 8e9)
 """Parameters of a policy about which nothing is known: those that its profile is meant for."""
@@ -134,7 +137,9 @@ def _by_size(
     in_turn = config.sampling.max_new_tokens * config.steps
     refills = config.filters.refill.most_batches * config.updates.epochs
     # Completions may be much shorter than their cap.
-    low = max(2 * small * least / fast, TOKEN_SECONDS[0] * in_turn) / 10
+    low = max(
+        2 * small * least / fast / 10, TOKEN_SECONDS[0] * in_turn / 10, FASTEST_STEP_SECONDS * config.steps
+    )
     return low, 2 * large * most / slow + TOKEN_SECONDS[1] * in_turn * refills
 
 
