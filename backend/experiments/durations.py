@@ -30,7 +30,7 @@ TOKEN_SECONDS = 2e-4, 0.03
 """At least and at most, for each token of a completion, however small the model: one follows the other."""
 
 FASTEST_STEP_SECONDS = 0.02
-"""Sampling, a backward pass, an optimizer step and its record take this long however little there is to do."""
+"""A step takes this long however little there is to do: sampling, learning from it, recording it."""
 
 BUILT_IN_SIZES = {TINY.name: 0.8e6, TINY_MOE.name: 1.8e6}
 UNKNOWN_SIZE = (0.5e9, 8e9)
