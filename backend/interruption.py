@@ -1,10 +1,14 @@
 """How long the client of a request waits, and what ends the work that is done for it."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+AGAIN_SECONDS = 0.05
+"""After this long a statement is interrupted again: one that had not quite begun did not hear of it."""
 
 
 @dataclass(slots=True)
@@ -17,13 +21,26 @@ class Wait:
     """Whether nobody waits any more."""
     interrupts: list[Callable[[], None]] = field(default_factory=list)
     """What ends the statements that run."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a statement is interrupted, so that it is not the next one on its connection."""
 
     def end(self) -> None:
         """Nobody waits any more."""
         self.is_over = True
-        for interrupt in list(self.interrupts):
-            with suppress(Exception):  # of a connection that has just been closed
-                interrupt()
+        if self._interrupt():
+            threading.Thread(target=self._interrupt_until_ended, name="interruption", daemon=True).start()
+
+    def _interrupt_until_ended(self) -> None:
+        while self._interrupt():
+            time.sleep(AGAIN_SECONDS)
+
+    def _interrupt(self) -> bool:
+        """Interrupt what runs; whether there was anything."""
+        with self.lock:
+            for interrupt in self.interrupts:
+                with suppress(Exception):  # of a connection that has just been closed
+                    interrupt()
+            return bool(self.interrupts)
 
 
 current: ContextVar[Wait] = ContextVar("wait")
@@ -36,10 +53,12 @@ def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
     if wait is None:
         yield
         return
-    wait.interrupts.append(interrupt)
+    with wait.lock:
+        wait.interrupts.append(interrupt)
     if wait.is_over:
-        interrupt()
+        wait.end()
     try:
         yield
     finally:
-        wait.interrupts.remove(interrupt)
+        with wait.lock:
+            wait.interrupts.remove(interrupt)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from backend import interruption
 from backend.database import interrupt_of, reading
 from backend.deadline import Deadline, take_time
 from backend.interruption import interruptible
@@ -82,3 +83,14 @@ def test_what_is_read_for_a_client_that_goes_ends_too(database):
     scope = {"type": "http", "method": "GET", "path": "/"}
     asyncio.run(Deadline(counting(database, began, ended), seconds=600)(scope, receive, send))
     assert ended.is_set()
+
+
+def test_a_statement_that_begins_after_its_interruption_is_interrupted_again():
+    heard, wait = threading.Semaphore(0), interruption.Wait(600)
+    token = interruption.current.set(wait)
+    try:
+        with interruption.interruptible(heard.release):
+            wait.end()
+            assert all(heard.acquire(timeout=30) for _ in range(3))
+    finally:
+        interruption.current.reset(token)

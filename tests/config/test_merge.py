@@ -89,7 +89,7 @@ def test_the_books_scripts_take_one_prompt_per_step_in_order(preset, policy):
     sampling = config.sampling
     assert (sampling.prompts_per_step, sampling.group_size, sampling.order) == (1, 8, "sequential")
     assert (sampling.temperature, sampling.top_p) == (0.8, 0.9)
-    assert config.optimizer == plain.optimizer.with_(weight_decay=0.01)
+    assert config.optimizer == plain.optimizer.with_(weight_decay=0.01, decayed="all")
     assert sampling.max_new_tokens == plain.sampling.max_new_tokens
     assert sampling.keep_mask == (preset == "deepseek_v32_book")
 
