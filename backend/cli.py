@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from backend.errors import GrpoLabError
-from backend.secrecy import redact
+from backend.redaction import redact
 from backend.settings import Settings
 
 if TYPE_CHECKING:
-    from backend.permissions import Role
+    from backend.auth.permissions import Role
 
 
 def up(settings: Settings) -> int:
     """start everything; Ctrl-C stops it"""
-    from backend.launcher import run_tree
+    from backend.process.launcher import run_tree
 
     return run_tree(settings, show_demo=False)
 
 
 def demo(settings: Settings) -> int:
     """the same, with a demo experiment launched once"""
-    from backend.launcher import run_tree
+    from backend.process.launcher import run_tree
 
     return run_tree(settings, show_demo=True)
 
 
 def serve(settings: Settings) -> int:
     """the HTTP service alone; brings the database up to date first"""
-    from backend.lifeline import follow_launcher
+    from backend.db.migrate import migrate
     from backend.logs import set_up_logging
-    from backend.migrate import migrate
-    from backend.preflight import check_database, check_exposure, check_port, check_state_dir
-    from backend.server import run_server
+    from backend.process.lifeline import follow_launcher
+    from backend.process.preflight import check_database, check_exposure, check_port, check_state_dir
+    from backend.process.server import run_server
 
     follow_launcher()
     set_up_logging(settings)
@@ -52,10 +52,10 @@ def serve(settings: Settings) -> int:
 
 def worker(settings: Settings) -> int:
     """a worker alone; several machines may run one each"""
-    from backend.devices import find_slots
-    from backend.migrate import migrate
-    from backend.preflight import check_database, check_state_dir
+    from backend.db.migrate import migrate
+    from backend.process.preflight import check_database, check_state_dir
     from backend.sandbox.layers import check_sandbox
+    from backend.workers.devices import find_slots
 
     check_sandbox(settings)
     check_state_dir(settings)
@@ -66,7 +66,7 @@ def worker(settings: Settings) -> int:
     os.execv(  # noqa: S606
         sys.executable,
         [
-            *(sys.executable, "-m", "celery", "--app", "worker.app", "--quiet", "worker"),
+            *(sys.executable, "-m", "celery", "--app", "worker.host.app", "--quiet", "worker"),
             *("--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"),
             *("--hostname", f"gpu{os.urandom(4).hex()}@{platform.node()}"),
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
@@ -76,7 +76,7 @@ def worker(settings: Settings) -> int:
 
 def token(settings: Settings, *, viewer: bool = False) -> int:
     """print the operator's token, or a viewer's, for scripts: `Authorization: Bearer <token>`"""
-    from backend.access import token_of
+    from backend.auth.tokens import token_of
 
     print(token_of(settings, _role(viewer=viewer)))
     return 0
@@ -84,9 +84,9 @@ def token(settings: Settings, *, viewer: bool = False) -> int:
 
 def link(settings: Settings, *, viewer: bool = False) -> int:
     """print a fresh one-time login link"""
-    from backend.access import login_link
-    from backend.instance import running_instance
-    from backend.terminal import Terminal, show_link
+    from backend.auth.tokens import login_link
+    from backend.process.instance_lock import running_instance
+    from backend.process.terminal import Terminal, show_link
 
     terminal = Terminal()
     show_link(terminal, settings, login_link(settings, _role(viewer=viewer)), opens_browser=False)
@@ -96,7 +96,7 @@ def link(settings: Settings, *, viewer: bool = False) -> int:
 
 
 def _role(*, viewer: bool) -> "Role":
-    from backend.permissions import Role
+    from backend.auth.permissions import Role
 
     return Role.VIEWER if viewer else Role.OPERATOR
 
@@ -117,7 +117,7 @@ def doctor(settings: Settings) -> int:
 def backup(settings: Settings, *, to: str) -> int:
     """save database, checkpoints and uploads into a new directory, while runs train"""
     from backend.backup.save import save_backup
-    from backend.terminal import Terminal
+    from backend.process.terminal import Terminal
 
     os.umask(0o077)
     directory = Path(to).expanduser().absolute()
@@ -132,7 +132,7 @@ def backup(settings: Settings, *, to: str) -> int:
 def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     """put a backup in the place of this installation, which must not run"""
     from backend.backup.restore import restore_backup
-    from backend.terminal import Terminal
+    from backend.process.terminal import Terminal
 
     os.umask(0o077)
     directory = Path(source).expanduser().absolute()

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
-from backend.gauges import GAUGES
+from backend.monitoring.prometheus import GAUGES
 from backend.settings import Settings
 
 ROOT = Path(__file__).parent.parent

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TextIO
 
-from backend.secrecy import learn_secrets, redact
+from backend.redaction import learn_secrets, redact
 from backend.settings import Settings
 
 OURS = ("backend", "worker", "uvicorn", "celery")

@@ -10,28 +10,32 @@ from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp
 
-from backend import catalog, health, live, pages, session, status
-from backend.access import fingerprint
-from backend.broadcaster import Broadcaster
-from backend.budget import Budget
-from backend.database import open_engine, open_sessions
+from backend.auth.sessions import BrowserSessions
+from backend.auth.tokens import fingerprint
 from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
-from backend.deadline import Deadline
-from backend.depends import Lab
+from backend.db.engine import open_engine, open_sessions
 from backend.experiments import api as experiments
-from backend.guard import Guard
-from backend.highwater import tell_if_older
-from backend.interface import complete
-from backend.live import end_streams_at_signals
+from backend.experiments import catalog
+from backend.http import frontend as pages
+from backend.http import session
+from backend.http.access_log import Requests
+from backend.http.dependencies import Lab
+from backend.http.guard import Guard
+from backend.http.openapi import complete
+from backend.http.problem_details import answer_errors
+from backend.http.read_budget import Budget
+from backend.http.timeout import Deadline
+from backend.live import api as live
+from backend.live.api import end_streams_at_signals
+from backend.live.broadcaster import Broadcaster
+from backend.maintenance.reconciler import Reconciler
 from backend.metrics import api as metrics
-from backend.problem import answer_errors
-from backend.reconciler import Reconciler
-from backend.requests import Requests
+from backend.monitoring import health, status
+from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
-from backend.secrecy import learn_secrets
-from backend.sessions import BrowserSessions
+from backend.runs.high_water_mark import tell_if_older
 from backend.settings import Settings
 from backend.workers import api as workers
 

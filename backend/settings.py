@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from backend.sandbox.permissions import Permissions
+from backend.config.plugin_permissions import Permissions
 
 LONGEST_LEASE_SECONDS = 3600.0
 
@@ -152,3 +152,9 @@ def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
     if url and not url.startswith(beginnings):
         raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
     return url
+
+
+def service_url(settings: Settings) -> str:
+    """Address of the service on this machine."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"

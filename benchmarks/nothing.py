@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from worker.records import StepRecord
+from worker.recording.records import StepRecord
 
 
 class Nothing:

@@ -10,11 +10,11 @@ from fastapi.routing import APIRoute
 from sqlalchemy import Pool, QueuePool
 from starlette.testclient import TestClient
 
-from backend.access import new_cookie
-from backend.depends import Lab
+from backend.auth.permissions import Role
+from backend.auth.tokens import new_cookie
+from backend.db.models import BrowserSession
+from backend.http.dependencies import Lab
 from backend.main import create_app
-from backend.models import BrowserSession
-from backend.permissions import Role
 from backend.settings import Settings
 
 TOKEN = "secret"

@@ -28,10 +28,10 @@ from filelock import FileLock
 from sqlalchemy import Engine, make_url
 from sqlalchemy.orm import Session
 
-from backend.collector import spared
-from backend.database import Sessions, open_engine, open_sessions
-from backend.migrate import upgrade
-from backend.models import Base
+from backend.db.engine import Sessions, open_engine, open_sessions
+from backend.db.migrate import upgrade
+from backend.db.models import Base
+from backend.process.gc_freeze import spared
 from backend.settings import Settings
 from tests import servers
 from tests.faults.processes import warm_parent

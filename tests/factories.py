@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash, resolve
-from backend.database import new_id
+from backend.db.engine import new_id
+from backend.db.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, Run
 from backend.metrics.store import write_points
-from backend.models import NOT_BEGUN, Attempt, Checkpoint, Experiment, Run
 from backend.rollouts.store import pack_groups, write_groups
 
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from worker.problems.gym import library
+from worker.rewards.reasoning_gym.entries import library
 
 OURS = ("seed", "size")
 """Parameters that a run sets itself."""

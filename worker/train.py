@@ -20,22 +20,22 @@ from typing import Any, NamedTuple, NoReturn
 
 from sqlalchemy.orm import Session
 
-from backend.collector import spared
 from backend.config.run import RunConfig
-from backend.database import open_engine, open_sessions
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Run
 from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
-from backend.models import Run
+from backend.monitoring.backlog import note_path
+from backend.process.gc_freeze import spared
+from backend.redaction import learn_secrets, redact
 from backend.runs import lifecycle
 from backend.sandbox.layers import layer_names
-from backend.secrecy import learn_secrets, redact
 from backend.settings import Settings
-from backend.waiting import note_path
-from worker.disk import DiskTrouble
-from worker.memory import is_memory_error, memory_text
+from worker.checkpoints.disk import DiskTrouble
+from worker.db_retry import persist
+from worker.out_of_memory import is_memory_error, memory_text
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
-from worker.patience import persist
-from worker.recorder import Recorder
+from worker.recording.recorder import Recorder
 
 logger = logging.getLogger("worker.train")  # not __main__
 
@@ -59,7 +59,7 @@ def main() -> None:
     _listen_to_signals(stopping, assigned)
     logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
     with spared():
-        import worker.trainer  # torch and transformers: seconds that a waiting run need not spend
+        import worker.training.trainer  # torch and transformers: seconds that a waiting run need not spend
 
     logging.disable(logging.NOTSET)
     layer_names()  # tries them, which a waiting run need not wait for either
@@ -67,7 +67,7 @@ def main() -> None:
     assignment = _await_assignment()
     assigned.set()
     threading.Thread(target=_exit_with_supervisor, name="lifeline", daemon=True).start()
-    worker.trainer.use_threads(assignment.threads)
+    worker.training.trainer.use_threads(assignment.threads)
     sys.exit(_exit_code(assignment, stopping))
 
 
@@ -177,9 +177,9 @@ def _train(
     assignment: Assignment,
     stopping: threading.Event,
 ) -> Outcome:
-    from worker.checkpoints import Checkpoints
-    from worker.fork import origin_of
-    from worker.trainer import Trainer
+    from worker.checkpoints.fork import origin_of
+    from worker.checkpoints.store import Checkpoints
+    from worker.training.trainer import Trainer
 
     checkpoints = Checkpoints(
         settings.artifacts_of(assignment.run_id),

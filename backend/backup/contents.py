@@ -24,9 +24,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from backend.backup.files import BadBackup, Digest, check_names, describe, files_in, open_below
-from backend.durable import make_directory, publish, sync
+from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict
-from backend.limits import distinct
+from backend.http.limits import distinct
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -11,9 +11,9 @@ from sqlalchemy import JSON, Boolean, Connection, Float, Integer, LargeBinary, T
 from backend.backup.contents import Table as Saved
 from backend.backup.files import BadBackup, is_canonical
 from backend.backup.tables import ordered_tables
-from backend.database import open_engine
-from backend.migrate import locked, schema_of, upgrade_within
-from backend.models import Checkpoint, Run
+from backend.db.engine import open_engine
+from backend.db.migrate import locked, schema_of, upgrade_within
+from backend.db.models import Checkpoint, Run
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,26}")
 

@@ -22,17 +22,17 @@ from backend.backup.contents import DATABASE, UPLOADS, Manifest, read_manifest, 
 from backend.backup.examine import check_counts, check_rows, check_sqlite
 from backend.backup.files import BadBackup, Digest, copy_out
 from backend.backup.tables import load_tables, ordered_tables
-from backend.database import open_engine, open_sessions, reading
-from backend.durable import make_directory, publish, sync
+from backend.db.engine import open_engine, open_sessions, reading
+from backend.db.migrate import known_schemas, locked, newest_schema, upgrade_within
+from backend.db.models import BrowserSession, Experiment, Run, Singleton, Worker
+from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict, Unavailable
-from backend.highwater import forget_mark
-from backend.instance import AlreadyRunning, hold_instance, service_url
-from backend.migrate import known_schemas, locked, newest_schema, upgrade_within
-from backend.models import BrowserSession, Experiment, Run, Singleton, Worker
-from backend.preflight import check_state_dir, restore_mark
+from backend.process.instance_lock import AlreadyRunning, hold_instance
+from backend.process.preflight import check_state_dir, restore_mark
 from backend.runs.events import add_event
+from backend.runs.high_water_mark import forget_mark
 from backend.runs.lifecycle import release_run
-from backend.settings import Settings
+from backend.settings import Settings, service_url
 from backend.workers.store import live_slots
 
 REASON = "restored from a backup"

@@ -31,10 +31,10 @@ from backend.backup.contents import (
 )
 from backend.backup.files import Digest, describe, files_in, is_canonical, open_below, take
 from backend.backup.tables import ordered_tables, save_tables
-from backend.database import copy_sqlite, open_engine
+from backend.db.engine import copy_sqlite, open_engine
+from backend.db.migrate import newest_schema, schema_of
+from backend.db.models import BrowserSession, Checkpoint
 from backend.errors import Conflict, Unavailable
-from backend.migrate import newest_schema, schema_of
-from backend.models import BrowserSession, Checkpoint
 from backend.settings import Settings
 
 TRIES = 5

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, text
 
 from backend.backup.contents import Table as Saved
 from backend.backup.files import BadBackup, open_below
-from backend.models import Base, BrowserSession, Checkpoint
+from backend.db.models import Base, BrowserSession, Checkpoint
 
 CHUNK_BYTES = 1 << 20
 

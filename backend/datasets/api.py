@@ -12,19 +12,19 @@ from fastapi.concurrency import contextmanager_in_threadpool, run_in_threadpool
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
-from backend.answers import Json
 from backend.config.rows import Columns
 from backend.datasets.checking import place_upload
 from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
 from backend.datasets.unpacking import KINDS, kind_of
 from backend.datasets.users import runs_that_need
-from backend.deadline import take_time
-from backend.depends import SettingsOf, WriteSession
+from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, GrpoLabError, InvalidRequest, NotFound
-from backend.paging import iso
-from backend.problem import ERRORS
-from backend.secrecy import refuse_secrets
-from backend.text import clean_text
+from backend.http.dependencies import SettingsOf, WriteSession
+from backend.http.paging import iso
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json
+from backend.http.timeout import take_time
+from backend.redaction import refuse_secrets
 
 router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
 

@@ -17,8 +17,8 @@ from typing import IO, NamedTuple
 
 from pydantic import BaseModel
 
-from backend.durable import make_directory, sync
-from backend.text import clean_text
+from backend.db.text import clean_text
+from backend.durable_files import make_directory, sync
 
 DIRECTORY = "uploads"
 DRAFT = ".draft-"

@@ -3,7 +3,7 @@
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
 
-from backend.models import Run
+from backend.db.models import Run
 
 MOST_NAMED = 5
 

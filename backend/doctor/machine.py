@@ -8,11 +8,11 @@ from pathlib import Path
 
 import psutil
 
-from backend.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
+from backend.db.text import size_text
 from backend.doctor.finding import Finding, bad, ok, warn
 from backend.sandbox.layers import layers, missing_layers
 from backend.settings import Settings
-from backend.text import size_text
+from backend.workers.devices import SLOT_BYTES, find_gpus, find_slots, torch_build
 
 OLDEST_PYTHON = (3, 11)
 

@@ -9,13 +9,12 @@ from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.broker import choose_broker, find_server, is_ready
-from backend.database import db_now, open_engine, open_sessions, reading
+from backend.db.engine import db_now, open_engine, open_sessions, reading
+from backend.db.migrate import known_schemas, newest_schema, schema_of
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.highwater import find_older
-from backend.instance import is_alive, running_instance, service_url
-from backend.migrate import known_schemas, newest_schema, schema_of
-from backend.preflight import (
+from backend.monitoring.status import broker_trouble
+from backend.process.instance_lock import is_alive, running_instance
+from backend.process.preflight import (
     CannotStart,
     check_database,
     check_exposure,
@@ -23,8 +22,9 @@ from backend.preflight import (
     check_state_dir,
     free_port,
 )
-from backend.settings import Settings
-from backend.status import broker_trouble
+from backend.queue.broker import choose_broker, find_server, is_ready
+from backend.runs.high_water_mark import find_older
+from backend.settings import Settings, service_url
 
 CLOCK_SECONDS = 5.0
 """Leases use the database's clock alone; what people read compares with this machine's."""

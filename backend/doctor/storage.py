@@ -10,12 +10,12 @@ from statistics import median
 import psutil
 from sqlalchemy import make_url
 
+from backend.db.faults import free_bytes
+from backend.db.text import size_text
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.preflight import check_state_dir
+from backend.monitoring.status import LOW_BYTES
+from backend.process.preflight import check_state_dir
 from backend.settings import Settings
-from backend.status import LOW_BYTES
-from backend.text import size_text
-from backend.trouble import free_bytes
 
 COMFORTABLE_BYTES = 5_000_000_000
 """Checkpoints of the tiny policy take 12 MB; of others gigabytes."""

@@ -4,8 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query
 
-from backend.answers import Cursor, Json, Limit
-from backend.depends import LabOf, ReadSession
 from backend.errors import FieldError, InvalidRequest
 from backend.experiments.launch import launch
 from backend.experiments.schemas import (
@@ -17,11 +15,13 @@ from backend.experiments.schemas import (
 )
 from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
 from backend.experiments.summary import summarize
-from backend.idempotency import Key
+from backend.http.dependencies import LabOf, ReadSession
+from backend.http.idempotency import Key
+from backend.http.paging import page_of, split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json, Limit
 from backend.metrics.known import must_be_known
-from backend.paging import page_of, split_list
-from backend.problem import ERRORS
-from backend.queue import ring
+from backend.queue.doorbell import ring
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
 

@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
-from backend.model_files import read_config
-from backend.models import Checkpoint, Run
+from backend.db.models import Checkpoint, Run
+from backend.policies.directories import read_config
 from backend.runs.retention import most_kept
 from backend.settings import Settings
 

@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
-from backend.config.merge import config_hash
 from backend.config.run import RunConfig
-from backend.database import insert_into, new_id, reading
-from backend.depends import Lab
+from backend.db.engine import insert_into, new_id, reading
+from backend.db.models import Experiment, Run
 from backend.errors import FieldError, InvalidConfig
-from backend.experiments.checks import runnable
-from backend.experiments.naming import new_run_names
 from backend.experiments.schemas import MOST_RUNS, ExperimentRequest
-from backend.idempotency import digest_of, made_before
-from backend.models import Experiment, Run
+from backend.http.dependencies import Lab
+from backend.http.idempotency import digest_of, made_before
+from backend.runs.checks import runnable
 from backend.runs.events import add_event
+from backend.runs.naming import new_run_names
+from backend.runs.rows import run_row
 from backend.settings import Settings
 
 MOST_STEPS_TOGETHER = 100_000_000
@@ -95,20 +95,6 @@ def _queue(session: Session, experiment_id: str, planned: list[Planned], request
     session.execute(insert(Run), rows)
     for row in rows:
         add_event(session, "lifecycle", "queued", run_id=row["id"], data={"to": "queued"})
-
-
-def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
-    """The row of a run that waits to be started."""
-    return {
-        "id": new_id(),
-        "name": name,
-        "variant": variant,
-        "seed": config.seed,
-        "config": config.model_dump(mode="json"),
-        "config_hash": config_hash(config),
-        "steps": config.steps,
-        "status": "queued",
-    }
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
+from backend.db.models import Run
+from backend.db.numbers import spell
 from backend.experiments.comparable import scale_differences
-from backend.experiments.statistics import Spread, difference, spread
 from backend.experiments.store import runs_of
 from backend.metrics.reading import read_curves
-from backend.metrics.values import spell
-from backend.models import Run
+from backend.metrics.statistics import Spread, difference, spread
 
 METRICS = ("eval/accuracy", "reward/accuracy", "reward/mean", "length/mean", "policy/entropy")
 Values = Sequence[float | None]

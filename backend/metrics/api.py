@@ -12,20 +12,20 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 from starlette.responses import StreamingResponse
 
-from backend.answers import Json
-from backend.depends import LabOf, ReadSession
+from backend.db.numbers import spell
+from backend.db.run_lookup import configs_of, must_exist, names_of
 from backend.errors import FieldError, InvalidRequest
-from backend.experiments.statistics import t_975
+from backend.http.dependencies import LabOf, ReadSession
+from backend.http.paging import split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json
 from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
 from backend.metrics.means import Picture, average
 from backend.metrics.reading import read_curves
 from backend.metrics.series import Curve, Floats, is_fine, thin, thin_non_finite
-from backend.metrics.values import spell
+from backend.metrics.statistics import t_975
 from backend.metrics.view import View
-from backend.paging import split_list
-from backend.problem import ERRORS
-from backend.runs.store import configs_of, must_exist, names_of
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, bindparam, case, or_, select
 from sqlalchemy.orm import Session
 
-from backend.metrics.values import from_stored
-from backend.models import ALL_PACKED, Attempt, Metric, MetricBlock
+from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock
+from backend.db.numbers import from_stored
 
 BLOCK = 1_024
 """Steps of a block, a multiple of an outline's bucket."""

@@ -12,12 +12,12 @@ from itertools import groupby
 from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, reading
+from backend.db.engine import Sessions, reading
+from backend.db.models import Attempt, Metric, MetricKey
+from backend.db.numbers import SPELLINGS
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.lineage import Stretch, lineages
 from backend.metrics.reading import StoredRow
-from backend.metrics.values import SPELLINGS
-from backend.models import Attempt, Metric, MetricKey
 
 FORMULA_MARKS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet may run a cell that begins with one of these."""

@@ -5,8 +5,8 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
+from backend.db.numbers import SPELLINGS
 from backend.metrics.reading import valid_rows
-from backend.metrics.values import SPELLINGS
 
 
 def valid_steps(session: Session, run_id: str, *, up_to: int) -> Iterator[tuple[int, dict[str, float]]]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.models import Run
+from backend.db.models import Run
 
 ALL_STEPS = 2**31 - 1
 

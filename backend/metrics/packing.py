@@ -11,11 +11,11 @@ from sqlalchemy import and_, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, reading
+from backend.db.engine import Sessions, reading
+from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
 from backend.metrics.blocks import STEP, VALUE, Stored, points_of
 from backend.metrics.series import OUTLINE_SHIFT, peaks
-from backend.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 
 TASKS = 1_000
 """So many attempts are packed in one go."""

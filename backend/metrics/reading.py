@@ -7,12 +7,12 @@ import numpy as np
 from sqlalchemy import Row, and_, select
 from sqlalchemy.orm import Session
 
+from backend.db.models import Metric, MetricKey
 from backend.metrics.attempts import Limit, counting, counts, limits_of
 from backend.metrics.blocks import Outlined, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
 from backend.metrics.series import Curve, Floats, Ints
 from backend.metrics.store import find_keys
-from backend.models import Metric, MetricKey
 
 StoredRow = Row[int, int, str, int, float | None]
 """step, attempt, name, kind, value."""

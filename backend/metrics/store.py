@@ -8,10 +8,10 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
-from backend.database import insert_into, is_postgres
+from backend.db.engine import insert_into, is_postgres
+from backend.db.models import MetricKey
+from backend.db.numbers import to_stored
 from backend.metrics.packing import unpack
-from backend.metrics.values import to_stored
-from backend.models import MetricKey
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""

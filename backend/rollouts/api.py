@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
-from backend.answers import Cursor, Json, items_as_json
-from backend.depends import LabOf, ReadSession
-from backend.paging import page_of
-from backend.problem import ERRORS
+from backend.db.run_lookup import must_exist
+from backend.http.dependencies import LabOf, ReadSession
+from backend.http.paging import page_of
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json, items_as_json
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -20,7 +21,6 @@ from backend.rollouts.reading import (
     tokens_of,
 )
 from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
-from backend.runs.store import must_exist
 
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 

@@ -10,12 +10,12 @@ from sqlalchemy import Text, cast, exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from backend.database import Sessions, reading
+from backend.db.engine import Sessions, reading
+from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.numbers import spell
 from backend.errors import FieldError, InvalidRequest, NotFound
+from backend.http.paging import read_cursor
 from backend.metrics.attempts import counts, limits_of
-from backend.metrics.values import spell
-from backend.models import Rollout, RolloutGroup, RolloutTokens
-from backend.paging import read_cursor
 from backend.rollouts.packing import unpack_text, unpack_tokens
 
 PAGE_TOKENS = 2_000_000

@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 from sqlalchemy.orm import Session
 
-from backend.database import CROCKFORD, insert_into
-from backend.metrics.values import FINITE, spell, spell_all, to_stored
-from backend.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.engine import CROCKFORD, insert_into
+from backend.db.models import Rollout, RolloutGroup, RolloutTokens
+from backend.db.numbers import FINITE, spell, spell_all, to_stored
+from backend.db.text import clean_text
 from backend.rollouts.packing import Tokens, pack_text, pack_tokens
-from backend.text import clean_text
 
 HUGE = 1e150
 """The squares of larger rewards overflow: their spread is computed in fractions, which takes longer."""

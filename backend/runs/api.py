@@ -6,20 +6,21 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, BackgroundTasks, Query
 from starlette.responses import FileResponse
 
-from backend.answers import Cursor, Json, Limit, Page
-from backend.database import reading
-from backend.depends import Lab, LabOf, ReadSession, SettingsOf, WriteSession
+from backend.db.engine import reading
+from backend.db.models import Checkpoint, LogChunk
+from backend.db.run_lookup import must_exist
 from backend.errors import FieldError, InvalidRequest, NotFound
-from backend.idempotency import Key
-from backend.models import Checkpoint, Event, LogChunk
-from backend.paging import iso, page_of, read_cursor, split_list
-from backend.problem import ERRORS
-from backend.queue import ring
+from backend.http.dependencies import Lab, LabOf, ReadSession, SettingsOf, WriteSession
+from backend.http.idempotency import Key
+from backend.http.paging import iso, page_of, read_cursor, split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json, Limit, Page
+from backend.queue.doorbell import ring
 from backend.runs import lifecycle
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
-from backend.runs.events import events_of
+from backend.runs.events import events_of, shown_event
 from backend.runs.list import RunFilter, list_runs, place_of, read_order
 from backend.runs.schemas import (
     CloneRequest,
@@ -35,7 +36,6 @@ from backend.runs.store import (
     change_run,
     find_run,
     log_chunks,
-    must_exist,
     restore_run,
     shown_run,
     trash_run,
@@ -248,21 +248,6 @@ def events(
     after = place[0] if place else None
     rows = events_of(session, run_id, after=after, limit=limit + 1, backwards=order == "desc")
     return Json(page_of(rows, limit, shown_event, lambda event: (event.id,), order=order))
-
-
-def shown_event(event: Event) -> dict[str, Any]:
-    """An event as the HTTP interface shows it."""
-    return {
-        "id": str(event.id),
-        "run": event.run_id,
-        "attempt": event.attempt,
-        "at": iso(event.at),
-        "kind": event.kind,
-        "level": event.level,
-        "step": event.step,
-        "message": event.message,
-        "data": event.data,
-    }
 
 
 @router.get("/{run_id}/logs", response_model=Page)

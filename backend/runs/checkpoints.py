@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from backend.db.models import Checkpoint, Run
 from backend.errors import NotFound
-from backend.models import Checkpoint, Run
 from backend.runs.retention import Saved, kept
 
 

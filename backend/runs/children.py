@@ -7,17 +7,17 @@ from sqlalchemy.orm import Session
 
 from backend.config.merge import merge
 from backend.config.run import RunConfig
-from backend.database import insert_into, reading
-from backend.depends import Lab
+from backend.db.engine import insert_into, reading
+from backend.db.models import Run
 from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
-from backend.experiments.checks import runnable
-from backend.experiments.launch import run_row
-from backend.experiments.naming import new_run_names
-from backend.idempotency import digest_of, made_before
-from backend.models import Run
+from backend.http.dependencies import Lab
+from backend.http.idempotency import digest_of, made_before
 from backend.runs.checkpoints import checkpoints_of
+from backend.runs.checks import runnable
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
+from backend.runs.naming import new_run_names
+from backend.runs.rows import run_row
 from backend.runs.schemas import CloneRequest, EvaluationRequest, ForkRequest
 from backend.settings import Settings
 

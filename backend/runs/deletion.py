@@ -14,10 +14,8 @@ from typing import Any, cast
 from sqlalchemy import CursorResult, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, db_now, reading
-from backend.durable import sync
-from backend.errors import Conflict
-from backend.models import (
+from backend.db.engine import Sessions, db_now, reading
+from backend.db.models import (
     Attempt,
     Checkpoint,
     Event,
@@ -28,6 +26,8 @@ from backend.models import (
     RolloutGroup,
     Run,
 )
+from backend.durable_files import sync
+from backend.errors import Conflict
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.settings import Settings

@@ -6,11 +6,12 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from backend.db.models import Event
+from backend.db.numbers import spell_all
+from backend.db.text import clean_text
+from backend.http.paging import iso
 from backend.logs import request_id
-from backend.metrics.values import spell_all
-from backend.models import Event
-from backend.secrecy import redact, redact_document
-from backend.text import clean_text
+from backend.redaction import redact, redact_document
 
 
 def add_event(
@@ -42,3 +43,18 @@ def events_of(
     if after is not None:
         query = query.where(Event.id < after if backwards else Event.id > after)
     return session.scalars(query.order_by(Event.id.desc() if backwards else Event.id).limit(limit)).all()
+
+
+def shown_event(event: Event) -> dict[str, Any]:
+    """An event as the HTTP interface shows it."""
+    return {
+        "id": str(event.id),
+        "run": event.run_id,
+        "attempt": event.attempt,
+        "at": iso(event.at),
+        "kind": event.kind,
+        "level": event.level,
+        "step": event.step,
+        "message": event.message,
+        "data": event.data,
+    }

@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple, cast
 from sqlalchemy import CursorResult, and_, case, or_, select, true, update
 from sqlalchemy.orm import Session
 
-from backend.database import db_now, now_or_later
+from backend.db.engine import db_now, now_or_later
+from backend.db.models import Attempt, Run
+from backend.db.text import clean_text
 from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
-from backend.models import Attempt, Run
+from backend.redaction import redact
 from backend.runs.events import add_event
 from backend.runs.lost import Lease, is_one_of
-from backend.secrecy import redact
-from backend.text import clean_text
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]

@@ -10,11 +10,11 @@ from sqlalchemy import Float, Row, Select, Text, and_, case, cast, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from backend.db.models import Experiment, Run
+from backend.db.numbers import NOT_FINITE
 from backend.errors import FieldError, InvalidRequest
+from backend.http.paging import read_cursor
 from backend.metrics.known import must_be_known
-from backend.metrics.values import NOT_FINITE
-from backend.models import Experiment, Run
-from backend.paging import read_cursor
 
 SORTABLE: dict[str, Any] = {
     "created_at": Run.created_at,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, false, or_, select
 from sqlalchemy.orm import Session
 
-from backend.database import db_now
-from backend.models import Run
+from backend.db.engine import db_now
+from backend.db.models import Run
 
 
 class Lease(NamedTuple):

@@ -6,8 +6,8 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from backend.secrecy import secret_errors
-from backend.text import clean_text, unstorable
+from backend.db.text import clean_text, unstorable
+from backend.redaction import secret_errors
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]

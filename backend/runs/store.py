@@ -7,13 +7,14 @@ import orjson
 from sqlalchemy import Row, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from backend.database import db_now, insert_into
+from backend.db.engine import db_now, insert_into
+from backend.db.models import NOT_BEGUN, Attempt, LogChunk, Run
+from backend.db.run_lookup import must_exist
+from backend.db.text import clean_text
 from backend.errors import RunNotFound
-from backend.models import NOT_BEGUN, Attempt, Experiment, LogChunk, Run
-from backend.paging import iso
+from backend.http.paging import iso
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
-from backend.text import clean_text
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
@@ -84,12 +85,6 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     return shown
 
 
-def must_exist(session: Session, run_id: str) -> None:
-    """Raise RunNotFound unless there is such a run."""
-    if session.scalar(select(Run.id).where(Run.id == run_id, Run.deleting_at.is_(None))) is None:
-        raise RunNotFound(run_id)
-
-
 def attempts_of(session: Session, run_ids: Iterable[str]) -> dict[str, list[Attempt]]:
     """The attempts of some runs, in order."""
     query = select(Attempt).where(Attempt.run_id.in_(list(run_ids))).order_by(Attempt.run_id, Attempt.number)
@@ -148,31 +143,3 @@ def log_chunks(
         else (LogChunk.attempt, LogChunk.number)
     )
     return session.scalars(query.order_by(*ways).limit(limit + 1)).all()
-
-
-def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """What names a run, and what groups it, of those runs that exist."""
-    experiment = Experiment.name.label("experiment_name")
-    columns = (
-        Run.id,
-        Run.name,
-        Run.variant,
-        Run.seed,
-        Run.status,
-        Run.config_hash,
-        Run.parent_run,
-        Run.fork_step,
-        Run.steps,
-        Run.last_step,
-        experiment,
-    )
-    query = select(*columns).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
-    query = query.where(Run.id.in_(list(run_ids)), Run.deleting_at.is_(None))
-    found: list[Any] = list(session.execute(query))
-    return {row.id: row for row in found}
-
-
-def configs_of(session: Session, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The config of each run."""
-    query = select(Run.id, Run.config).where(Run.id.in_(list(run_ids)))
-    return {row.id: row.config for row in session.execute(query)}

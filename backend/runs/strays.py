@@ -19,10 +19,10 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from backend.database import CROCKFORD, Sessions, reading
-from backend.highwater import read_mark
-from backend.models import Checkpoint, Event, Run
+from backend.db.engine import CROCKFORD, Sessions, reading
+from backend.db.models import Checkpoint, Event, Run
 from backend.runs.events import add_event
+from backend.runs.high_water_mark import read_mark
 from backend.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from backend.config.plugin_permissions import Permissions
+from backend.db.text import clean_text
 from backend.sandbox import bubblewrap
 from backend.sandbox.layers import check_sandbox, layer_names
 from backend.sandbox.paths import NETWORK, PROGRAMS, ROOT, code_paths, existing
-from backend.sandbox.permissions import Permissions
 from backend.sandbox.server import GRACE_SECONDS, PREPARE_SECONDS, Orders
 from backend.settings import Settings
-from backend.text import clean_text
 
 MAX_LINE_BYTES = 2_000_000
 

@@ -7,12 +7,12 @@ from fastapi import APIRouter
 from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from backend.answers import Cursor, Json, Limit, Page
-from backend.database import db_now
-from backend.depends import ReadSession
-from backend.models import Run, Worker
-from backend.paging import iso, page_of, read_cursor
-from backend.problem import ERRORS
+from backend.db.engine import db_now
+from backend.db.models import Run, Worker
+from backend.http.dependencies import ReadSession
+from backend.http.paging import iso, page_of, read_cursor
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json, Limit, Page
 from backend.runs.list import run_columns
 from backend.runs.store import shown_run
 from backend.workers.store import SILENT_SECONDS, live_slots

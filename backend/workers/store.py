@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from backend.database import db_now
-from backend.devices import Slot
-from backend.models import Worker
+from backend.db.engine import db_now
+from backend.db.models import Worker
+from backend.workers.devices import Slot
 
 SILENT_SECONDS = 30.0
 """A worker that was not seen for this long counts as gone."""

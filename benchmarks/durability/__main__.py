@@ -19,18 +19,18 @@ import numpy as np
 from sqlalchemy import event, select
 
 from backend.config.run import RunConfig
-from backend.database import open_engine, open_sessions
-from backend.depends import Lab
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import upgrade
+from backend.db.models import Run
 from backend.doctor.storage import sync_seconds
 from backend.experiments.launch import launch
 from backend.experiments.schemas import ExperimentRequest
-from backend.migrate import upgrade
-from backend.models import Run
+from backend.http.dependencies import Lab
 from backend.runs import lifecycle
 from backend.settings import Settings
 from benchmarks.service import machine
-from worker.recorder import Recorder
-from worker.records import CompletionRecord, GroupRecord, StepRecord
+from worker.recording.recorder import Recorder
+from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
 
 HERE = Path(__file__).parent
 LEVELS = ("NORMAL", "FULL")

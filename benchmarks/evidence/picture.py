@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from backend.config.merge import config_hash, resolve
-from backend.database import Sessions, open_engine, open_sessions
+from backend.db.engine import Sessions, open_engine, open_sessions
+from backend.db.models import Experiment, Run
 from backend.metrics.store import write_points
-from backend.models import Experiment, Run
 from backend.settings import Settings
 from benchmarks.browser import chromium, fresh_page
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
 from benchmarks.service import Service
-from worker.summary import Summary
+from worker.recording.summary import Summary
 
 HERE = Path(__file__).parent
 MOST_VARIANTS = 8

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from backend.experiments.statistics import Spread, difference, spread
+from backend.metrics.statistics import Spread, difference, spread
 from benchmarks.evidence.claims import CLAIMS, END_STEPS, Claim, Expectation, Measure
 from benchmarks.evidence.store import wanted
 

@@ -16,16 +16,16 @@ import torch
 
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.database import open_engine, open_sessions
-from backend.migrate import upgrade
-from backend.models import Run
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import upgrade
+from backend.db.models import Run
 from backend.runs import lifecycle
 from backend.settings import Settings
 from benchmarks.nothing import Nothing
-from worker.checkpoints import Checkpoints
-from worker.recorder import Recorder
-from worker.recording import step_records
-from worker.trainer import Trainer
+from worker.checkpoints.store import Checkpoints
+from worker.recording.recorder import Recorder
+from worker.training.step_records import step_records
+from worker.training.trainer import Trainer
 
 STILL = 1e-12
 """Learning rate: the work of a step stays what it was, and nothing is computed less."""
@@ -139,7 +139,7 @@ def main() -> None:
         turns = Turns(trainer, block)
         recorder.record_step = turns.timed("hand over", recorder.record_step)  # type: ignore[method-assign]
         checkpoints.save = turns.timed("checkpoint", checkpoints.save)  # type: ignore[method-assign]
-        with patch("worker.trainer.step_records", turns.timed("records", step_records)):
+        with patch("worker.training.trainer.step_records", turns.timed("records", step_records)):
             trainer.train()
             turns.turn()
     print(json.dumps({"blocks": turns.blocks, "calls": turns.calls}))

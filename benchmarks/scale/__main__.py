@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.database import open_engine, open_sessions
-from backend.migrate import upgrade
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import upgrade
 from benchmarks.scale.fill import Filled, Size, fill
 from benchmarks.scale.measure import Figures, measure, percentile
 from benchmarks.service import Service

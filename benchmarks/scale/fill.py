@@ -11,12 +11,12 @@ import numpy as np
 from sqlalchemy import insert, literal, select, update
 
 from backend.config.merge import config_hash, resolve
-from backend.database import Sessions, new_id, reading
+from backend.db.engine import Sessions, new_id, reading
+from backend.db.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.metrics.packing import pack, packable
 from backend.metrics.store import write_points
-from backend.models import ALL_PACKED, Attempt, Experiment, Metric, MetricBlock, Run
 from backend.rollouts.store import pack_groups, write_groups
-from worker.records import CompletionRecord, GroupRecord
+from worker.recording.records import CompletionRecord, GroupRecord
 
 METRICS = [f"reward/term_{number}/mean" for number in range(7)] + [
     "reward/mean",

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from backend.database import Sessions
-from backend.models import Experiment, Run
+from backend.db.engine import Sessions
+from backend.db.models import Experiment, Run
 from benchmarks.browser import chromium, fresh_page
 from benchmarks.scale.fill import METRICS, RARE, Filled, Size, run_row
 from benchmarks.service import Service

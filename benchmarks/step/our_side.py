@@ -12,8 +12,8 @@ from workload import GROUP_SIZE, LEARNING_RATE, MAX_NEW_TOKENS, PROMPTS_PER_STEP
 from backend.config.merge import resolve
 from backend.settings import Settings
 from benchmarks.nothing import Nothing
-from worker.records import StepRecord
-from worker.trainer import Trainer
+from worker.recording.records import StepRecord
+from worker.training.trainer import Trainer
 
 
 class Listener(Nothing):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from backend.instance import is_alive
-from backend.preflight import free_port
+from backend.process.instance_lock import is_alive
+from backend.process.preflight import free_port
 from benchmarks.stream.clients import Page, Sleeper
 
 

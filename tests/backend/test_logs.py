@@ -10,10 +10,10 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from backend import logfiles
+from backend.db.models import Event
+from backend.http.access_log import Requests
 from backend.logs import about, set_up_logging
-from backend.models import Event
-from backend.requests import Requests
+from backend.process import log_files as logfiles
 from backend.runs.events import add_event
 from tests.api_client import put_in_place_of, serving
 from tests.factories import make_run

@@ -6,7 +6,7 @@ import pytest
 
 from backend.config.merge import resolve
 from backend.config.objective import Objective
-from backend.experiments.statistics import spread
+from backend.metrics.statistics import spread
 from benchmarks.evidence.claims import CLAIMS, Expectation, Measure
 from benchmarks.evidence.results import value_of, verdict
 from benchmarks.evidence.store import wanted

@@ -12,18 +12,18 @@ import httpx
 import numpy as np
 import uvicorn
 
+from backend.db.migrate import upgrade
 from backend.main import create_app
 from backend.metrics.store import write_points
-from backend.migrate import upgrade
-from backend.preflight import free_port
+from backend.process.preflight import free_port
+from backend.process.server import server_config
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.runs.store import append_log
-from backend.server import server_config
 from backend.settings import Settings
 from tests.api_client import empty
-from worker.records import CompletionRecord, GroupRecord
+from worker.recording.records import CompletionRecord, GroupRecord
 
 TOKEN = "a-token-for-tests"
 VIEWER_TOKEN = "a-viewers-token-for-tests"

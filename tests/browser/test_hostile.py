@@ -18,19 +18,19 @@ from sqlalchemy import insert, update
 
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
-from backend.database import new_id
 from backend.datasets.files import Upload, Uploads
+from backend.db.engine import new_id
+from backend.db.models import Experiment, Run, Worker
+from backend.db.text import clean_text
 from backend.metrics.store import write_points
-from backend.models import Experiment, Run, Worker
 from backend.rollouts.store import pack_groups, write_groups
 from backend.runs.events import add_event
 from backend.runs.store import append_log
-from backend.text import clean_text
 from tests.browser.payloads import PAYLOADS, seen
 from tests.browser.service import running
 from tests.browser.watched import watched
-from worker.logs import clean_line
-from worker.records import CompletionRecord, GroupRecord
+from worker.host.trainer_logs import clean_line
+from worker.recording.records import CompletionRecord, GroupRecord
 
 IS_LONG = bool(os.environ.get("GRPOLAB_HOSTILE"))
 NAMES = [text for text in PAYLOADS if text == clean_text(text)]

@@ -173,7 +173,7 @@ def test_the_difference_of_two_means_is_welchs(in_browser):
 
 
 def test_the_service_and_the_page_agree_on_students_t(in_browser):
-    from backend.experiments.statistics import t_975
+    from backend.metrics.statistics import t_975
 
     freedoms = [1, 1.5, 2.3, 4, 17.9, 30, 31, 200]
     ours = in_browser(STATS, "(s, freedoms) => freedoms.map(s.t95)", freedoms)

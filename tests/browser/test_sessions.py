@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from backend.access import login_link
-from backend.permissions import Role
+from backend.auth.permissions import Role
+from backend.auth.tokens import login_link
 from backend.settings import Settings
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import TOKEN, VIEWER_TOKEN, running

@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backend.config.run import RunConfig
+from backend.db.models import Event, Run
+from backend.db.text import clean_text
 from backend.metrics.store import key_ids
-from backend.models import Event, Run
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from backend.runs.store import append_log
-from backend.text import clean_text
 from tests.factories import make_run
-from worker.recorder import Recorder
-from worker.records import CompletionRecord, GroupRecord, StepRecord
+from worker.recording.recorder import Recorder
+from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
 
 quickly = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None

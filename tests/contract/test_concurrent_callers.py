@@ -5,7 +5,7 @@ import threading
 
 from sqlalchemy import select
 
-from backend.models import Checkpoint, Run
+from backend.db.models import Checkpoint, Run
 from backend.runs import lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
 from tests.contract.test_forks import add_checkpoints

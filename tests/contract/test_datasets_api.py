@@ -1,6 +1,6 @@
 """Data sets and the runs that need them."""
 
-from backend.models import Run
+from backend.db.models import Run
 
 GOOD = b'{"prompt": "1+1=?", "answer": "2"}\n{"prompt": "1+2=?", "answer": 3}\n'
 RAW = {"Content-Type": "application/octet-stream"}

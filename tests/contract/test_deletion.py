@@ -6,8 +6,8 @@ import signal
 import pytest
 from sqlalchemy import event, func, select
 
-from backend.database import open_engine, open_sessions
-from backend.models import Attempt, Base, Checkpoint, Event, Experiment, Run
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Attempt, Base, Checkpoint, Event, Experiment, Run
 from backend.runs import deletion
 from backend.runs.deletion import carry_on
 from backend.runs.events import add_event

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from backend.models import Checkpoint, Run
+from backend.db.models import Checkpoint, Run
 from tests.factories import make_attempt, make_run, write_metric
 
 

@@ -5,13 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
+from backend.db.models import ALL_PACKED, Attempt, MetricBlock, Run
+from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
 from backend.metrics.api import _read, _single
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.store import write_points
 from backend.metrics.view import View
-from backend.models import ALL_PACKED, Attempt, MetricBlock, Run
-from backend.runs.store import names_of
 from tests.factories import make_attempt, make_run, write_metric
 
 NAMES = ("reward/mean", "eval/accuracy", "kl/k3")

@@ -6,9 +6,9 @@ import threading
 import pytest
 from sqlalchemy import func, select, update
 
-from backend.database import db_now, open_engine, open_sessions
+from backend.db.engine import db_now, open_engine, open_sessions
+from backend.db.models import NOT_BEGUN, Attempt, Event, Run
 from backend.errors import Fenced, MoveForbidden, RunNotFound
-from backend.models import NOT_BEGUN, Attempt, Event, Run
 from backend.runs import lifecycle
 from backend.runs.lost import Lease, run_out
 from tests.factories import make_run

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from backend.database import db_now
+from backend.db.engine import db_now
+from backend.db.models import Run
 from backend.errors import Conflict, Fenced, RunNotFound
-from backend.models import Run
 from backend.runs import lifecycle
 from backend.runs.deletion import begin_deletion, carry_on
 from backend.runs.lost import Lease

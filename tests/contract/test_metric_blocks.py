@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, func, select, text, update
 
+from backend.db.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
+from backend.db.run_lookup import names_of
 from backend.metrics import blocks, packing
 from backend.metrics.api import _cursor, _read, _single
 from backend.metrics.reading import read_curves, read_points, valid_rows
 from backend.metrics.view import View
-from backend.models import ALL_PACKED, Attempt, Metric, MetricBlock, Run
 from backend.runs.deletion import begin_deletion, carry_on
-from backend.runs.store import names_of
 from backend.settings import Settings
 from tests.factories import make_attempt, make_run, write_metric
 

@@ -5,12 +5,12 @@ import math
 import pytest
 from sqlalchemy import func, select
 
-from backend.database import open_sessions
+from backend.db.engine import open_sessions
+from backend.db.models import NOT_BEGUN, Metric, MetricKey
 from backend.metrics.csv import csv_lines
 from backend.metrics.history import valid_steps
 from backend.metrics.reading import read_curves, read_points
 from backend.metrics.store import key_ids, write_points
-from backend.models import NOT_BEGUN, Metric, MetricKey
 from backend.rollouts.reading import step_counts
 from tests.factories import make_attempt, make_group, make_run, write_metric
 

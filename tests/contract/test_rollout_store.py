@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from backend.models import Rollout, RolloutGroup
+from backend.db.models import Rollout, RolloutGroup
 from backend.rollouts.packing import unpack_text
 from backend.rollouts.reading import tokens_of
 from backend.rollouts.store import pack_groups, write_groups

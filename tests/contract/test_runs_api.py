@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from backend.models import Checkpoint, Event, Run
-from backend.paging import write_cursor
+from backend.db.models import Checkpoint, Event, Run
+from backend.http.paging import write_cursor
 from backend.runs.events import add_event
 from backend.runs.schemas import RunItem, RunPage
 from backend.runs.store import append_log

@@ -17,11 +17,11 @@ from pathlib import Path
 from sqlalchemy import and_, false, func, or_, select
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, reading
+from backend.db.engine import Sessions, reading
+from backend.db.models import Attempt, Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
+from backend.db.numbers import SPELLINGS
 from backend.metrics.attempts import counts, limits_of
 from backend.metrics.blocks import read_blocks
-from backend.metrics.values import SPELLINGS
-from backend.models import Attempt, Checkpoint, Event, Metric, MetricKey, RolloutGroup, Run
 from backend.runs.lifecycle import MOVES, STATUSES
 from tests.faults.audit_files import canary_in_files, checkpoint_files, files_of_nobody
 from tests.faults.audit_tables import canary_in_rows, damage, rows_of_nobody

@@ -9,8 +9,8 @@ from sqlalchemy import Connection, String, cast, or_, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from backend.database import Sessions, is_postgres
-from backend.models import Base, Metric, MetricKey, Run
+from backend.db.engine import Sessions, is_postgres
+from backend.db.models import Base, Metric, MetricKey, Run
 
 Owner = tuple[str, str]
 """Table and column."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from kombu import Queue
 from sqlalchemy import select
 
-from backend.database import new_id, reading
-from backend.models import Run
-from backend.queue import QUEUE, TASK, worker_queue
+from backend.db.engine import new_id, reading
+from backend.db.models import Run
+from backend.queue.doorbell import QUEUE, TASK, worker_queue
 from backend.settings import Settings
 from tests.faults.campaign import BASE, VARIANTS, Round, references, verdict_of
 from tests.faults.chaos import Chaos

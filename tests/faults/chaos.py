@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from backend.database import reading
-from backend.models import Checkpoint
+from backend.db.engine import reading
+from backend.db.models import Checkpoint
 from tests.faults.plant import Kind, Plant, Trainer
 from tests.faults.processes import TookTooLong, frozen, is_alive, send, wait_for
 from tests.faults.verdict import Witness

@@ -18,11 +18,11 @@ import psutil
 import redis
 from sqlalchemy import select, text
 
-from backend.broker import choose_broker, is_ready, prepare_broker
-from backend.database import Sessions, open_engine, open_sessions, reading
-from backend.migrate import upgrade
-from backend.models import Attempt, Run, Worker
-from backend.reconciler import Reconciler
+from backend.db.engine import Sessions, open_engine, open_sessions, reading
+from backend.db.migrate import upgrade
+from backend.db.models import Attempt, Run, Worker
+from backend.maintenance.reconciler import Reconciler
+from backend.queue.broker import choose_broker, is_ready, prepare_broker
 from backend.settings import Settings
 from tests import servers
 from tests.api_client import empty
@@ -152,7 +152,7 @@ class Plant:
             failpoints.VARIABLE: json.dumps(list(self.failpoint if failpoint is None else failpoint)),
             worker_app.VARIABLE: json.dumps(self._trainer_command()),
         }
-        app = "tests.faults.worker_app" if self.warm or self.failpoint or self.trainer else "worker.app"
+        app = "tests.faults.worker_app" if self.warm or self.failpoint or self.trainer else "worker.host.app"
         argv = [sys.executable, "-m", "celery", "--app", app, "--quiet", "worker", "--pool", "threads"]
         argv += ["--concurrency", str(self.slots), "--queues", "gpu"]
         argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 from sqlalchemy import Pool, event
 
-from backend.collector import spared
-from backend.database import open_engine, open_sessions, reading
-from backend.models import Run
+from backend.db.engine import open_engine, open_sessions, reading
+from backend.db.models import Run
+from backend.process.gc_freeze import spared
 from tests import servers
 from tests.faults import failpoints
 from tests.faults.campaign import Round
@@ -34,8 +34,8 @@ from tests.faults.processes import wait_for
 from tests.faults.verdict import Record, Verdict, record_of
 
 with spared():
-    import worker.checkpoints
-    import worker.trainer  # here once, and not in each fork
+    import worker.checkpoints.store
+    import worker.training.trainer  # here once, and not in each fork
 
 EVERY = {"launching": 3, "training": 9, "deleting": 3, "backing_up": 2, "restoring": 2, "upgrading": 1}
 """Each life of an act is cut at every so many of its points, another one begins at the next."""
@@ -129,7 +129,7 @@ def cut_power(database: str, act: str, *, every: int, first: int, most: int = 0,
 
 def campaign(databases: Sequence[str], ledger: Sequence[Mapping[str, Any]]) -> Iterator[Round]:
     """Each act's control, then lives until each of its points was cut, but for those that the ledger has."""
-    worker.trainer.use_threads(1)
+    worker.training.trainer.use_threads(1)
     done = {
         (line["database"], line["act"], line["first"], "cuts_that_lost" in line)
         for line in ledger

@@ -13,15 +13,15 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from backend.access import token_of
+from backend.auth.permissions import Role
+from backend.auth.tokens import token_of
 from backend.backup.restore import restore_backup
 from backend.backup.save import save_backup
-from backend.database import open_engine, open_sessions
 from backend.datasets.files import Uploads
-from backend.migrate import downgrade, migrate, newest_schema
-from backend.models import Run
-from backend.permissions import Role
-from backend.preflight import check_state_dir
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import downgrade, migrate, newest_schema
+from backend.db.models import Run
+from backend.process.preflight import check_state_dir
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
 from backend.settings import Settings

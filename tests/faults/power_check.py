@@ -8,14 +8,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from backend.access import token_of
+from backend.auth.permissions import Role
+from backend.auth.tokens import token_of
 from backend.backup.contents import read_manifest, verify
 from backend.backup.restore import restore_backup
-from backend.database import Sessions, is_postgres, open_engine, open_sessions, reading
 from backend.datasets.files import Uploads
-from backend.errors import GrpoLabError
-from backend.migrate import migrate, schema_of
-from backend.models import (
+from backend.db.engine import Sessions, is_postgres, open_engine, open_sessions, reading
+from backend.db.migrate import migrate, schema_of
+from backend.db.models import (
     Attempt,
     Checkpoint,
     Event,
@@ -24,8 +24,8 @@ from backend.models import (
     RolloutGroup,
     Run,
 )
-from backend.permissions import Role
-from backend.preflight import CannotStart, check_database, check_state_dir, restore_mark
+from backend.errors import GrpoLabError
+from backend.process.preflight import CannotStart, check_database, check_state_dir, restore_mark
 from backend.runs import lifecycle
 from backend.runs.deletion import carry_on
 from backend.settings import Settings

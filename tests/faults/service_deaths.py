@@ -14,8 +14,8 @@ from contextlib import contextmanager
 import psutil
 from sqlalchemy import update
 
-from backend.models import Run
-from backend.preflight import free_port
+from backend.db.models import Run
+from backend.process.preflight import free_port
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_run, write_metric
 from tests.faults.audit import audit

@@ -16,14 +16,14 @@ from typing import Any
 import psutil
 from sqlalchemy import func, select
 
-from backend.database import reading
-from backend.models import Attempt, Checkpoint, Metric, MetricKey, Worker
+from backend.db.engine import reading
+from backend.db.models import Attempt, Checkpoint, Metric, MetricKey, Worker
 from backend.runs import lifecycle
 from tests.faults.campaign import Round, configs, references, verdict_of
 from tests.faults.chaos import Chaos
 from tests.faults.plant import Kind, Plant, Trainer
 from tests.faults.processes import send, wait_for
-from worker.supervisor import GRACE_SECONDS
+from worker.host.supervisor import GRACE_SECONDS
 
 WAYS = ("stop_wished", "worker_asked", "worker_asked_twice")
 

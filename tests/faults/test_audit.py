@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from sqlalchemy import delete, select, text, update
 
-from backend.database import open_engine, open_sessions
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Attempt, Event, LogChunk, Metric, Run
 from backend.metrics.packing import pack, packable
-from backend.models import Attempt, Event, LogChunk, Metric, Run
 from backend.runs import lifecycle
 from tests.factories import make_checkpoint, make_group, make_run, write_metric
 from tests.faults.audit import audit

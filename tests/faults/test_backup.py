@@ -7,8 +7,8 @@ import pytest
 from backend.backup.contents import read_manifest, verify
 from backend.backup.restore import REASON, restore_backup
 from backend.backup.save import save_backup
-from backend.database import reading
-from backend.reconciler import Reconciler
+from backend.db.engine import reading
+from backend.maintenance.reconciler import Reconciler
 from tests.faults.audit import audit
 from tests.faults.campaign import configs
 from tests.faults.plant import Kind, Plant

@@ -11,9 +11,9 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from backend.database import reading
-from backend.models import Attempt, Event
-from backend.preflight import free_port
+from backend.db.engine import reading
+from backend.db.models import Attempt, Event
+from backend.process.preflight import free_port
 from backend.runs import lifecycle
 from backend.runs.lost import grace_seconds
 from tests.conftest import require

@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import func, select
 
 from backend.config.merge import resolve
-from backend.models import Event
+from backend.db.models import Event
 from backend.runs import lifecycle
 from tests.faults.chaos import WAYS, damage
-from tests.worker.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
-from worker.checkpoints import Checkpoints
-from worker.policy.checkpoint import BadCheckpoint
-from worker.recorder import Recorder
-from worker.trainer import Trainer
+from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
+from worker.checkpoints.files import BadCheckpoint
+from worker.checkpoints.store import Checkpoints
+from worker.recording.recorder import Recorder
+from worker.training.trainer import Trainer
 
 TIMES = int(os.environ.get("GRPOLAB_DAMAGES", "20"))
 """So many checkpoints are damaged; 200 take a minute."""

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.db.models import Attempt, Metric, MetricKey, Rollout, RolloutGroup, Run
 from backend.metrics.attempts import counts, limits_of
-from backend.models import Attempt, Metric, MetricKey, Rollout, RolloutGroup, Run
 
 CLOCKS = ("time/", "throughput/", "memory/")
 """Metrics that depend on the machine's speed and size."""

@@ -17,18 +17,18 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backend.collector import spared
+from backend.process.gc_freeze import spared
 from tests.faults.failpoints import arm
 
 
 def main(path: Path) -> NoReturn:
     """Serve until standard input, the harness's pipe, ends."""
     with spared():
-        import worker.checkpoints
+        import worker.checkpoints.store
         import worker.train
-        import worker.trainer
+        import worker.training.trainer
 
-    worker.trainer.use_threads(1)
+    worker.training.trainer.use_threads(1)
     path.with_suffix(".pids").mkdir()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))

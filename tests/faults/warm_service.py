@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from backend import cli
-from backend.collector import spared
+from backend.process.gc_freeze import spared
 
 with spared():
     for _name in ("main", "migrate", "server"):

@@ -1,6 +1,6 @@
 """The worker's Celery app for the harness: its trainers may be forked from a warm parent, it may die.
 
-Started as `celery --app tests.faults.worker_app worker`; without the two variables it is `worker.app`.
+Started as `celery --app tests.faults.worker_app worker`; without the two variables it is `worker.host.app`.
 """
 
 import faulthandler
@@ -10,8 +10,8 @@ import signal
 
 from backend.settings import Settings
 from tests.faults.failpoints import arm_worker
-from worker.process import TRAINER
-from worker.tasks import make_worker
+from worker.host.tasks import make_worker
+from worker.host.trainer_process import TRAINER
 
 VARIABLE = "FAULTS_TRAINER"
 """Environment variable: the command that starts a trainer, as JSON."""

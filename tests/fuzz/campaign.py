@@ -20,8 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backend.models import Worker
-from backend.requests import REQUESTS
+from backend.db.models import Worker
+from backend.http.access_log import REQUESTS
 from tests import servers
 from tests.browser.service import TOKEN, VIEWER_TOKEN, Service, running
 
@@ -33,7 +33,7 @@ TOKENS = {"operator": TOKEN, "viewer": VIEWER_TOKEN, "nobody": ""}
 ROUNDS = tuple(itertools.product(("sqlite", "postgres"), ("operator", "viewer", "operator", "nobody")))
 
 ENDLESS = "/api/v1/stream"
-"""Its answer never ends; tests/backend/test_live.py reads it."""
+"""Its answer never ends; tests/backend/live/test_live.py reads it."""
 
 
 class Round(NamedTuple):

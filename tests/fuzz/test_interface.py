@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backend.permissions import READS, WRITES
+from backend.auth.permissions import READS, WRITES
 from tests.api_client import serving
 from tests.fuzz.campaign import play
 from tests.route_list import filled_in

@@ -28,7 +28,9 @@ def names_of(package) -> list[str]:
 
 
 LIGHT_WORKER = [
-    name for name in names_of(worker) if name in {"worker.app", "worker.tasks", "worker.supervisor"}
+    name
+    for name in names_of(worker)
+    if name in {"worker.host.app", "worker.host.tasks", "worker.host.supervisor"}
 ]
 ENTRANCES = [name for name in names_of(backend) if name in {"backend.main", "backend.cli", "backend.docs"}]
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from worker.problems.gym import library
 from worker.rewards.reasoning_gym.checkers import CHECKERS
+from worker.rewards.reasoning_gym.entries import library
 
 LIBRARY = ("reasoning_gym.", "worker.rewards.reasoning_gym.")
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
+from backend.auth.permissions import PUBLIC as PUBLIC_LINES
+from backend.auth.permissions import READS, WRITES
 from backend.main import create_app
-from backend.permissions import PUBLIC as PUBLIC_LINES
-from backend.permissions import READS, WRITES
 from backend.settings import Settings
 from tests.api_client import serving
 from tests.route_list import operations

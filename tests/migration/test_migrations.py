@@ -12,10 +12,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import and_, delete, inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from backend.database import open_engine, open_sessions
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
+from backend.db.models import ALL_PACKED, Attempt, Base, MetricBlock
 from backend.metrics.packing import pack, packable
-from backend.migrate import MIGRATIONS, NewerDatabase, downgrade, newest_schema, upgrade
-from backend.models import ALL_PACKED, Attempt, Base, MetricBlock
 from tests.factories import make_attempt, make_run, write_metric
 
 SCRIPTS = ScriptDirectory(str(MIGRATIONS))
@@ -32,7 +32,7 @@ def tables(url):
 def test_a_sqlite_database_that_is_about_to_change_is_copied_first(tmp_path, monkeypatch):
     url = f"sqlite:///{tmp_path / 'old.db'}"
     upgrade(url)
-    monkeypatch.setattr("backend.migrate.newest_schema", lambda: "a newer one")
+    monkeypatch.setattr("backend.db.migrate.newest_schema", lambda: "a newer one")
     upgrade(url)
     (copy,) = tmp_path.glob("old.db.*.backup")
     with closing(sqlite3.connect(copy)) as connection:

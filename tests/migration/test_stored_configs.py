@@ -7,8 +7,8 @@ from sqlalchemy import text
 
 from backend.config.merge import config_hash, resolve
 from backend.config.run import RunConfig
-from backend.database import open_engine
-from backend.migrate import downgrade, upgrade
+from backend.db.engine import open_engine
+from backend.db.migrate import downgrade, upgrade
 
 KLS = {"with": {"type": "k3", "coef": 0.1}, "without": {"type": "none"}, "one_k1": {"type": "k1"}}
 

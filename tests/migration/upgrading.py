@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from backend import migrate
-from backend.database import copy_sqlite, open_engine
+from backend.db import migrate
+from backend.db.engine import copy_sqlite, open_engine
 from tests.faults import failpoints
 
 Visit = Callable[[str], None]

@@ -8,7 +8,7 @@ from backend.formula.loss import formula
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
 from worker.rollout.collector import reward_terms, shaped
-from worker.rollout.types import Completion
+from worker.types import Completion
 
 
 def lines_of(**written):

@@ -15,7 +15,7 @@ from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
 from worker.objective.token_choice import updates_of, with_token_choice
-from worker.steering import EntropyControl, KlControl
+from worker.training.controllers import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
 G = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from backend.preflight import free_port
+from backend.process.preflight import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "a-token-for-tests"

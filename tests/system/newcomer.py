@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from backend.preflight import free_port
+from backend.process.preflight import free_port
 from tests import servers
 from tests.system.lab import ROOT, command_lines, wait_for
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.api_client import TOKEN, serving
 from tests.system.lab import wait_for
-from tests.worker.test_worker_process import (  # noqa: F401 - fixtures
+from tests.worker.host.test_worker_process import (  # noqa: F401 - fixtures
     are,
     broker,
     queue_runs,

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from backend.broker import talk
-from backend.preflight import free_port
+from backend.process.preflight import free_port
+from backend.queue.broker import talk
 from tests.servers import start_redis, stop
 from tests.system.lab import ROOT, TOKEN, Client, Program, command_lines, wait_for
 

@@ -12,19 +12,19 @@ from contextlib import closing
 import pytest
 from sqlalchemy import select, text
 
-from backend.broadcaster import Broadcaster
 from backend.config.run import RunConfig
-from backend.database import open_engine, open_sessions
-from backend.models import Event, Metric, Run
-from backend.problem import MEDIA_TYPE
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Event, Metric, Run
+from backend.http.problem_details import MEDIA_TYPE
+from backend.live.broadcaster import Broadcaster
+from backend.monitoring.backlog import note_path, read_notes
 from backend.runs import lifecycle
 from backend.runs.events import add_event
-from backend.waiting import note_path, read_notes
 from tests.api_client import put_in_place_of, serving
 from tests.outages import postgres_to_stop
 from tests.system.lab import wait_for
-from worker.recorder import Recorder
-from worker.records import StepRecord
+from worker.recording.recorder import Recorder
+from worker.recording.records import StepRecord
 
 OUTAGE_SECONDS = float(os.environ.get("OUTAGE_SECONDS", "4"))
 """How long the database is away; the long form of these tests takes 35."""

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from backend.devices import Gpu, default_cpu_slots, visible_gpus
+from backend.db.migrate import upgrade
 from backend.doctor import examine
-from backend.migrate import upgrade
-from backend.preflight import free_port, is_loopback
+from backend.process.preflight import free_port, is_loopback
+from backend.process.terminal import tunnel_hint
 from backend.settings import Settings
-from backend.terminal import tunnel_hint
+from backend.workers.devices import Gpu, default_cpu_slots, visible_gpus
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from backend.database import open_engine, open_sessions
-from backend.launcher import Child, Launcher
-from backend.migrate import downgrade, upgrade
-from backend.preflight import free_port
-from backend.terminal import Terminal
+from backend.db.engine import open_engine, open_sessions
+from backend.db.migrate import downgrade, upgrade
+from backend.process.launcher import Child, Launcher
+from backend.process.preflight import free_port
+from backend.process.terminal import Terminal
 from tests.factories import make_run
 from tests.system.lab import Lab, are_gone, command_lines, wait_for
 
@@ -166,7 +166,7 @@ def test_the_link_logs_in_once(lab):
     assert httpx.get(f"{lab.client.base}/api/v1/runs").status_code == 401
 
 
-@pytest.mark.parametrize("word", ["backend.cli serve", "worker.app", "valkey-server"])
+@pytest.mark.parametrize("word", ["backend.cli serve", "worker.host.app", "valkey-server"])
 def test_a_program_that_dies_is_started_again(lab, word):
     said = lab.said().count("ended by itself")
     victim = lab.child(word)

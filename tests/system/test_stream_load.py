@@ -7,8 +7,8 @@ import threading
 import uvicorn
 from starlette.responses import StreamingResponse
 
-from backend import listening
-from backend.preflight import free_port
+from backend.process import sockets as listening
+from backend.process.preflight import free_port
 from backend.settings import Settings
 from benchmarks.stream.load import Load, measure
 from tests.system.lab import wait_for

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from backend.datasets.files import Uploads
-from backend.preflight import free_port
+from backend.process.preflight import free_port
 from tests.system.lab import ROOT, TOKEN, Client, wait_for
 
 MEGABYTE = 1_000_000

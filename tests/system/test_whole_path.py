@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from backend.preflight import free_port
+from backend.process.preflight import free_port
 from tests.system.lab import Client, Lab, Program, wait_for
 
 

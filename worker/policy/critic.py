@@ -15,7 +15,7 @@ from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
 from worker.policy.logprobs import row_states, suits_tree, tree_states
 from worker.policy.optimizer import PolicyOptimizer
-from worker.rollout.batching import TokenBatch, microbatches
+from worker.policy.token_batch import TokenBatch, microbatches
 
 
 class ValueBatch(NamedTuple):

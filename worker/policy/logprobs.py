@@ -9,9 +9,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from worker.policy.lean import is_lean
+from worker.policy.sampling_mask import KeptPairs, kept_log_mass, kept_pairs
+from worker.policy.token_batch import TokenBatch
 from worker.policy.tree import prefix_tree, tree_hidden
-from worker.rollout.batching import TokenBatch
-from worker.rollout.kept import KeptPairs, kept_log_mass, kept_pairs
 
 CHUNK_ELEMENTS = 2**27
 """Logits held at once, in float32 elements (512 MiB); more are computed chunk by chunk, again in backward."""

@@ -17,9 +17,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from backend.config import policies
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
-from backend.model_files import directory_error
+from backend.policies.directories import directory_error
 from backend.settings import Settings
-from worker.memory import is_memory_error
+from worker.out_of_memory import is_memory_error
 from worker.policy.token_texts import TokenTexts
 
 logger = logging.getLogger(__name__)

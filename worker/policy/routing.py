@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from worker.policy.logprobs import TokenLogprobs, token_logprobs
-from worker.rollout.batching import TokenBatch
+from worker.policy.token_batch import TokenBatch
 
 ROUTERS = ("MixtralTopKRouter", "OlmoeTopKRouter", "Qwen2MoeTopKRouter", "Qwen3MoeTopKRouter")
 """Routers that choose by a softmax over their logits and return (logits, scores, experts)."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from worker.policy.lean import LeanLayer, LeanModel
-from worker.rollout.batching import TokenBatch
+from worker.policy.token_batch import TokenBatch
 
 
 class PrefixTree(NamedTuple):

@@ -2,7 +2,7 @@
 
 from typing import Literal, Protocol
 
-from worker.rollout.types import Prompt
+from worker.prompt import Prompt
 
 Split = Literal["train", "eval"]
 

@@ -22,7 +22,7 @@ from worker.problems.hub import load_hub
 from worker.problems.plugins import Plugin
 from worker.problems.reasoning_gym import ReasoningGym
 from worker.problems.sums import Sums
-from worker.rollout.prompt import Prompt
+from worker.prompt import Prompt
 
 ROUND = 1000
 """Prompts after which the shares of the sources are exact."""

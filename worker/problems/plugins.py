@@ -16,7 +16,7 @@ from backend.config.problems import PluginProblem
 from backend.config.rows import is_domain
 from backend.errors import PluginFailed
 from worker.problems.base import Split
-from worker.rollout.prompt import Prompt
+from worker.prompt import Prompt
 
 
 class Plugin:

@@ -7,10 +7,10 @@ from backend.config.problems import ReasoningGymProblem
 from backend.config.rows import question_key
 from backend.sandbox.process import Sandbox, SandboxError, Unusable
 from worker.problems.base import Split
-from worker.problems.gym import CHUNK
 from worker.problems.rows import with_instruction
+from worker.prompt import Prompt
 from worker.rewards.correctness import JUDGING
-from worker.rollout.prompt import Prompt
+from worker.rewards.reasoning_gym.entries import CHUNK
 
 EVAL_SHARE = 4
 """One question in this many is held out."""

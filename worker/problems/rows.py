@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from backend.config.jsonl import held_out_keys
 from backend.config.rows import Columns
 from worker.problems.base import Split
-from worker.rollout.prompt import Prompt
+from worker.prompt import Prompt
 
 EVAL_ORDER_SEED = 20_240_201
 

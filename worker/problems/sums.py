@@ -4,7 +4,7 @@ from hashlib import blake2b
 from math import comb
 
 from worker.problems.base import Split
-from worker.rollout.types import Prompt
+from worker.prompt import Prompt
 
 EVAL_SHARE = 8
 """One in this many sets of operands is held out for evaluation."""

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from backend.config.rewards import CorrectnessReward
 from backend.sandbox.process import Sandbox, SandboxError, TimedOut
+from worker.prompt import Prompt
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.formats import last_boxed, lenient_answer
-from worker.rollout.prompt import Prompt
 
 JUDGING = "worker.rewards.judging"
 SHORTEST_LIMIT_SECONDS = 0.2

@@ -54,12 +54,12 @@ def equal_mathematics(request: Request) -> bool:
 
 def import_gym(_request: Request) -> None:
     """The library reasoning_gym."""
-    importlib.import_module("worker.problems.gym").library()
+    importlib.import_module("worker.rewards.reasoning_gym.entries").library()
 
 
 def make_gym_entry(request: Request) -> None:
     """The entry that an answer belongs to, kept for the next answers to it."""
-    from worker.problems.gym import entry_at
+    from worker.rewards.reasoning_gym.entries import entry_at
 
     import_gym(request)
     with contextlib.suppress(Exception):  # `gym_score` meets it again and says so
@@ -68,7 +68,7 @@ def make_gym_entry(request: Request) -> None:
 
 def gym_question(request: Request) -> dict[str, str]:
     """Question and answer of a reasoning_gym task at a seed and an offset."""
-    from worker.problems.gym import entry_at
+    from worker.rewards.reasoning_gym.entries import entry_at
 
     entry = entry_at(request["task"], request["config"], request["seed"], request["offset"])
     return {"question": entry["question"], "answer": str(entry["answer"] or "")}
@@ -76,7 +76,7 @@ def gym_question(request: Request) -> dict[str, str]:
 
 def gym_score(request: Request) -> float:
     """The task's own score of an answer, 0..1."""
-    from worker.problems.gym import score_at
+    from worker.rewards.reasoning_gym.entries import score_at
 
     place = request["task"], request["config"], request["seed"], request["offset"]
     return score_at(*place, answer=request["found"])

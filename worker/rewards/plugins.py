@@ -17,14 +17,14 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from backend.config.plugin_permissions import Permissions
 from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
-from backend.sandbox.permissions import Permissions
 from backend.sandbox.process import Sandbox, SandboxError, Unusable
 from backend.settings import Settings
+from worker.prompt import Prompt
 from worker.rewards.correctness import JUDGING
-from worker.rollout.prompt import Prompt
 
 MOST_IN_A_ROW = 5
 """Failed calls without a good one between them until the run fails: the plugin itself is broken then."""

@@ -11,13 +11,14 @@ from backend.config.rewards import (
     RewardTerm,
     ThinkFormatReward,
 )
+from worker.prompt import Prompt
 from worker.rewards.correctness import Checkers, Grade, Grader
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, think_format
 from worker.rewards.language import script_consistent, script_share
 from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import PluginTerm
-from worker.rollout.types import Completion, Group, Prompt
+from worker.types import Completion, Group
 
 Pair = tuple[Prompt, str]
 Values = list[float | None]

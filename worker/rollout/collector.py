@@ -29,8 +29,8 @@ from worker.problems.mixture import Mixture
 from worker.rewards.score import Scorer, weighted_sums
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Sampler
-from worker.rollout.types import Group
 from worker.state import Parts
+from worker.types import Group
 
 LENGTH = LengthReward.model_fields["name"].default
 LENGTH_PENALTY = "length_penalty"

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from worker.rollout.kept import KeptTokens
-from worker.rollout.prompt import Prompt
-from worker.rollout.types import Completion, Group
+from worker.prompt import Prompt
+from worker.types import Completion, Group, KeptTokens
 
 KEPT = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""

@@ -13,11 +13,12 @@ from transformers import PreTrainedModel
 
 from worker.policy.model import Policy
 from worker.policy.routing import RouterWatch, routers
+from worker.prompt import Prompt
 from worker.rollout.decoders import Decoder, decoder_for
-from worker.rollout.kept import KeptLog
 from worker.rollout.routes import RoutesLog
+from worker.rollout.sampling_log import KeptLog
 from worker.rollout.sharing import Going
-from worker.rollout.types import Completion, Prompt
+from worker.types import Completion
 
 
 class Cadence(NamedTuple):

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from backend.config.plugin_permissions import Permissions
 from backend.sandbox import bubblewrap, process
 from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, missing_layers
 from backend.sandbox.paths import ROOT, code_paths
-from backend.sandbox.permissions import Permissions
 from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
 from backend.settings import Settings
 

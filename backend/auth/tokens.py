@@ -1,0 +1,173 @@
+"""Who somebody is: tokens of operator and viewer, one-time links made from them, the cookies that follow.
+
+A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
+it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
+new token ends them. A cookie is that of a session besides, which can be ended alone: see sessions.py.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.requests import cookie_parser
+
+from backend.auth.permissions import Role
+from backend.durable_files import make_directory, sync
+from backend.errors import Unavailable
+from backend.settings import Settings, service_url
+
+LINK_SECONDS = 600
+"""How long a login link works."""
+
+COOKIE_SECONDS = 30 * 86400
+"""How long a browser stays logged in."""
+
+_LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
+
+_FILES = {Role.OPERATOR: "token", Role.VIEWER: "viewer-token"}
+
+
+def token_of(settings: Settings, role: Role) -> str:
+    """From the environment, or the one that the state directory keeps; the first call makes it."""
+    chosen = settings.grpolab_token if role is Role.OPERATOR else settings.grpolab_viewer_token
+    if chosen:
+        return chosen
+    path = settings.state / _FILES[role]
+    if not path.exists():
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        _write_private(draft, secrets.token_urlsafe(32))
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)  # complete or not there at all
+        draft.unlink()
+        sync(path.parent)
+    token = path.read_text().strip()
+    if not token:
+        raise Unavailable(f"{path} is empty: remove it, and a new token is made at the next start")
+    return token
+
+
+def fingerprint(settings: Settings) -> str:
+    """Changes when a token does."""
+    tokens = "\0".join(token_of(settings, role) for role in Role)
+    return hashlib.sha256(tokens.encode()).hexdigest()
+
+
+def role_of_token(settings: Settings, given: str) -> Role | None:
+    """Whose token this is; takes the same time for every wrong one."""
+    matches = {role: hmac.compare_digest(given.encode(), token_of(settings, role).encode()) for role in Role}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
+    """A fresh link that opens the service in a browser, once, within ten minutes."""
+    moment = f"{int(time.time()) + LINK_SECONDS}.{secrets.token_urlsafe(12)}"
+    return f"{service_url(settings)}/?token={moment}.{_signature(settings, role, f'link:{moment}')}"
+
+
+def role_of_link(settings: Settings, ticket: str) -> Role | None:
+    """Whose link this is if it is ours and in time; it may have been used."""
+    match = _LINK.fullmatch(ticket)
+    if match is None or int(match[1]) < time.time():
+        return None
+    return _signed_by(settings, f"link:{match[1]}.{match[2]}", match[3])
+
+
+def redeem_link(settings: Settings, ticket: str) -> Role | None:
+    """Whose link this is if it is ours, in time and unused; from now on it is used."""
+    role = role_of_link(settings, ticket)
+    if role is None:
+        return None
+    used = _used_links(settings)
+    make_directory(used, mode=0o700)
+    _forget_expired(used)
+    try:
+        _write_private(used / ticket.rpartition(".")[0], "")
+        sync(used)  # a power cut does not make it work again
+    except FileExistsError:
+        return None
+    return role
+
+
+def return_link(settings: Settings, ticket: str) -> None:
+    """It opened nothing after all: it may be used."""
+    (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
+
+
+def _used_links(settings: Settings) -> Path:
+    return settings.run_dir / "used-links"
+
+
+def _forget_expired(used: Path) -> None:
+    for path in used.iterdir():
+        if int(path.name.partition(".")[0]) < time.time():
+            path.unlink(missing_ok=True)
+
+
+def cookie_name(settings: Settings) -> str:
+    """Browsers send a cookie to every port of a host, so the port is part of its name."""
+    return f"grpolab_{settings.port}"
+
+
+class Login(NamedTuple):
+    """A browser's session, as its cookie tells it."""
+
+    id: str
+    """SHA-256 of what the cookie holds; the key of its row."""
+    role: Role
+    ends_at: int
+
+
+def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
+    """What the cookie of a browser that logs in holds: when it ends, a secret, a signature."""
+    content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
+    cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
+    return cookie, Login(_hashed(content), role, int(content[:10]))
+
+
+def login_of(settings: Settings, cookie: str) -> Login | None:
+    """Whose cookie this is if it is ours and in time; its session may have been ended."""
+    match = _COOKIE.fullmatch(cookie)
+    if match is None or int(match[1]) < time.time():
+        return None
+    content = f"{match[1]}.{match[2]}"
+    role = _signed_by(settings, f"cookie:{content}", match[3])
+    return Login(_hashed(content), role, int(match[1])) if role else None
+
+
+def logins_in(settings: Settings, headers: list[str]) -> list[Login]:
+    """Those in the headers `Cookie` of a request, the stronger ones first.
+
+    Other programs of this host have cookies there too, of any shape and perhaps of this name.
+    """
+    name = cookie_name(settings)
+    values = (cookie_parser(part).get(name) for header in headers for part in header.split(";"))
+    found = [login for value in values if value and (login := login_of(settings, value))]
+    return sorted(found, key=lambda login: login.role is not Role.OPERATOR)
+
+
+def _hashed(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:
+    matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in Role}
+    return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def _signature(settings: Settings, role: Role, content: str) -> str:
+    return hmac.new(token_of(settings, role).encode(), f"{role}:{content}".encode(), "sha256").hexdigest()
+
+
+def _write_private(path: Path, text: str) -> None:
+    make_directory(path.parent, mode=0o700)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,132 @@
+"""Brings the database up to the schema of this code.
+
+One transaction holds the whole upgrade: a process that is killed in the middle leaves the database as it
+was, and of two that start together one upgrades while the other waits (SQLite's write lock, Postgres's
+advisory lock).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, text
+
+from backend.db.engine import copy_sqlite, open_engine
+from backend.durable_files import publish, sync
+from backend.errors import Conflict
+from backend.settings import Settings
+
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
+PATIENCE_SECONDS = 3600.0
+"""A migration may rewrite a large table, or wait for another process that does."""
+
+LOCK = 0x67_72_70_6F
+"""Number of the Postgres advisory lock: "grpo"."""
+
+
+class NewerDatabase(Conflict):
+    """The database was written by a newer version of this program."""
+
+    def __init__(self, revision: str, head: str) -> None:
+        super().__init__(
+            f"the database has schema {revision}, which this version does not know (its newest is {head}): "
+            "start the newer version again, or use another STATE_DIR or DATABASE_URL"
+        )
+
+
+def migrate(settings: Settings) -> str:
+    """Upgrade this installation's database; says in words what was done."""
+    before, after = upgrade(settings.effective_database_url)
+    if before == after:
+        return f"schema {after}"
+    return f"upgraded from schema {before} to {after}" if before else f"created, schema {after}"
+
+
+def upgrade(url: str, *, revision: str = "head") -> tuple[str, str]:
+    """Upgrade to `revision`; the schema before (empty: there was none) and after."""
+    engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
+    try:
+        with locked(engine) as connection:
+            before = _check_known(connection)
+            _keep_copy(engine, before)
+            upgrade_within(connection, revision)
+            after = schema_of(connection)
+        if not before and engine.dialect.name == "sqlite" and engine.url.database:
+            sync(Path(engine.url.database).parent)  # SQLite does this for its log, not for the database
+        return before, after
+    finally:
+        engine.dispose()
+
+
+def downgrade(url: str, revision: str) -> None:
+    """Go back to an older schema."""
+    engine = open_engine(url, pool_size=1, answer_seconds=PATIENCE_SECONDS)
+    try:
+        with locked(engine) as connection:
+            command.downgrade(_config(connection), revision)
+    finally:
+        engine.dispose()
+
+
+def upgrade_within(connection: Connection, revision: str) -> None:
+    """Upgrade to `revision` as part of a transaction."""
+    command.upgrade(_config(connection), revision)
+
+
+def known_schemas() -> set[str]:
+    """Every schema that this code can bring up to date."""
+    return {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+
+
+def newest_schema() -> str:
+    """The schema that this code needs."""
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head() or ""
+
+
+def schema_of(connection: Connection) -> str:
+    """The schema a database has; empty when it has none."""
+    return MigrationContext.configure(connection).get_current_revision() or ""
+
+
+def _check_known(connection: Connection) -> str:
+    current = schema_of(connection)
+    if current and current not in known_schemas():
+        raise NewerDatabase(current, newest_schema())
+    return current
+
+
+@contextmanager
+def locked(engine: Engine) -> Iterator[Connection]:
+    """A transaction in which nobody else changes the schema."""
+    # SQLite: our transactions begin as writers, so a second process waits here for the first.
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL lock_timeout = '300s'"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+            connection.execute(text("SET LOCAL lock_timeout = '5s'"))
+        yield connection
+
+
+def _keep_copy(engine: Engine, current: str) -> None:
+    """A copy of a SQLite database that is about to change, beside it; nobody writes meanwhile."""
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        return
+    copy = Path(f"{engine.url.database}.{current}.backup")
+    if not current or current == newest_schema() or copy.exists():
+        return
+    draft = copy.with_suffix(".draft")
+    draft.unlink(missing_ok=True)  # of a process that was killed
+    copy_sqlite(engine, draft)
+    publish(draft, copy)
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,363 @@
+"""The record of runs in SQL.
+
+    experiment ─< run ─< attempt
+                   ├──< metric            one row per (run, metric, step, attempt)
+                   ├──< rollout_group ─< rollout
+                   │            └─ rollout_tokens
+                   ├──< checkpoint, event, log_chunk
+    worker, singleton, browser_session
+
+Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
+older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
+and every row of an older attempt behind that `from_step` is hidden.
+"""
+
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from backend.db.engine import db_now, new_id
+
+Seconds = Float(53)
+"""Seconds since 1970, double precision."""
+
+BigId = BigInteger().with_variant(Integer, "sqlite")
+"""An autoincrementing 64-bit key on both databases."""
+
+
+NOT_BEGUN = 2**31 - 1
+"""`from_step` of an attempt that has not yet said where it continues from: it hides nothing."""
+
+ALL_PACKED = 2**31 - 1
+"""`packed_step` of an attempt that has ended and is in blocks as a whole."""
+
+
+class Base(DeclarativeBase):
+    """Root of the mapped tables; constraint names are fixed so that migrations can name them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        bytes: LargeBinary,
+        float: Seconds,
+    }
+
+
+class Experiment(Base):
+    """Variants x seeds launched together."""
+
+    __tablename__ = "experiment"
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(Text)
+    request: Mapped[dict[str, Any]]
+    """The request that made it: base, variants, seeds."""
+    idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True)
+    request_hash: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[float] = mapped_column(default=db_now())
+
+
+class Run(Base):
+    """One training run. `attempt` is the fencing token of whoever owns it."""
+
+    __tablename__ = "run"
+    __table_args__ = (
+        Index("ix_run_claim", "status", "priority", "queued_at", "id"),
+        Index("ix_run_experiment", "experiment_id"),
+        Index("ix_run_created", "created_at", "id"),
+        Index("ix_run_changed", "changed_at"),
+        Index("ix_run_deleting", "deleting_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(Text)
+    experiment_id: Mapped[str | None] = mapped_column(ForeignKey("experiment.id"))
+    variant: Mapped[str] = mapped_column(Text)
+    seed: Mapped[int] = mapped_column(BigInteger)
+    config: Mapped[dict[str, Any]]
+    config_hash: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of the config without its seed: runs of one variant share it."""
+    steps: Mapped[int]
+    """Steps the run is to train."""
+
+    status: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text, default="")
+    wish: Mapped[str] = mapped_column(String(8), default="")
+    """What the user asked of a running run: "", "stop" or "pause"; read by the trainer at each step."""
+    attempt: Mapped[int] = mapped_column(default=0)
+    worker_id: Mapped[str | None] = mapped_column(String(64))
+    lease_until: Mapped[float] = mapped_column(default=0.0)
+    priority: Mapped[int] = mapped_column(default=0)
+    run_after: Mapped[float] = mapped_column(default=0.0)
+    own_failures: Mapped[int] = mapped_column(default=0)
+    """Ends in a row that the trainer itself caused, without a new checkpoint between them."""
+
+    last_step: Mapped[int] = mapped_column(default=0)
+    progress_at: Mapped[float | None]
+    summary: Mapped[dict[str, Any]] = mapped_column(default=lambda: {"step": 0, "last": {}, "best": {}})
+    """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}: fills the runs table alone."""
+
+    tags: Mapped[list[Any]] = mapped_column(default=list)
+    notes: Mapped[str] = mapped_column(Text, default="")
+    parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
+    fork_step: Mapped[int | None]
+    idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
+    """Of the request that cloned, forked or evaluated; runs of an experiment have none of their own."""
+    request_hash: Mapped[str | None] = mapped_column(String(64))
+    archived_at: Mapped[float | None]
+    deleted_at: Mapped[float | None]
+    """Since when it lies in the trash."""
+    deleting_at: Mapped[float | None]
+    """Since when it is deleted for ever: nobody sees it any more while its rows and files are removed."""
+    created_at: Mapped[float] = mapped_column(default=db_now())
+    queued_at: Mapped[float] = mapped_column(default=db_now())
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+    changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
+    """Last change of this row, but for a mere renewal of the lease: live pages follow it."""
+
+
+class Attempt(Base):
+    """One claim of a run by one worker."""
+
+    __tablename__ = "attempt"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    from_step: Mapped[int] = mapped_column(default=NOT_BEGUN)
+    """Step of the checkpoint it continued from, -1 for a start from nothing, NOT_BEGUN before it knows."""
+    packed_step: Mapped[int] = mapped_column(default=-1, server_default="-1", index=True)
+    """No point of it up to here is outside of the blocks; ALL_PACKED when no more is expected."""
+    worker_id: Mapped[str] = mapped_column(String(64))
+    host: Mapped[str] = mapped_column(Text)
+    pid: Mapped[int | None]
+    device: Mapped[str] = mapped_column(String(64), default="")
+    versions: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    started_at: Mapped[float] = mapped_column(default=db_now())
+    ended_at: Mapped[float | None]
+    outcome: Mapped[str] = mapped_column(Text, default="")
+
+
+class MetricKey(Base):
+    """A metric's name, stored once."""
+
+    __tablename__ = "metric_key"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(128), unique=True)
+
+
+class Metric(Base):
+    """One value of one metric at one step. NaN and infinities are values: see `kind`."""
+
+    __tablename__ = "metric"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - SQLAlchemy declares its type
+
+    # No foreign keys: checked for every point they halve the speed of writing, and each writer is fenced.
+    run_id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    key_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    kind: Mapped[int] = mapped_column(SmallInteger, default=0)
+    """0 finite, 1 NaN, 2 +infinity, 3 -infinity, 4 minus zero, whose sign SQLite does not keep."""
+    value: Mapped[float | None]
+    """The value where it is finite, else NULL."""
+
+
+class MetricBlock(Base):
+    """Points of one metric by one attempt once more, packed for reading: see metrics/blocks.py."""
+
+    __tablename__ = "metric_block"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    key_id: Mapped[int] = mapped_column(ForeignKey("metric_key.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    last_step: Mapped[int]
+    """Of its newest point; in older blocks that of any metric's."""
+    points: Mapped[int]
+    outline: Mapped[bytes]
+    """Values, then steps, of the points that a thinned curve may show; nothing where these are not few."""
+    data: Mapped[bytes]
+    """Their values; then their steps, unless these are all that end with `last_step`."""
+
+
+class RolloutGroup(Base):
+    """The G completions of one prompt at one step."""
+
+    __tablename__ = "rollout_group"
+    __table_args__ = (Index("ix_rollout_group_run_step", "run_id", "step", "kind", "prompt_index"),)
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
+    step: Mapped[int]
+    attempt: Mapped[int]
+    kind: Mapped[str] = mapped_column(String(8))
+    """"train" or "eval"."""
+    prompt_index: Mapped[int]
+    """Position of the prompt within its step."""
+    prompt_id: Mapped[str] = mapped_column(Text)
+    problem: Mapped[str] = mapped_column(Text)
+    domain: Mapped[str] = mapped_column(Text)
+    prompt: Mapped[bytes]
+    """zstd of the exact UTF-8 bytes."""
+    answer: Mapped[bytes]
+    """zstd of the exact UTF-8 bytes."""
+    reward_mean: Mapped[float | None]
+    reward_std: Mapped[float | None]
+
+
+class Rollout(Base):
+    """One completion with its rewards and its advantage."""
+
+    __tablename__ = "rollout"
+    __table_args__ = (Index("ix_rollout_group", "group_id", "position"),)
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    group_id: Mapped[str] = mapped_column(ForeignKey("rollout_group.id", ondelete="CASCADE"))
+    position: Mapped[int] = mapped_column(SmallInteger)
+    """Place within the group, 0..G-1."""
+    text: Mapped[bytes]
+    """zstd of the exact bytes (UTF-8; lone surrogates kept by surrogatepass)."""
+    clean_text: Mapped[str] = mapped_column(Text)
+    """A copy without NUL and lone surrogates, for search."""
+    reward: Mapped[float | None]
+    """Total reward; NULL when the completion could not be scored."""
+    rewards: Mapped[dict[str, Any]]
+    """Each reward term, before its weight."""
+    advantage: Mapped[float | None]
+    tokens: Mapped[int]
+    finish_reason: Mapped[str] = mapped_column(String(16))
+    correct: Mapped[bool | None]
+    non_finite: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """`reward` or `advantage` that its own column cannot hold, by name: NaN, infinities, -0.0."""
+    flags: Mapped[list[Any]] = mapped_column(default=list)
+
+
+class RolloutTokens(Base):
+    """Token strings and per-token arrays of one group, packed (see backend.rollouts.packing)."""
+
+    __tablename__ = "rollout_tokens"
+
+    group_id: Mapped[str] = mapped_column(
+        ForeignKey("rollout_group.id", ondelete="CASCADE"), primary_key=True
+    )
+    data: Mapped[bytes]
+
+
+class Checkpoint(Base):
+    """A directory from which training continues; the row is written after the directory is safe."""
+
+    __tablename__ = "checkpoint"
+    __table_args__ = (Index("ix_checkpoint_run_step", "run_id", "step"),)
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
+    step: Mapped[int]
+    attempt: Mapped[int]
+    path: Mapped[str] = mapped_column(Text)
+    """Relative to the run's artifact directory."""
+    sha256: Mapped[str] = mapped_column(String(64))
+    """Of the manifest, which holds the SHA-256 of every file."""
+    bytes_total: Mapped[int] = mapped_column(BigInteger)
+    manifest: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(default=db_now())
+
+
+class Event(Base):
+    """Something that happened to a run or to the installation; never changed, never removed alone."""
+
+    __tablename__ = "event"
+    __table_args__ = (Index("ix_event_run", "run_id", "id"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
+    attempt: Mapped[int | None]
+    at: Mapped[float] = mapped_column(default=db_now())
+    kind: Mapped[str] = mapped_column(String(32))
+    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference"."""
+    level: Mapped[str] = mapped_column(String(8), default="info")
+    step: Mapped[int | None]
+    message: Mapped[str] = mapped_column(Text)
+    data: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class LogChunk(Base):
+    """A piece of a trainer's output."""
+
+    __tablename__ = "log_chunk"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[float] = mapped_column(default=db_now())
+    text: Mapped[str] = mapped_column(Text)
+
+
+class Worker(Base):
+    """A worker slot and its last sign of life."""
+
+    __tablename__ = "worker"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str] = mapped_column(Text)
+    pid: Mapped[int]
+    slot: Mapped[int]
+    device: Mapped[str] = mapped_column(String(64))
+    device_name: Mapped[str] = mapped_column(Text, default="")
+    status: Mapped[str] = mapped_column(String(16), default="idle")
+    run_id: Mapped[str | None] = mapped_column(String(26))
+    started_at: Mapped[float] = mapped_column(default=db_now())
+    seen_at: Mapped[float] = mapped_column(default=db_now())
+    stats: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """Memory and utilisation at the last sign of life."""
+
+
+class BrowserSession(Base):
+    """A browser that is logged in. Its cookie holds an id that is not stored: its SHA-256 is."""
+
+    __tablename__ = "browser_session"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the id in the cookie."""
+    role: Mapped[str] = mapped_column(String(16))
+    user_agent: Mapped[str] = mapped_column(Text, default="")
+    """What the browser says it is."""
+    created_at: Mapped[float] = mapped_column(default=db_now())
+    seen_at: Mapped[float] = mapped_column(default=db_now())
+    """Its last request, to a minute."""
+    ends_at: Mapped[float]
+    ended_at: Mapped[float | None]
+    """Since when it is logged out."""
+
+
+class Singleton(Base):
+    """Who does a job that one process at a time should do; harmless when two believe it is them."""
+
+    __tablename__ = "singleton"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(64))
+    until: Mapped[float]

@@ -1,0 +1,200 @@
+"""What the form and the charts are built from: schema, presets, recipes, metrics, problems, policies."""
+
+from functools import cache
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from pydantic import Field, ValidationError
+
+from backend.config.merge import resolve
+from backend.config.metrics import FAMILIES, METRICS
+from backend.config.policies import LANGUAGE_MODEL
+from backend.config.presets import FAMILIES as PRESET_FAMILIES
+from backend.config.previews import previews, unseen
+from backend.config.problems import problem_catalog
+from backend.config.recipes import RECIPES
+from backend.config.rewards import reward_catalog
+from backend.config.rules import warnings
+from backend.config.run import RunConfig
+from backend.experiments.estimates import estimates
+from backend.experiments.schemas import Seed, Validated, ValidateRequest
+from backend.formula.loss import formula
+from backend.http.dependencies import ReadSession, SettingsOf
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json, Page
+from backend.policies.offered import policy_offers
+from backend.runs.checks import runnable
+from backend.runs.schemas import Body, Fields
+
+router = APIRouter(prefix="/api/v1", tags=["catalog"], responses=ERRORS)
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Policy", ("policy",)),
+    ("Problems", ("problems",)),
+    ("Sampling", ("sampling",)),
+    ("Advantage", ("objective.advantage", "objective.value")),
+    ("Ratio and clip", ("objective.ratio", "objective.surrogate")),
+    ("Aggregation", ("objective.aggregation", "objective.token_weight")),
+    ("KL and entropy", ("objective.kl", "objective.reference", "objective.entropy", "objective.nll")),
+    ("Off-policy", ("objective.correction", "objective.off_policy_mask", "objective.router")),
+    ("Sampling filters", ("filters",)),
+    ("Length", ("length",)),
+    ("Rewards", ("rewards",)),
+    ("Updates and optimizer", ("updates", "optimizer")),
+    ("Budget", ("steps", "evaluation", "checkpointing", "recording", "stop_rules", "resources")),
+)
+"""Sections of the form and the fields of RunConfig they hold."""
+
+SECONDARY = ("policy.revision", "resources", "optimizer.betas", "optimizer.eps", "recording.tokens")
+"""Fields that a form need not show at once."""
+
+
+class PreviewRequest(Body):
+    """Problem sources to look at."""
+
+    problems: Annotated[list[Fields], Field(min_length=1, max_length=32)]
+    seed: Seed = 0
+
+
+@router.get("/config-schema", response_model=dict[str, Any])
+def config_schema() -> Json:
+    """JSON Schema of a run's config, its defaults, and how a form groups the fields."""
+    return Json(_config_schema())
+
+
+@cache
+def _config_schema() -> dict[str, Any]:
+    return {
+        "schema": RunConfig.model_json_schema(),
+        "defaults": RunConfig().model_dump(mode="json"),
+        "groups": [{"title": title, "fields": list(fields)} for title, fields in GROUPS],
+        "secondary": list(SECONDARY),
+    }
+
+
+@router.get("/presets", response_model=Page)
+def presets() -> Json:
+    """Published methods; `config` is what each changes against the defaults."""
+    return _all(_presets())
+
+
+@cache
+def _presets() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "title": preset.title,
+            "family": family,
+            "source": preset.source,
+            "note": preset.note,
+            "config": preset.changes,
+            "formula": formula(resolve({"preset": name}))["text"],
+        }
+        for family, members in PRESET_FAMILIES.items()
+        for name, preset in members.items()
+    ]
+
+
+@router.get("/recipes", response_model=Page)
+def recipes() -> Json:
+    """Complete runs that are known to show something."""
+    return _all(
+        {
+            "name": name,
+            "title": recipe.title,
+            "note": recipe.note,
+            "config": recipe.config.model_dump(mode="json"),
+        }
+        for name, recipe in RECIPES.items()
+    )
+
+
+@router.get("/metric-catalog", response_model=Page)
+def metric_catalog() -> Json:
+    """Every metric a run records; a name with `<...>` stands for a family."""
+    return _all(
+        {
+            "name": metric.name,
+            "section": metric.section,
+            "unit": metric.unit,
+            "meaning": metric.meaning,
+            "scale": metric.scale,
+            "band": [metric.low, metric.high] if (metric.low, metric.high) != (None, None) else None,
+            "better": metric.better or None,
+            "aliases": metric.aliases,
+            "is_family": metric.name not in METRICS,
+        }
+        for metric in (*METRICS.values(), *FAMILIES)
+    )
+
+
+@router.get("/problems", response_model=Page)
+def problems() -> Json:
+    """Kinds of problem sources with the JSON Schema of their parameters."""
+    return _all(problem_catalog())
+
+
+@router.get("/rewards", response_model=Page)
+def rewards() -> Json:
+    """Kinds of reward terms with the JSON Schema of their parameters."""
+    return _all(reward_catalog())
+
+
+@router.post("/problems/preview", response_model=dict[str, Any])
+def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
+    """Three prompts with answers, where they can be made without the worker."""
+    config = runnable(settings, {"problems": body.problems}, None, body.seed)
+    examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
+    hidden = unseen(config.problems)
+    note = f"prompts of {', '.join(hidden)} can be read once a run has begun" if hidden else ""
+    return Json({"items": [example._asdict() for example in examples], "note": note})
+
+
+@router.get("/policies", response_model=Page)
+def policies(settings: SettingsOf) -> Json:
+    """Models that can be trained here; the one without a name stands for any other, e.g. of the hub."""
+    return _all(offer.model_dump(mode="json") for offer in (*policy_offers(settings), LANGUAGE_MODEL))
+
+
+@router.post("/validate", response_model=Validated)
+def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -> Json:
+    """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong."""
+    request = _as_request(body)
+    config = runnable(settings, request.base, request.variant, request.seed)
+    written = formula(config)
+    return Json(
+        {
+            "config": config.model_dump(mode="json"),
+            "formula": written["text"],
+            "formula_mathml": written["mathml"],
+            "formula_notes": written["notes"],
+            "formula_legend": written["legend"],
+            "estimates": estimates(session, config, settings),
+            "warnings": warnings(config),
+        }
+    )
+
+
+def _as_request(body: dict[str, Any]) -> ValidateRequest:
+    """The body is a plain RunConfig unless it has a `base` or a `variant`."""
+    is_plain = not body.keys() & {"base", "variant"}
+    try:
+        return ValidateRequest.model_validate(
+            {"base": body, "seed": body.get("seed", 0)} if is_plain else body
+        )
+    except ValidationError as error:
+        raise RequestValidationError([_of_the_config(item) for item in error.errors()]) from None
+
+
+def _of_the_config(item: Any) -> dict[str, Any]:
+    """An error of the request, with a path as the config's own errors have it."""
+    context = dict(item.get("ctx", {}))
+    for part in ("base.", "variant."):
+        if "path" in context:
+            context["path"] = context["path"].removeprefix(part)
+    return {**item, "loc": ("body", *item["loc"]), "ctx": context}
+
+
+def _all(items: Any) -> Json:
+    return Json({"items": list(items), "next": None})

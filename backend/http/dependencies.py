@@ -1,0 +1,50 @@
+"""What endpoints ask for: settings, and a session that reads, or one that commits before the answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, interrupt_of, reading
+from backend.db.interruption import interruptible
+from backend.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What the application is made of; `app.state.lab`."""
+
+    settings: Settings
+    engine: Engine
+    sessions: Sessions
+
+
+def lab_of(request: Request) -> Lab:
+    """The application's parts."""
+    lab: Lab = request.app.state.lab
+    return lab
+
+
+def _settings(request: Request) -> Settings:
+    return lab_of(request).settings
+
+
+def _reading(request: Request) -> Iterator[Session]:
+    with reading(lab_of(request).sessions) as session, interruptible(interrupt_of(session)):
+        yield session
+
+
+def _writing(request: Request) -> Iterator[Session]:
+    with lab_of(request).sessions.begin() as session:
+        yield session
+
+
+LabOf = Annotated[Lab, Depends(lab_of)]
+"""For what needs several transactions, or checks for a while before it writes."""
+
+SettingsOf = Annotated[Settings, Depends(_settings)]
+ReadSession = Annotated[Session, Depends(_reading, scope="function")]
+WriteSession = Annotated[Session, Depends(_writing, scope="function")]

@@ -1,0 +1,137 @@
+"""The frontend: one page for every address of the application, its scripts, Plotly from its package."""
+
+import gzip
+import hashlib
+import html
+import re
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from backend.http.dependencies import lab_of
+
+FRONTEND = Path(__file__).parents[2] / "frontend"
+ADDRESSES = ("/", "/runs", "/launch", "/compare", "/run/{run_id}", "/rollouts", "/queue")
+
+REVALIDATE = "no-cache"
+FOREVER = "public, max-age=31536000, immutable"
+
+router = APIRouter(include_in_schema=False)
+
+
+class Scripts(StaticFiles):
+    """Files with an ETag that browsers ask about each time: an upgrade shows at once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = REVALIDATE
+        return response
+
+
+def serve_pages(app: FastAPI) -> None:
+    """Add the frontend to the application."""
+    for address in ADDRESSES:
+        router.add_api_route(address, _index, methods=["GET", "HEAD"])
+    router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
+    router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
+    app.include_router(router)
+    app.mount("/static", Scripts(directory=FRONTEND, check_dir=False), name="static")
+
+
+def asks_for_page(request: Request) -> bool:
+    """Whether a browser goes to this address, and no script asks it for data."""
+    is_api = request.scope["path"].startswith("/api/")
+    return (
+        request.method in ("GET", "HEAD") and not is_api and "text/html" in request.headers.get("accept", "")
+    )
+
+
+def page(status: int = 200) -> Response:
+    """The one page, which looks at its own address: where that leads nowhere, it says so."""
+    return FileResponse(FRONTEND / "index.html", status, headers={"Cache-Control": REVALIDATE})
+
+
+def _index() -> Response:
+    return page()
+
+
+def plotly(request: Request) -> Response:
+    """Plotly.js, compressed; under `?v=<version>` browsers keep it for good."""
+    packed, tag = _packed_plotly(lab_of(request).settings.state / "cache")
+    is_versioned = request.query_params.get("v") == version("plotly")
+    headers = {
+        "ETag": tag,
+        "Cache-Control": FOREVER if is_versioned else REVALIDATE,
+        "Vary": "Accept-Encoding",
+    }
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(packed, headers=headers | {"Content-Encoding": "gzip"}, media_type="text/javascript")
+    return Response(gzip.decompress(packed), headers=headers, media_type="text/javascript")
+
+
+@cache
+def _packed_plotly(directory: Path) -> tuple[bytes, str]:
+    """The script in gzip, compressed once per version and installation, and its ETag."""
+    kept = directory / f"plotly-{version('plotly')}.min.js.gz"
+    if not kept.is_file():
+        script = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = kept.with_suffix(f".{id(script)}.draft")
+        draft.write_bytes(gzip.compress(script, 6, mtime=0))
+        draft.replace(kept)
+    packed = kept.read_bytes()
+    return packed, f'"{hashlib.sha256(packed).hexdigest()[:32]}"'
+
+
+def _docs(request: Request) -> Response:
+    """The HTTP interface as a plain page: no script from elsewhere is ever loaded."""
+    schema = request.app.openapi()
+    rows = "".join(
+        _operation(method, path, operation)
+        for path, operations in schema["paths"].items()
+        for method, operation in operations.items()
+    )
+    return HTMLResponse(DOCS_PAGE.format(title=html.escape(schema["info"]["title"]), rows=rows))
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    parameters = "".join(
+        f"<li><code>{html.escape(each['name'])}</code> <small>{each['in']}</small> "
+        f"{html.escape(_kind(each.get('schema', {})))} {html.escape(each.get('description', ''))}</li>"
+        for each in operation.get("parameters", [])
+    )
+    words = html.escape(operation.get("description") or operation.get("summary", ""))
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", words)
+    return (
+        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{words}</p>"
+        f"<ul>{parameters}</ul></section>"
+    )
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    choices = schema.get("enum")
+    default = f" (default {schema['default']!r})" if schema.get("default") not in (None, "") else ""
+    return (" | ".join(map(repr, choices)) if choices else str(schema.get("type", ""))) + default
+
+
+DOCS_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}: HTTP interface</title>
+<style>body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem }}
+h2 {{ font-size: 1rem; margin: 1.6rem 0 .2rem }} ul, p {{ margin: .2rem 0 }}
+section {{ overflow-wrap: anywhere }}</style>
+<h1>{title}: HTTP interface</h1>
+<p>Every list is <code>{{"items": [...], "next": cursor or null}}</code>, times are UTC in ISO 8601, errors
+are RFC 9457 problem details. Send <code>Authorization: Bearer &lt;token&gt;</code>. The same as a machine
+reads it: <a href="/openapi.json">openapi.json</a>.</p>{rows}</html>
+"""

@@ -1,0 +1,215 @@
+"""The gate around the whole application: default-deny for every path, whatever is mounted behind it.
+
+In order: Host allow-list (421), size of address and headers (400, 414, 431), same-origin rule for every
+method but GET and HEAD (403), token or cookie (401), what the role may do (403), how often (429), size, type
+and well-formedness of the body (413, 415, 408, 400). Every answer leaves with the security headers.
+"""
+
+from collections.abc import Sequence
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from backend.auth.permissions import FILES, Access, Role, access_of
+from backend.auth.sessions import BrowserSessions
+from backend.auth.tokens import logins_in, role_of_token
+from backend.errors import GrpoLabError
+from backend.http.frontend import asks_for_page
+from backend.http.limits import Buckets, address_refusal, body_refusal, check_json, read_body, too_many
+from backend.http.login import LoginPages, login_page
+from backend.http.problem_details import answer_to, problem
+from backend.settings import Settings
+
+SAFE_METHODS = ("GET", "HEAD")
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; "
+    "style-src 'self' 'unsafe-inline'; "  # Plotly writes style elements
+    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types grpolab default"  # frontend/src/lib/trusted.js
+)
+
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+WRITES_AT_ONCE = 20
+"""Seconds' worth of writes that may come together: what a person does to a long list of runs."""
+
+
+class Guard:
+    """ASGI wrapper that lets nothing through that has no right to be there."""
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, routes: Sequence[BaseRoute], sessions: BrowserSessions
+    ) -> None:
+        self._app = app
+        self._settings = settings
+        self._routes = routes
+        self._hosts = allowed_hosts(settings)
+        self._any_port = {name.lower() for name in settings.allowed_hosts if ":" not in name}
+        self._sessions = sessions
+        self._login = LoginPages(settings, sessions)
+        rate = settings.writes_per_second
+        self._writes = Buckets(per_second=rate, burst=rate * WRITES_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            return None
+        guarded = _with_headers(send, is_api=scope["path"].startswith("/api/"))
+        headers = Headers(scope=scope)
+        try:
+            refusal = await self._refusal(scope, headers)
+            if refusal is None and scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
+                refusal = await self._login.answer(scope, receive)
+            if refusal is None and scope["method"] not in SAFE_METHODS and not _is_file(scope):
+                body = await read_body(receive, headers)
+                if body:
+                    check_json(body)
+                receive = _again(body, receive)
+        except ClientDisconnect:
+            return None
+        except (GrpoLabError, HTTPException, OSError) as error:
+            refusal = answer_to(scope, error)
+        if refusal is not None:
+            return await refusal(scope, receive, guarded)
+        return await self._app(scope, receive, guarded)
+
+    async def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        if not self._is_known_host(headers.getlist("host")):
+            return problem(
+                421,
+                "Unknown host",
+                "this service is not reached under that name and port; ALLOWED_HOSTS names further ones",
+            )
+        if (refusal := address_refusal(scope, headers)) is not None:
+            return refusal
+        bearer = self._role_of_token(headers)
+        is_safe = scope["method"] in SAFE_METHODS
+        access = access_of(scope["method"], scope["path"])
+        login = await self._sessions.open_one(logins_in(self._settings, headers.getlist("cookie")))
+        role = bearer or (login.role if login else None)
+        if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
+            if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
+                return _unknown(scope)  # a script that forgot its token
+            return problem(403, "Forbidden", "this request comes from a page of another origin")
+        session = login.id if login and not bearer else ""
+        scope.setdefault("state", {}).update(role=role, session=session, login=login)
+        if access is Access.PUBLIC:
+            return None
+        ticket = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+        if scope["method"] == "GET" and ticket and not scope["path"].startswith("/api/"):
+            return await self._login.swap_link(scope, ticket[0], role=role)
+        if role is None:
+            return _unknown(scope)
+        return self._forbidden(scope, role, access) or (
+            None if is_safe or _is_file(scope) else body_refusal(headers)
+        )
+
+    def _forbidden(self, scope: Scope, role: Role, access: Access | None) -> Response | None:
+        """What this role may not do, or not now."""
+        if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
+            return problem(
+                403, "Forbidden", "nobody may call this: backend/auth/permissions.py has no line for it"
+            )
+        if access is Access.WRITE:
+            if role is not Role.OPERATOR:
+                return problem(
+                    403,
+                    "Forbidden",
+                    "a viewer reads everything and changes nothing; this needs the operator's token",
+                )
+            if wait := self._writes.take(role):
+                return too_many("changes at once", wait)
+        return None
+
+    def _is_known_host(self, values: list[str]) -> bool:
+        if len(values) != 1:
+            return False
+        host = values[0].lower()
+        return host in self._hosts or _without_port(host) in self._any_port
+
+    def _role_of_token(self, headers: Headers) -> Role | None:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return role_of_token(self._settings, token.strip()) if scheme.lower() == "bearer" else None
+
+
+def allowed_hosts(settings: Settings) -> set[str]:
+    """Every Host header under which this service answers."""
+    names = {"127.0.0.1", "localhost", "[::1]"}
+    if settings.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        names.add(f"[{settings.host}]" if ":" in settings.host.strip("[]") else settings.host.lower())
+    hosts = {f"{name}:{settings.port}" for name in names}
+    hosts |= {name.lower() for name in settings.allowed_hosts if ":" in name}
+    return hosts | (names if settings.port == 80 else set())
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
+    """The rules of Go's CrossOriginProtection; a client that is no browser proves itself by its token."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = headers.get("origin")
+    if origin is not None:
+        return origin.partition("://")[2].lower() == headers.get("host", "").lower()
+    return is_bearer
+
+
+def _is_file(scope: Scope) -> bool:
+    return (scope["method"], scope["path"]) in FILES
+
+
+def _tells_its_origin(headers: Headers) -> bool:
+    return "sec-fetch-site" in headers or "origin" in headers
+
+
+def _unknown(scope: Scope) -> Response:
+    if asks_for_page(Request(scope)):
+        return login_page("This page needs you to be logged in.")
+    detail = "a token is needed: Authorization: Bearer <token>, or the cookie of a logged-in browser"
+    return problem(401, "Not logged in", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that has been read is given to the application as if it had just arrived."""
+    is_given = False
+
+    async def receiving() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receiving
+
+
+def _with_headers(send: Send, *, is_api: bool) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if is_api:
+                headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending

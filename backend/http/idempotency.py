@@ -1,0 +1,58 @@
+"""A request that makes something may say by an Idempotency-Key which one it is: sent again it makes nothing.
+
+The key stands in the row that the request made, an experiment or a run, and goes with it.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from fastapi import Depends, Header
+from sqlalchemy import select, union_all
+from sqlalchemy.orm import Session
+
+from backend.db.models import Experiment, Run
+from backend.errors import Conflict
+from backend.redaction import refuse_secrets
+
+
+class KeyTaken(Conflict):
+    """The Idempotency-Key belongs to another request."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the Idempotency-Key {key!r} was used for another request: choose a new one")
+
+
+def _key(
+    idempotency_key: Annotated[
+        str,
+        Header(
+            max_length=200,
+            pattern=r"^[\x21-\x7e]*$",
+            description="Names this request: sent again with the same key and body it makes nothing twice.",
+        ),
+    ] = "",
+) -> str:
+    refuse_secrets(idempotency_key, "Idempotency-Key")
+    return idempotency_key
+
+
+Key = Annotated[str, Depends(_key)]
+"""The request's Idempotency-Key; empty: it has none."""
+
+
+def digest_of(document: Any) -> str:
+    """What tells a request from all others with the same key."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def made_before(session: Session, key: str, digest: str) -> str | None:
+    """Id of what this request has made already; raises KeyTaken where the key was another's."""
+    if not key:
+        return None
+    tables = (Experiment, Run)
+    query = union_all(*(select(t.id, t.request_hash).where(t.idempotency_key == key) for t in tables))
+    made = {row.request_hash: str(row.id) for row in session.execute(query)}
+    if made and digest not in made:
+        raise KeyTaken(key)
+    return made.get(digest)

@@ -1,0 +1,154 @@
+"""How much of everything one client may send: sizes, depth, rates, and how long it may take to send it."""
+
+import asyncio
+import json
+import math
+import time
+from collections import OrderedDict
+from typing import Any, NoReturn
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from backend.http.problem_details import problem
+
+ADDRESS_BYTES = 49_152
+"""Path and query of a request."""
+HEADER_BYTES = 16_384
+"""All headers of a request together."""
+HEAD_BYTES = 65_536
+"""The head of a request, address and headers: what is larger does not even reach the application."""
+BODY_BYTES = 1_000_000
+"""A body of JSON."""
+ARRIVAL_SECONDS = 15.0
+"""How long the head of a request may take to arrive, and its body again."""
+CONNECTIONS = 1000
+"""Connections at a time; further ones are answered 503."""
+
+MOST_BUCKETS = 10_000
+
+
+class Buckets:
+    """A token bucket for each key: `burst` at once, refilled by `per_second`. 0 per second: no limit."""
+
+    def __init__(self, *, per_second: float, burst: float) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, key: str) -> float:
+        """Seconds until there will be one; 0.0 when there is. Nothing is taken."""
+        if not self._per_second:
+            return 0.0
+        level = self._level(key, time.monotonic())
+        return 0.0 if level >= 1 else (1 - level) / self._per_second
+
+    def _level(self, key: str, now: float) -> float:
+        level, since = self._levels.get(key, (self._burst, now))
+        return min(self._burst, level + (now - since) * self._per_second)
+
+    def take(self, key: str) -> float:
+        """Take one; 0.0 when there was one, else the seconds until there will be."""
+        if not self._per_second:
+            return 0.0
+        wait, now = self.wait(key), time.monotonic()
+        level = self._level(key, now)
+        self._levels[key] = (level if wait else max(0.0, level - 1), now)
+        self._levels.move_to_end(key)
+        if len(self._levels) > MOST_BUCKETS:
+            self._levels.popitem(last=False)  # the one that has not been asked for longest
+        return wait
+
+
+def too_many(what: str, wait: float) -> Response:
+    """429 with the time to wait."""
+    seconds = max(1, math.ceil(wait))
+    unit = "second" if seconds == 1 else "seconds"
+    detail = f"too many {what}: try again in {seconds} {unit}; nothing was done"
+    return problem(429, "Too many requests", detail, headers={"Retry-After": str(seconds)})
+
+
+def address_refusal(scope: Scope, headers: Headers) -> Response | None:
+    """What is wrong with the first lines of a request."""
+    if any(character < " " or character == "\x7f" for character in scope["path"]):
+        return problem(400, "Bad request", "the address contains a control character")
+    if b"%00" in scope["query_string"]:
+        return problem(400, "Bad request", "the address contains NUL")
+    if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > ADDRESS_BYTES:
+        return problem(
+            414, "Address too long", f"at most {ADDRESS_BYTES:,} bytes of path and query are accepted"
+        )
+    if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_BYTES:
+        return problem(431, "Headers too large", f"at most {HEADER_BYTES:,} bytes of headers are accepted")
+    return None
+
+
+def body_refusal(headers: Headers) -> Response | None:
+    """What the headers say about a body that nobody wants."""
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()) or int(length[:20]) > BODY_BYTES:
+        return problem(413, "Too large", _too_large(BODY_BYTES))
+    has_body = int(length) > 0 or "transfer-encoding" in headers
+    kind, _, parameters = headers.get("content-type", "").partition(";")
+    if has_body and kind.strip().lower() != "application/json":
+        return problem(415, "Unsupported media type", "Content-Type: application/json is expected")
+    if "charset=" in parameters.lower() and "utf-8" not in parameters.lower():
+        return problem(415, "Unsupported media type", "JSON is written in UTF-8")
+    return None
+
+
+async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTES) -> bytes:
+    """The whole body; 413 and 408 as HTTPException.
+
+    What really arrives is counted: a client may lie about the length or not tell it.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(ARRIVAL_SECONDS):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > most:
+                    raise HTTPException(413, _too_large(most))
+    except TimeoutError:
+        reason = f"the body did not arrive within {ARRIVAL_SECONDS:.0f} seconds"
+        raise HTTPException(408, reason, headers={"Connection": "close"}) from None
+    return bytes(body)
+
+
+def _too_large(most: int) -> str:
+    return f"at most {most:,} bytes are accepted"
+
+
+def check_json(body: bytes) -> None:
+    """400 as HTTPException for what is no JSON, or is read differently by different readers.
+
+    NaN and infinities pass: the model of the body refuses them at their field.
+    """
+    try:
+        json.loads(body.decode("utf-8"), object_pairs_hook=distinct)
+    except UnicodeDecodeError:
+        _refuse("is not UTF-8")
+    except RecursionError:
+        _refuse("is nested too deep")
+    except ValueError as error:
+        _refuse(str(error))
+
+
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `object_pairs_hook`: of two equal names readers take different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("names a field twice")
+    return found
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise HTTPException(400, f"the body is not valid JSON: {reason}")

@@ -1,0 +1,190 @@
+"""Pages on which a browser logs in: a one-time link, or a token typed into a form; both become a cookie.
+
+A link that another site leads to is not followed before somebody has said so: an image or a frame of any
+page of the web could use it up, or the tries that an address has. A viewer's link asks an operator first.
+"""
+
+import html
+import ipaddress
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlencode
+
+from starlette.datastructures import Headers
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope
+
+from backend.auth.permissions import Role
+from backend.auth.sessions import BrowserSessions
+from backend.auth.tokens import (
+    COOKIE_SECONDS,
+    Login,
+    cookie_name,
+    new_cookie,
+    redeem_link,
+    return_link,
+    role_of_link,
+    role_of_token,
+)
+from backend.errors import GrpoLabError
+from backend.http.limits import Buckets, read_body, too_many
+from backend.http.problem_details import problem
+from backend.settings import Settings
+
+LOGINS_PER_MINUTE = 5
+FORM_BYTES = 4096
+
+USED = "This link has been used already, or its ten minutes are over."
+
+HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>GRPO Lab: log in</title>
+<style>body { font: 16px/1.5 system-ui, sans-serif; max-width: 34rem; margin: 12vh auto; padding: 0 1rem }
+input { font: inherit; padding: .4rem .6rem; width: 100%; box-sizing: border-box }
+button { font: inherit; padding: .4rem 1rem; margin-top: .8rem } code { white-space: nowrap }</style>
+<h1>GRPO Lab</h1>
+"""
+
+LOGIN_PAGE = (
+    HEAD.replace("{", "{{").replace("}", "}}")
+    + """<p>{message}</p>
+<p>On the machine where it runs, <code>make link</code> prints a new link, which works once, for ten minutes.
+Or enter a token: the operator's (<code>GRPOLAB_TOKEN</code>, else the file <code>token</code> in the state
+directory) or a viewer's (<code>GRPOLAB_VIEWER_TOKEN</code>, else <code>viewer-token</code>).</p>
+<form method="post" action="/login"><label>Token
+<input name="token" type="password" autocomplete="current-password" required autofocus></label>
+<button>Log in</button></form>
+</html>
+"""
+)
+
+QUESTION_PAGE = (
+    HEAD.replace("{", "{{").replace("}", "}}")
+    + """<p>{message}</p>
+<form method="post" action="/login"><input name="ticket" type="hidden" value="{ticket}">
+<input name="path" type="hidden" value="{path}"><button>{yes}</button></form>
+<p><a href="{path}">{no}</a></p>
+</html>
+"""
+)
+
+
+class LoginPages:
+    """Links, the form, and the cookie that they give."""
+
+    def __init__(self, settings: Settings, sessions: BrowserSessions) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._links = Buckets(per_second=LOGINS_PER_MINUTE / 60, burst=LOGINS_PER_MINUTE)
+        self._tokens = Buckets(per_second=LOGINS_PER_MINUTE / 60, burst=LOGINS_PER_MINUTE)
+
+    async def swap_link(self, scope: Scope, ticket: str, *, role: Role | None) -> Response:
+        """A one-time link becomes a cookie and leaves the address bar; `role` has logged in before."""
+        headers, path = Headers(scope=scope), _path_without_ticket(scope)
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            if headers.get("sec-fetch-dest") != "document":
+                return problem(403, "Forbidden", "a page of another origin asks for this")
+            return _question(
+                "Another site leads to this login link.", ticket, path, yes="Log in", no="Go on without it"
+            )
+        as_whom = role_of_link(self._settings, ticket)
+        if as_whom is Role.VIEWER and role is Role.OPERATOR:
+            return _question(
+                "You are logged in as the operator, and this link is one for viewers, who read everything "
+                "and change nothing. It would log the operator out of this browser.",
+                ticket,
+                path,
+                yes="Become a viewer",
+                no="Stay the operator",
+            )
+        if role is not None and as_whom is None:
+            return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+        return await self._redeem(scope, ticket, path)
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response:
+        """The address of the form."""
+        if scope["method"] != "POST":
+            return login_page("Please log in.", status=200)
+        body = await read_body(receive, Headers(scope=scope), most=FORM_BYTES)
+        fields = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+        if "ticket" in fields:
+            return await self._redeem(scope, fields["ticket"], _local(fields.get("path", "/")))
+        address = address_of(scope)
+        if wait := self._tokens.wait(address):
+            return too_many("failed logins", wait)
+        role = role_of_token(self._settings, fields.get("token", "").strip())
+        if role is None:
+            self._tokens.take(address)
+            return login_page("That is neither the operator's token nor a viewer's.")
+        return await self._log_in(scope, "/", role)
+
+    async def _redeem(self, scope: Scope, ticket: str, path: str) -> Response:
+        """A good link is never refused; of others an address has few tries, apart from those of tokens."""
+        role = redeem_link(self._settings, ticket)
+        if role is None:
+            wait = self._links.take(address_of(scope))
+            return too_many("failed logins", wait) if wait else login_page(USED)
+        try:
+            return await self._log_in(scope, path, role)
+        except GrpoLabError:
+            return_link(self._settings, ticket)
+            raise
+
+    async def _log_in(self, scope: Scope, path: str, role: Role) -> Response:
+        cookie, login = new_cookie(self._settings, role)
+        before: Login | None = scope["state"]["login"]
+        await self._sessions.start(login, Headers(scope=scope).get("user-agent", ""), instead_of=before)
+        response = RedirectResponse(path, HTTPStatus.SEE_OTHER)
+        response.set_cookie(
+            cookie_name(self._settings),
+            cookie,
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=scope.get("scheme") == "https",
+        )
+        return response
+
+
+def _path_without_ticket(scope: Scope) -> str:
+    query = parse_qs(scope["query_string"].decode("latin-1"))
+    rest = urlencode({key: value for key, value in query.items() if key != "token"}, doseq=True)
+    return _local(scope["path"]) + (f"?{rest}" if rest else "")
+
+
+def _local(path: str) -> str:
+    """Never an address of another host: browsers read a backslash as a slash, and leave out line breaks."""
+    return "/" + "".join(sign for sign in path if sign > " " and sign != "\x7f").lstrip("/\\")
+
+
+def address_of(scope: Scope) -> str:
+    """Who asks, as an address; of IPv6 its first half, for the second is everybody's own choice."""
+    client = scope.get("client")
+    host = str(client[0]) if client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host
+
+
+def login_page(message: str, *, status: int = 401) -> Response:
+    """The form, with what is the matter."""
+    return _page(LOGIN_PAGE.format(message=html.escape(message)), status)
+
+
+def _question(message: str, ticket: str, path: str, *, yes: str, no: str) -> Response:
+    """What must be said before a link is used."""
+    words = {"message": message, "ticket": ticket, "path": path, "yes": yes, "no": no}
+    escaped = {name: html.escape(word) for name, word in words.items()}
+    return _page(QUESTION_PAGE.format(**escaped), HTTPStatus.OK)
+
+
+def _page(content: str, status: int) -> Response:
+    # Under no-referrer a browser hides the origin of a form, which then counts as another site's.
+    headers = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+    return HTMLResponse(content, status, headers=headers)

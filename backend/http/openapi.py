@@ -1,0 +1,50 @@
+"""The OpenAPI document beyond what the routes say: how to log in, who may call, where ids come from."""
+
+from typing import Any
+
+from backend.auth.permissions import Access, access_of
+
+ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
+    "GET /api/v1/runs": ("200", {"run_id": "items/0/id", "run": "items/0/id", "runs": "items/0/id"}),
+    "GET /api/v1/experiments": ("200", {"experiment_id": "items/0/id"}),
+    "POST /api/v1/experiments": ("201", {"experiment_id": "id", "run_id": "runs/0/id"}),
+    "POST /api/v1/runs/{run_id}/clone": ("202", {"run_id": "id"}),
+    "GET /api/v1/rollouts": ("200", {"completion_id": "items/0/completions/0/id"}),
+}
+"""Answers in which parameters of other operations are found, and where."""
+
+WHO = {Access.PUBLIC: "Everybody.", Access.READ: "Viewers and operators.", Access.WRITE: "Operators only."}
+
+
+def complete(schema: dict[str, Any]) -> dict[str, Any]:
+    """Add to a document that FastAPI has made."""
+    schema["components"].setdefault("securitySchemes", {})["token"] = {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The operator's token or a viewer's; browsers hold a cookie instead.",
+    }
+    operations = {
+        f"{method.upper()} {path}": operation
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    }
+    for line, operation in operations.items():
+        access = access_of(*line.split(" "))
+        operation["security"] = [] if access is Access.PUBLIC else [{"token": []}]
+        operation["description"] = (
+            f"{operation.get('description', '')} {WHO[access] if access else ''}".strip()
+        )
+    for line, (status, pointers) in ID_SOURCES.items():
+        operations[line]["responses"][status]["links"] = _links(operations, pointers)
+    return schema
+
+
+def _links(operations: dict[str, Any], pointers: dict[str, str]) -> dict[str, Any]:
+    """A link to each operation with one of these parameters."""
+    found = {}
+    for operation in operations.values():
+        wanted = {each["name"] for each in operation.get("parameters", []) if each["required"]}
+        if given := {name: f"$response.body#/{pointers[name]}" for name in wanted & pointers.keys()}:
+            name = operation["operationId"]
+            found[name] = {"operationId": name, "parameters": given}
+    return found

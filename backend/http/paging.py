@@ -1,0 +1,80 @@
+"""Times as text, pages of a list and their cursors."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from backend.db.text import unstorable
+from backend.errors import FieldError, InvalidRequest
+
+Row = TypeVar("Row")
+
+
+def iso(seconds: float | None) -> str | None:
+    """`2026-11-21T09:00:00.123Z`; None stays None."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def page_of(
+    rows: Sequence[Row],
+    limit: int,
+    shown: Callable[[Row], Any],
+    place: Callable[[Row], Sequence[Any]],
+    *,
+    order: str = "",
+) -> dict[str, Any]:
+    """A page from `limit` + 1 rows: the one too many says that there is a next page."""
+    items = [shown(row) for row in rows[:limit]]
+    more = len(rows) > limit
+    return {"items": items, "next": write_cursor(place(rows[limit - 1]), order=order) if more else None}
+
+
+def write_cursor(place: Sequence[Any], *, order: str = "") -> str:
+    """The place of a row in its list, and how that list is ordered; opaque to clients."""
+    return base64.urlsafe_b64encode(json.dumps([order, *place]).encode()).decode().rstrip("=")
+
+
+def read_cursor(
+    cursor: str, *kinds: type | tuple[type, ...], order: str = "", largest: int = 2**31
+) -> list[Any] | None:
+    """The place that `write_cursor` was given, of these types; None for an empty cursor.
+
+    Raises InvalidRequest for a cursor of another order, and for whatever else this list has not given out:
+    integers from `largest` on, say, fit none of its columns.
+    """
+    if not cursor:
+        return None
+    written, *place = _decoded(cursor)
+    is_ours = isinstance(written, str) and len(place) == len(kinds)
+    if not is_ours or not all(_fits(*pair, largest) for pair in zip(place, kinds, strict=True)):
+        raise InvalidRequest([FieldError("cursor", "is not one that this list has given out")])
+    if written != order:
+        reason = f"belongs to the order {written!r}, but {order!r} is asked for: begin again without a cursor"
+        raise InvalidRequest([FieldError("cursor", reason)])
+    return place
+
+
+def _decoded(cursor: str) -> list[Any]:
+    """The list that a cursor holds; [None] where it holds none."""
+    try:
+        found = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        return [None]
+    return found if isinstance(found, list) and found and unstorable(found) is None else [None]
+
+
+def _fits(part: Any, kind: type | tuple[type, ...], largest: int) -> bool:
+    """Whether a column of this kind can be compared with it: true is an int to Python alone."""
+    if not isinstance(part, kind) or isinstance(part, bool):
+        return False
+    return not isinstance(part, int) or abs(part) < largest
+
+
+def split_list(text: str) -> list[str]:
+    """`a,b` as a list; empty parts are dropped, repeated ones too."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))

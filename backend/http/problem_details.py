@@ -1,0 +1,186 @@
+"""Every error answer of the service: RFC 9457 problem details, one shape for all of them."""
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from backend.auth.permissions import access_of, methods_of
+from backend.db.faults import Trouble, database_trouble, disk_trouble
+from backend.errors import FieldError, GrpoLabError, InvalidRequest
+from backend.http.frontend import asks_for_page, page
+from backend.logs import request_id
+from backend.redaction import redact_document, secret_errors
+
+logger = logging.getLogger(__name__)
+
+REMEDIES = {
+    "away": "try again",
+    "busy": "try again",
+    "full": "nothing was changed; make room and try again",
+    "read_only": "nothing was changed; make it writable and try again",
+    "broken": "nothing was changed; look after the disk and try again",
+    "damaged": "nothing was changed",
+}
+"""What to do about it, by the kind of trouble."""
+
+UNCERTAIN = "look whether the change was stored before you try again"
+"""The connection may have broken after the commit."""
+
+MEDIA_TYPE = "application/problem+json"
+SHOWN_CHARACTERS = 80
+
+PROBLEM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "request_id": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["path", "message"],
+                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+}
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "default": {"description": "Any error", "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}}}
+}
+"""What every route declares about its errors."""
+
+
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    errors: Iterable[FieldError] = (),
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """An error answer."""
+    content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    if listed := [{"path": error.path, "message": error.message} for error in errors]:
+        content["errors"] = listed
+    if asked := request_id():
+        content["request_id"] = asked
+    return Response(
+        orjson.dumps(_sayable(redact_document(content))), status, headers=headers, media_type=MEDIA_TYPE
+    )
+
+
+def _sayable(document: Any) -> Any:
+    """Without lone surrogates, which a client's text may contain and UTF-8 cannot."""
+    if isinstance(document, str):
+        return document.encode("utf-8", "replace").decode()
+    if isinstance(document, dict):
+        return {key: _sayable(value) for key, value in document.items()}
+    return [_sayable(value) for value in document] if isinstance(document, list) else document
+
+
+def answer_to(scope: Scope, error: Exception) -> Response:
+    """The answer to an error in front of the application, where its handlers do not reach."""
+    if isinstance(error, GrpoLabError):
+        return _known(Request(scope), error)
+    if isinstance(error, HTTPException):
+        return _http(Request(scope), error)
+    logger.error("cannot use the state directory", exc_info=error)
+    detail = "the service cannot use its state directory at the moment: its log says more"
+    return problem(503, "Unavailable", detail, headers={"Retry-After": "5"})
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Give every error of this application the one shape."""
+    app.add_exception_handler(GrpoLabError, _known)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(SQLAlchemyError, _database)
+    app.add_exception_handler(OSError, _disk)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _known(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, GrpoLabError)  # noqa: S101 - registered for this class
+    errors = error.errors if isinstance(error, InvalidRequest) else ()
+    headers = {"Retry-After": str(error.retry_seconds)} if error.retry_seconds else None
+    return problem(error.status, error.title, error.detail, errors=errors, headers=headers)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
+    title = HTTPStatus(error.status_code).phrase
+    detail = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND and detail == title:
+        if access_of(request.method, request.scope["path"]) is None and asks_for_page(request):
+            return page(HTTPStatus.NOT_FOUND)
+        detail = f"there is nothing at {request.scope['path']}"
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(methods_of(request.scope["path"]))
+        detail = f"{request.method} is not possible at {request.scope['path']}"
+    return problem(error.status_code, title, detail, headers=headers)
+
+
+def _invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
+    errors = [_field_error(item) for item in error.errors()]
+    if any(item["type"] == "json_invalid" for item in error.errors()):
+        return problem(400, "Bad request", "the body is not valid JSON", errors=errors)
+    detail = "; ".join(f"{each.path}: {each.message}" for each in errors)
+    return problem(422, "Invalid request", detail, errors=errors)
+
+
+def _field_error(item: dict[str, Any]) -> FieldError:
+    """Pydantic's words with the value that was met, shortened: it may be long, NaN or no JSON at all."""
+    place, *parts = (str(part) for part in item["loc"])
+    path = ".".join(parts) or place
+    if item["type"] == "unstorable":
+        return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
+    message = str(item["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if item["type"] == "missing":
+        return FieldError(path, "is required")
+    if item["type"] == "extra_forbidden":
+        return FieldError(path, "there is no such field")
+    if isinstance(item.get("input"), str | int | float | bool) and not any(secret_errors(str(item["input"]))):
+        shown = repr(item["input"])
+        message += f", got {shown if len(shown) <= SHOWN_CHARACTERS else shown[:77] + '...'}"
+    return FieldError(path, message)
+
+
+def _database(request: Request, error: Exception) -> Response:
+    settings = request.app.state.lab.settings
+    trouble = database_trouble(error, settings.effective_database_url)
+    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+
+
+def _disk(request: Request, error: Exception) -> Response:
+    trouble = disk_trouble(error, request.app.state.lab.settings.state)
+    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+
+
+def troubled(request: Request, trouble: Trouble, error: BaseException) -> Response:
+    """The answer while database or disk cannot do what was asked: 507 for want of room, else 503."""
+    logger.warning("%s: %s", trouble.sentence, str(error).partition("\n")[0])
+    status = HTTPStatus.INSUFFICIENT_STORAGE if trouble.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
+    is_uncertain = trouble.kind == "away" and request.method not in ("GET", "HEAD")
+    detail = f"{trouble.sentence}: {UNCERTAIN if is_uncertain else REMEDIES[trouble.kind]}"
+    return problem(status, status.phrase, detail, headers={"Retry-After": "2"})
+
+
+def _unexpected(_request: Request, error: Exception) -> Response:
+    return problem(500, "Internal error", "this should not have happened; the service's log says more")

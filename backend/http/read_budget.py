@@ -1,0 +1,56 @@
+"""A limit to the expensive reads of one token at a time: an ASGI wrapper around the routes.
+
+Curves and rollouts take memory and processor time, exports a thread for as long as their client reads. Others
+wait a while for a place and are then told to come again; the two kinds do not hold each other up.
+"""
+
+import asyncio
+import re
+from collections import defaultdict
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from backend.http.limits import too_many
+
+EXPORTS = re.compile(r"/api/v1/runs/[^/]+/metrics\.csv|/api/v1/rollouts/steps")
+READS = re.compile(
+    r"/api/v1/series|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/experiments/[^/]+/summary"
+)
+
+WAIT_SECONDS = 10.0
+"""How long a request waits for a place."""
+
+
+class Budget:
+    """Lets so many through at a time; 0: all."""
+
+    def __init__(self, app: ASGIApp, *, most: int) -> None:
+        self._app = app
+        self._most = most
+        self._places: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(most)
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = _kind_of(scope) if self._most else ""
+        if not kind:
+            return await self._app(scope, receive, send)
+        places = self._places[str(scope.get("state", {}).get("role")), kind]
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            return await too_many(f"{kind} at once", WAIT_SECONDS)(scope, receive, send)
+        try:
+            return await self._app(scope, receive, send)
+        finally:
+            places.release()
+
+
+def _kind_of(scope: Scope) -> str:
+    """What is counted, in words; empty for all that is cheap."""
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return ""
+    if EXPORTS.fullmatch(scope["path"]):
+        return "exports"
+    return "curves and rollouts" if READS.fullmatch(scope["path"]) else ""

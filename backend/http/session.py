@@ -1,0 +1,106 @@
+"""Who asks, and which browsers are logged in: pages show only what a role can do."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel
+
+from backend.auth.permissions import Role
+from backend.auth.sessions import BrowserSessions
+from backend.auth.tokens import cookie_name
+from backend.db.models import BrowserSession
+from backend.errors import Conflict, NotFound
+from backend.http.dependencies import SettingsOf
+from backend.http.paging import iso
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json
+
+router = APIRouter(prefix="/api/v1", tags=["session"], responses=ERRORS)
+
+
+class Session(BaseModel):
+    """As whom this client is logged in."""
+
+    role: Role
+    session: str | None
+    """Of the browser's cookie; null for a client that sends a token."""
+
+
+class SessionItem(BaseModel):
+    """A browser that is logged in."""
+
+    id: str
+    role: Role
+    user_agent: str
+    """What the browser says it is."""
+    created_at: str
+    seen_at: str
+    """Its last request, to a minute."""
+    ends_at: str
+    is_current: bool
+    """Whether it is the one that asks."""
+
+
+class SessionPage(BaseModel):
+    """All of them."""
+
+    items: list[SessionItem]
+    next: None
+
+
+class Ended(BaseModel):
+    """The session that was ended."""
+
+    ended: str
+
+
+@router.get("/session", response_model=Session)
+def session(request: Request) -> Json:
+    """The role that the token or the cookie gives: a viewer reads everything and changes nothing."""
+    return Json({"role": request.state.role, "session": request.state.session or None})
+
+
+@router.delete("/session", response_model=Ended)
+def log_out(request: Request, settings: SettingsOf) -> Json:
+    """Log this browser out; its cookie is worth nothing from now on."""
+    own = request.state.session
+    if not own:
+        raise Conflict("this client has sent a token and no cookie: it is not logged in, and cannot log out")
+    _sessions(request).end(own)
+    answer = Json({"ended": own})
+    answer.delete_cookie(cookie_name(settings), httponly=True, samesite="strict")
+    return answer
+
+
+@router.get("/sessions", response_model=SessionPage)
+def list_all(request: Request) -> Json:
+    """Browsers that are logged in: all of them for an operator, its own for a viewer."""
+    own = request.state.session
+    found = _sessions(request).listed(request.state.role, own)
+    return Json({"items": [_shown(row, own) for row in found], "next": None})
+
+
+@router.delete("/sessions/{session_id}", response_model=Ended)
+def end(session_id: str, request: Request) -> Json:
+    """Log a browser out; a viewer may do so with its own alone."""
+    is_allowed = request.state.role is Role.OPERATOR or session_id == request.state.session
+    if not is_allowed or not _sessions(request).end(session_id):
+        raise NotFound("no browser that you may log out has this session")
+    return Json({"ended": session_id})
+
+
+def _sessions(request: Request) -> BrowserSessions:
+    found: BrowserSessions = request.app.state.browser_sessions
+    return found
+
+
+def _shown(row: BrowserSession, own: str) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "role": row.role,
+        "user_agent": row.user_agent,
+        "created_at": iso(row.created_at),
+        "seen_at": iso(row.seen_at),
+        "ends_at": iso(row.ends_at),
+        "is_current": row.id == own,
+    }

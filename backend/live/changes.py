@@ -1,0 +1,129 @@
+"""What changed in SQL since a place in its history, as the messages of a stream."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from backend.db.engine import db_now
+from backend.db.models import Event, Run
+from backend.http.responses import Json
+from backend.runs.events import shown_event
+from backend.runs.list import run_columns
+from backend.runs.store import shown_run
+
+TIME_OVERLAP = 2.0
+"""Changes of runs become visible out of order: a little of the past is looked at again."""
+
+CLOCK_SLACK = 1.0
+"""What a clock that went back by less, or a time that was rounded, might hide lies within the overlap."""
+
+GAP_SECONDS = 3.0
+"""A transaction that has not shown its events after this time is taken as rolled back."""
+
+RECENT = 500
+"""So many events may be young enough that others can still appear between them."""
+
+
+class Place(NamedTuple):
+    """How far a stream has come."""
+
+    event: int
+    changed: float
+    """`run.changed_at` of the newest change."""
+
+    def write(self) -> str:
+        """The `id` of a message."""
+        return f"{self.event}.{int(self.changed * 1e6)}"
+
+
+def read_place(text: str) -> Place | None:
+    """What `Place.write` wrote; None for anything else."""
+    event, dot, changed = text.partition(".")
+    if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
+        return None
+    return Place(min(int(event), 2**62), int(changed) / 1e6)
+
+
+class Message(NamedTuple):
+    """One server-sent event. Its place says that everything up to here has been told."""
+
+    kind: str
+    data: Any
+    place: Place | None = None
+
+    def encode(self) -> bytes:
+        """As it goes over the wire."""
+        head = f"id: {self.place.write()}\n" if self.place else ""
+        return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
+
+
+def current_place(session: Session) -> Place:
+    """The newest event and change that can be seen."""
+    newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
+    return Place(newest or 0, changed or 0.0)
+
+
+def settled_place(session: Session) -> Place:
+    """Where a stream begins that resumes nothing: no event before it can still appear."""
+    place = current_place(session)
+    last = 0
+    query = select(Event.id, Event.at, db_now()).where(Event.id > place.event - RECENT).order_by(Event.id)
+    for event, at, now in session.execute(query):
+        if last and not _is_settled(last, event, at, now):
+            break
+        last = event
+    return place._replace(event=last)
+
+
+def _is_settled(last: int, event: int, at: float, now: float) -> bool:
+    """Whether no event can still appear between these two."""
+    return event == last + 1 or abs(now - at) >= GAP_SECONDS
+
+
+def _newest_event() -> Any:
+    return select(func.max(Event.id)).scalar_subquery()
+
+
+def _newest_change() -> Any:
+    return select(func.max(Run.changed_at)).scalar_subquery()
+
+
+def events_after(session: Session, last: int, limit: int) -> list[Event]:
+    """The events behind `last` in the order of their ids, as far as no earlier one can still appear.
+
+    Postgres gives ids before it commits: a gap may be filled by a transaction that is not over yet.
+    """
+    query = select(Event, db_now()).where(Event.id > last).order_by(Event.id).limit(limit)
+    found: list[Event] = []
+    for event, now in session.execute(query):
+        if not _is_settled(last, event.id, event.at, now):
+            break
+        last = event.id
+        found.append(event)
+    return found
+
+
+def runs_after(session: Session, changed: float, limit: int) -> Sequence[Any]:
+    """The runs that changed since then or a little before, in the order of their changes."""
+    since = Run.changed_at > changed - TIME_OVERLAP
+    return session.execute(run_columns().where(since).order_by(Run.changed_at).limit(limit)).all()
+
+
+def messages_of(
+    events: Sequence[Event], runs: Sequence[Any], place: Place, steps: dict[str, int]
+) -> Iterator[Message]:
+    """Events and runs that were found behind a place, each with the place to resume from behind it.
+
+    `steps` remembers the last step that was told of each run.
+    """
+    for event in events:
+        place = place._replace(event=event.id)
+        yield Message("event", shown_event(event), place)
+    for row in runs:
+        place = place._replace(changed=max(place.changed, row.changed_at))
+        yield Message("run", shown_run(row), place)
+        if steps.get(row.id) != row.last_step:
+            steps[row.id] = row.last_step
+            yield Message("points", {"run": row.id, "step": row.last_step}, place)

@@ -1,0 +1,190 @@
+"""Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, carries out
+deletions, removes files that belong to nobody, packs points for reading, and mends what a clock that was set
+has disturbed.
+
+Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
+"""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+from sqlalchemy import func, or_, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, db_now, insert_into, reading
+from backend.db.models import Run, Singleton
+from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
+from backend.metrics.packing import pack, packable
+from backend.queue.doorbell import ring
+from backend.runs.deletion import carry_on
+from backend.runs.high_water_mark import raise_mark
+from backend.runs.lifecycle import claimable, take_back_lost
+from backend.runs.lost import LostRuns
+from backend.runs.strays import Strays
+from backend.settings import Settings
+from backend.workers.store import live_slots
+
+logger = logging.getLogger(__name__)
+
+NAME = "reconciler"
+LOOK_SECONDS = 1.0
+LEASE_SECONDS = 5.0
+DELETION_SECONDS = 0.5
+"""So long a look removes what was deleted for ever; the next one goes on."""
+DELETION_PAUSE_SECONDS = 30.0
+SWEEP_SECONDS = 0.2
+"""So long a look goes through the runs' files; the next one goes on."""
+SWEEP_DELAY_SECONDS = 60.0
+SWEEP_PAUSE_SECONDS = 3600.0
+PACK_SECONDS = 0.1
+"""So long a look packs points; the next one goes on."""
+PACK_PAUSE_SECONDS = 5.0
+MARK_SECONDS = 10.0
+"""How often the high-water mark of the database is raised."""
+
+
+class Reconciler:
+    """One thread that looks every second."""
+
+    def __init__(self, settings: Settings, sessions: Sessions) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._lost = LostRuns(settings.lease_seconds, look_seconds=LOOK_SECONDS)
+        self._clock = ClockWatch()
+        self._delete_after = 0.0
+        self._strays = Strays(settings, sessions)
+        self._sweep: Iterator[None] = self._strays.sweep()
+        self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
+        self._packing: Iterator[None] | None = None
+        self._pack_after = 0.0
+        self._mark_after = 0.0
+        self._owner = uuid.uuid4().hex
+        self._looked_at = time.monotonic()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reconciler", daemon=True)
+
+    @property
+    def age_seconds(self) -> float:
+        """Time since the last look that succeeded, or since the start."""
+        return time.monotonic() - self._looked_at
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the look that is under way."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            try:
+                self.look()
+                self._looked_at = time.monotonic()
+            except SQLAlchemyError as error:
+                self._lost.forget()
+                logger.warning("cannot look after the queue: %s", str(error).splitlines()[0])
+
+    def look(self) -> int:
+        """One round; returns how often the bell was rung."""
+        with reading(self._sessions) as session:
+            clock = self._clock.look(session)
+            rings = _rings_wanted(session)
+            lost = self._lost.look(session)
+            is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
+            self._look_for_points(session)
+            if time.monotonic() > self._mark_after:
+                raise_mark(self._settings, session)
+                self._mark_after = time.monotonic() + MARK_SECONDS
+        is_odd = bool(clock.jump) or clock.went_back
+        is_sweeping = time.monotonic() > self._sweep_after
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing):
+            return 0
+        with self._sessions.begin() as session:
+            if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
+                self._clock.settled(clock)  # by whoever has the lease
+                return 0
+            if is_odd:
+                self._set_right(session, clock)
+            if taken := take_back_lost(session, lost):
+                logger.warning("took back runs whose worker was lost: %s", ", ".join(taken))
+        self._clock.settled(clock)
+        for _ in range(rings):
+            if not ring(self._settings):
+                break
+        if is_deleting:
+            self._delete()
+        if is_sweeping:
+            self._go_on_sweeping()
+        if self._packing:
+            self._go_on_packing(self._packing)
+        return rings
+
+    def _set_right(self, session: Session, clock: Look) -> None:
+        if clock.jump:
+            logger.warning("%s", tell(session, clock.jump))
+        if clock.went_back:
+            mend(session, clock, lease_seconds=self._settings.lease_seconds)
+
+    def _delete(self) -> None:
+        """Go on with deletions; where files cannot be removed, the next try waits a while."""
+        if time.monotonic() < self._delete_after:
+            return
+        try:
+            carry_on(self._sessions, self._settings, seconds=DELETION_SECONDS)
+        except OSError as error:
+            self._delete_after = time.monotonic() + DELETION_PAUSE_SECONDS
+            logger.warning("files of a deleted run cannot be removed: %s", error)
+
+    def _go_on_sweeping(self) -> None:
+        """A piece of the hourly look through the runs' files."""
+        until = time.monotonic() + SWEEP_SECONDS
+        try:
+            for _ in self._sweep:
+                if time.monotonic() > until:
+                    return
+        except OSError as error:
+            logger.warning("cannot look through the files of the runs: %s", error)
+        self._sweep = self._strays.sweep()
+        self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
+
+    def _look_for_points(self, session: Session) -> None:
+        """Every few seconds: whether there are points to pack."""
+        if self._packing is None and time.monotonic() > self._pack_after:
+            self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
+            if tasks := packable(session):
+                self._packing = pack(self._sessions, tasks)
+
+    def _go_on_packing(self, packing: Iterator[None]) -> None:
+        """A piece of what there is to pack."""
+        until = time.monotonic() + PACK_SECONDS
+        for _ in packing:
+            if time.monotonic() > until:
+                return
+        self._packing = None
+
+
+def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:
+    """Be, or stay, the one who does a job.
+
+    A lease that lasts longer than any that could be given now is of a time before the clock went back.
+    """
+    is_over = or_(Singleton.until < db_now(), Singleton.until > db_now() + max(seconds, LEASE_SECONDS))
+    free = update(Singleton).where(Singleton.name == name, or_(Singleton.owner == owner, is_over))
+    mine = free.values(owner=owner, until=db_now() + seconds).returning(Singleton.name)
+    if session.scalar(mine) is not None:
+        return True
+    row = insert_into(session, Singleton).values(name=name, owner=owner, until=db_now() + seconds)
+    return session.scalar(row.on_conflict_do_nothing().returning(Singleton.name)) is not None
+
+
+def _rings_wanted(session: Session) -> int:
+    """One ring for each run that waits and has a free place."""
+    waiting = session.scalar(select(func.count()).select_from(Run).where(claimable(), Run.wish == "")) or 0
+    idle = sum(1 for slot in live_slots(session) if slot.run_id is None)
+    return min(waiting, idle)

@@ -1,0 +1,115 @@
+"""What `/metrics` tells Prometheus. Every label has a few fixed values: no run, user or path is one.
+
+What lies in SQL is left out while the database is away; `grpolab_database_up` says that it is.
+"""
+
+import platform
+from collections.abc import Iterator
+from statistics import median_low
+from typing import Any, NamedTuple
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import db_now, reading
+from backend.db.faults import free_bytes
+from backend.db.models import Run
+from backend.http.dependencies import Lab
+from backend.runs.lifecycle import STATUSES, claimable
+from backend.workers.store import live_slots
+
+SLOT_STATES = ("idle", "busy", "starting")
+STEP_TIME = "time/step_seconds"
+
+
+class Gauge(NamedTuple):
+    """One gauge and its labels."""
+
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+GAUGES: dict[str, Gauge] = {
+    "grpolab_build_info": Gauge("Always 1; what runs here.", ("version", "schema", "python")),
+    "grpolab_database_up": Gauge("1 while the database can be written to."),
+    "grpolab_broker_up": Gauge("1 while the broker answers; without it runs start some seconds later."),
+    "grpolab_state_free_bytes": Gauge("Room on the disk of the state directory."),
+    "grpolab_streams": Gauge("Pages that follow live."),
+    "grpolab_reconciler_age_seconds": Gauge("Time since this process last looked after the queue."),
+    "grpolab_runs_to_be_stored": Gauge("Runs of this machine whose steps wait for the database."),
+    "grpolab_runs": Gauge("Runs by status.", ("status",)),
+    "grpolab_queue_depth": Gauge("Runs that could start now."),
+    "grpolab_queue_oldest_age_seconds": Gauge("How long the oldest of them has waited."),
+    "grpolab_lease_oldest_age_seconds": Gauge("Time since the worker of a running run last showed itself."),
+    "grpolab_ingest_lag_seconds": Gauge("Time since the slowest running run was last written."),
+    "grpolab_trainer_step_seconds": Gauge("Last step of the running runs.", ("quantile",)),
+    "grpolab_worker_slots": Gauge("Places where runs can train.", ("state",)),
+}
+
+Sample = tuple[str, tuple[str, ...], float]
+"""Name, values of the labels, value."""
+
+
+class Gauges:
+    """A collector for one scrape."""
+
+    def __init__(
+        self, lab: Lab, facts: dict[str, float], found: dict[str, Any], build: tuple[str, str]
+    ) -> None:
+        self._lab = lab
+        self._facts = facts
+        self._found = found
+        self._build = build
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by prometheus_client."""
+        families = {
+            name: GaugeMetricFamily(name, gauge.meaning, labels=gauge.labels)
+            for name, gauge in GAUGES.items()
+        }
+        for name, labels, value in self._samples():
+            families[name].add_metric(labels, value)
+        yield from (family for family in families.values() if family.samples)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield "grpolab_build_info", (*self._build, platform.python_version()), 1
+        for part in ("database", "broker"):
+            yield f"grpolab_{part}_up", (), float(self._found[part]["state"] == "ok")
+        if (free := free_bytes(self._lab.settings.state)) is not None:
+            yield "grpolab_state_free_bytes", (), free
+        yield "grpolab_runs_to_be_stored", (), len(self._found["waiting"])
+        for name, value in self._facts.items():
+            yield name, (), value
+        if self._found["database"]["state"] != "away":
+            try:
+                with reading(self._lab.sessions) as session:
+                    yield from list(in_sql(session, self._lab.settings.lease_seconds))
+            except SQLAlchemyError:
+                return  # it went away just now
+
+
+def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
+    """What the database knows."""
+    counted: Any = session.execute(
+        select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
+    )
+    for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counted)).items():
+        yield "grpolab_runs", (status,), count
+    waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(claimable(), Run.wish == "")
+    depth, waited = session.execute(waiting).one()
+    yield "grpolab_queue_depth", (), depth
+    yield "grpolab_queue_oldest_age_seconds", (), max(waited or 0.0, 0.0)
+    running = select(Run.summary, db_now() - Run.lease_until, db_now() - Run.progress_at)
+    rows = session.execute(running.where(Run.status == "running")).all()
+    oldest = max((overdue + lease_seconds for _, overdue, _ in rows), default=0.0)
+    yield "grpolab_lease_oldest_age_seconds", (), max(oldest, 0.0)
+    yield "grpolab_ingest_lag_seconds", (), max((0.0, *(lag or 0.0 for _, _, lag in rows)))
+    steps = [summary["last"].get(STEP_TIME) for summary, _, _ in rows]
+    if known := [step for step in steps if isinstance(step, int | float)]:
+        yield "grpolab_trainer_step_seconds", ("0.5",), median_low(known)
+        yield "grpolab_trainer_step_seconds", ("1",), max(known)
+    slots = [slot.status for slot in live_slots(session)]
+    for state in SLOT_STATES:
+        yield "grpolab_worker_slots", (state,), slots.count(state)

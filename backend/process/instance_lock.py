@@ -1,0 +1,107 @@
+"""One running installation per state directory, held by a lock that the kernel releases."""
+
+import fcntl
+import http.client
+import json
+import os
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from backend.settings import Settings
+
+NOTE_SECONDS = 2.0
+"""How long the holder may take to write down who it is, or to let go when it is just ending."""
+
+
+class Instance(NamedTuple):
+    """Who runs here."""
+
+    pid: int
+    url: str
+
+    def __str__(self) -> str:
+        if not self.pid:
+            return "GRPO Lab is just starting or ending here"
+        return f"GRPO Lab already runs here: {self.url} (process {self.pid})"
+
+
+class AlreadyRunning(Exception):
+    """Another launcher holds this state directory."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(str(instance) if instance.pid else f"{instance}: try again in a moment")
+        self.instance = instance
+
+
+class Hold(NamedTuple):
+    """The lock is ours."""
+
+    is_after_crash: bool
+    """Whether the predecessor ended without saying so: its children may still be ending."""
+
+
+@contextmanager
+def hold_instance(settings: Settings, url: str) -> Iterator[Hold]:
+    """Be the only launcher of this state directory; raises AlreadyRunning."""
+    path = settings.run_dir / "up.lock"
+    with path.open("a+") as file:
+        _take(file, path)
+        was_clean = not path.read_text()
+        _write(path, json.dumps(Instance(os.getpid(), url)._asdict()))
+        yield Hold(is_after_crash=not was_clean)
+        _write(path, "")
+
+
+def is_alive(url: str) -> bool:
+    """Whether a service answers there at all; readiness comes with the worker."""
+    try:
+        with urllib.request.urlopen(url + "/healthz", timeout=2) as response:  # noqa: S310 - our own service
+            return bool(response.status == 200)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def running_instance(settings: Settings) -> Instance | None:
+    """Who runs here, if anybody does; leaves no trace."""
+    path = settings.run_dir / "up.lock"
+    try:
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _read(path)
+    return None
+
+
+def _take(file: IO[str], path: Path) -> None:
+    deadline = time.monotonic() + NOTE_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _read(path)
+            if holder.pid or time.monotonic() > deadline:
+                raise AlreadyRunning(holder) from None
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("r+") as file:
+        file.truncate()
+        file.write(text)
+
+
+def _read(path: Path) -> Instance:
+    """Who the lock's file names; process 0 when the holder has not written it yet."""
+    try:
+        content = json.loads(path.read_text())
+        return Instance(int(content["pid"]), str(content["url"]))
+    except (ValueError, KeyError):
+        return Instance(0, "")

@@ -1,0 +1,117 @@
+"""How the HTTP service listens: uvicorn, and how long a connection may stay silent."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
+from backend.http.problem_details import problem
+from backend.process.gc_freeze import spared
+from backend.process.sockets import listen
+from backend.settings import Settings
+
+LINGER_SECONDS = 1
+"""How long somebody who was refused may take to read why."""
+
+GRACE_SECONDS = 3
+"""Open event streams would hold a server that ends for ever."""
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1 that waits for the head of a request for some seconds only, however slowly it drips in."""
+
+    _waiting: asyncio.TimerHandle | None = None
+    _is_refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody has connected."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self._refuse(503, "Unavailable", f"{CONNECTIONS:,} connections are open: try again in a moment")
+        else:
+            self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Something has arrived: of a head, or of a body."""
+        if self._is_refused:
+            return
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._wait_for_head()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server ends."""
+        if self._is_refused:
+            self.transport.close()
+        else:
+            super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn says little
+        """What cannot be read as HTTP."""
+        detail = f"this is no request of HTTP/1.1 with a head of at most {HEAD_BYTES:,} bytes"
+        self._refuse(400, "Bad request", detail)
+
+    def _wait_for_head(self) -> None:
+        if self._waiting is None:
+            self._waiting = self.loop.call_later(ARRIVAL_SECONDS, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _refuse(self, status: int, title: str, detail: str) -> None:
+        answer = problem(status, title, detail, headers={"Connection": "close"})
+        head = [b"HTTP/1.1 %d %s" % (status, title.encode())]
+        head += [name + b": " + value for name, value in answer.raw_headers]
+        self.transport.write(b"\r\n".join(head) + b"\r\n\r\n" + bytes(answer.body))
+        # Closed while more comes in, the answer would be lost on its way.
+        self._is_refused = True
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+
+
+def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+    """How uvicorn serves `app`, an application or what makes it."""
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=Protocol,
+        ws="none",
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        access_log=False,  # backend/http/access_log.py writes one without query strings
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        **{"timeout_graceful_shutdown": GRACE_SECONDS, **options},
+    )
+
+
+def run_server(settings: Settings) -> int:
+    """Serve until a signal; 1 when it could not begin."""
+    server = uvicorn.Server(
+        server_config(partial(_make_app, settings), settings, factory=True, log_config=None)
+    )
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=listen(settings))
+    return 0 if server.started else 1
+
+
+def _make_app(settings: Settings) -> FastAPI:
+    with spared():
+        from backend.main import create_app
+
+        return create_app(settings)

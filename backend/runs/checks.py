@@ -1,0 +1,36 @@
+"""From what a user wrote to a config that this installation can run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from backend.config.merge import resolve
+from backend.config.run import RunConfig
+from backend.config.sources import pinned, source_errors
+from backend.errors import FieldError, InvalidConfig
+from backend.policies.offered import context_errors, policy_errors
+from backend.policies.prompt_lengths import prompt_errors
+from backend.settings import Settings
+
+
+def runnable(
+    settings: Settings,
+    base: Mapping[str, Any],
+    variant: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> RunConfig:
+    """The complete config; raises InvalidConfig for what is wrong with it here or anywhere."""
+    config = resolve(base, variant, seed)
+    errors = [
+        *policy_errors(config.policy, settings),
+        *context_errors(config, settings),
+        *_source_errors(config, settings),
+    ]
+    if errors := errors or prompt_errors(config, settings):
+        raise InvalidConfig(errors)
+    return pinned(config, datasets_dir=settings.datasets_dir)
+
+
+def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    return source_errors(
+        config.problems, config.rewards, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
+    )

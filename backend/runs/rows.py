@@ -1,0 +1,21 @@
+"""Rows of runs that wait to be started."""
+
+from typing import Any
+
+from backend.config.merge import config_hash
+from backend.config.run import RunConfig
+from backend.db.engine import new_id
+
+
+def run_row(name: str, variant: str, config: RunConfig) -> dict[str, Any]:
+    """The row of a run that waits to be started."""
+    return {
+        "id": new_id(),
+        "name": name,
+        "variant": variant,
+        "seed": config.seed,
+        "config": config.model_dump(mode="json"),
+        "config_hash": config_hash(config),
+        "steps": config.steps,
+        "status": "queued",
+    }

@@ -1,0 +1,62 @@
+"""Estimates of what a run's checkpoints take: as many as retention keeps, as large as they become."""
+
+import pytest
+
+from backend.config.merge import resolve
+from backend.db.engine import reading
+from backend.db.models import Checkpoint
+from backend.experiments.checkpoint_sizes import PARAMETERS, checkpoint_bytes, most_checkpoints
+from backend.settings import Settings
+from tests.worker.training.test_trainer import SMALL, queued, sessions, train  # noqa: F401 - fixtures
+from worker.policy.model import load_policy
+
+
+@pytest.mark.parametrize("policy", PARAMETERS)
+def test_the_built_in_policies_have_so_many_parameters(policy):
+    model = load_policy(resolve({"policy": {"name": policy}}, None, 0).policy, Settings()).model
+    assert sum(weights.numel() for weights in model.parameters()) == PARAMETERS[policy]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"preset": "ppo"},
+        {"sampling": SMALL["sampling"] | {"staleness": 2}},
+        {"policy": {"name": "tiny", "dtype": "bfloat16"}},
+    ],
+)
+def test_the_size_is_about_that_of_a_real_one_and_then_exactly_that(
+    sessions,  # noqa: F811
+    settings,
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    changes,
+):
+    config = resolve(SMALL | changes, None, 0)
+    with reading(sessions) as session:
+        counted = checkpoint_bytes(session, config, settings)
+    train(queued(config), config)
+    with reading(sessions) as session:
+        real = session.query(Checkpoint).order_by(Checkpoint.step.desc()).first().bytes_total
+        assert counted == pytest.approx(real, rel=0.15)
+        assert checkpoint_bytes(session, config, settings) == pytest.approx(real, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("steps", "rule", "count"),
+    [
+        (150, {"every": 25}, 6),
+        (1000, {"every": 25}, 9),
+        (1000, {"every": 25, "keep": 2, "spaced": 0}, 4),
+        (1000, {"every": 0}, 1),
+        (0, {"every": 25}, 0),
+    ],
+)
+def test_there_are_as_many_as_retention_keeps_and_the_one_that_is_written(steps, rule, count):
+    assert most_checkpoints(resolve({"steps": steps, "checkpointing": rule}, None, 0)) == count
+
+
+def test_of_a_policy_that_nobody_has_seen_nothing_is_said(session, settings):
+    config = resolve({"policy": {"name": "somebody/model", "revision": "0" * 40}}, None, 0)
+    assert checkpoint_bytes(session, config, settings) is None

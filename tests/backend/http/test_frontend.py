@@ -1,0 +1,96 @@
+"""The frontend's files, health and numbers for Prometheus."""
+
+import gzip
+
+import pytest
+from plotly import __version__ as plotly_version
+
+from backend.db.models import Worker
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/runs", "/launch", "/compare?runs=a", "/run/abc", "/rollouts", "/queue"]
+)
+def test_every_address_of_the_application_is_one_page(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert '<div id="app">' in answer.text
+
+
+def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
+    going = {"Accept": "text/html,application/xhtml+xml"}
+    answer = client.get("/nowhere", headers=going)
+    assert (answer.status_code, '<div id="app">' in answer.text) == (404, True)
+    for path in ("/api/v1/nowhere", "/static/nowhere.js"):
+        assert client.get(path, headers=going).json()["detail"] == f"there is nothing at {path}"
+    assert client.get("/nowhere").json()["detail"] == "there is nothing at /nowhere"
+    stranger = client.get("/nowhere", headers=going | {"Cookie": "", "Authorization": ""})
+    assert (stranger.status_code, '<div id="app">' in stranger.text) == (401, False)
+
+
+def test_scripts_are_asked_about_each_time_and_sent_once(client):
+    first = client.get("/static/src/main.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert first.headers["content-type"].startswith("text/javascript")
+    again = client.get("/static/src/main.js", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304
+
+
+def test_plotly_is_that_of_the_installed_package_compressed_once(client, settings):
+    answer = client.get("/vendor/plotly.min.js", params={"v": plotly_version})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "immutable" in answer.headers["cache-control"]
+    assert "plotly.js v" in answer.text[:300]
+    plain = client.get("/vendor/plotly.min.js", headers={"Accept-Encoding": "identity"})
+    assert plain.headers["cache-control"] == "no-cache"
+    assert plain.text == answer.text
+    tag = {"If-None-Match": answer.headers["etag"]}
+    assert client.get("/vendor/plotly.min.js", headers=tag).status_code == 304
+    (kept,) = (settings.state / "cache").iterdir()
+    assert gzip.decompress(kept.read_bytes()) == answer.content
+
+
+def test_a_path_out_of_the_frontend_is_not_found(client):
+    for path in (
+        "/static/../backend/main.py",
+        "/static/%2e%2e/backend/main.py",
+        "/static/..%2fpyproject.toml",
+    ):
+        assert client.get(path).status_code == 404
+
+
+def test_the_interface_is_described_without_foreign_scripts(client):
+    page = client.get("/docs").text
+    assert "/api/v1/series" in page
+    assert "<script" not in page
+    assert client.get("/openapi.json").json()["info"]["title"] == "GRPO Lab"
+
+
+def test_ready_means_database_broker_and_a_worker(client):
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["detail"] == "no worker is running"
+    with client.app.state.lab.sessions.begin() as session:
+        session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
+    assert client.get("/readyz").json() == {"status": "ready"}
+    item = client.get("/api/v1/workers").json()["items"][0]
+    assert (item["status"], item["run"], item["seen_at"][-1]) == ("idle", None, "Z")
+
+
+def test_the_catalog_has_what_form_and_charts_need(client):
+    schema = client.get("/api/v1/config-schema").json()
+    assert schema["defaults"]["steps"] == 150
+    fields = {field.split(".")[0] for group in schema["groups"] for field in group["fields"]}
+    assert fields == set(schema["schema"]["properties"]) - {"preset", "seed"}
+    presets = {item["name"]: item for item in client.get("/api/v1/presets").json()["items"]}
+    assert set(presets["dapo"]) >= {"name", "title", "source", "note", "config"}
+    metrics = {item["name"]: item for item in client.get("/api/v1/metric-catalog").json()["items"]}
+    assert metrics["policy/entropy"]["band"] == [0.02, 2.0]
+    recipes = [item["name"] for item in client.get("/api/v1/recipes").json()["items"]]
+    assert {"demo_healthy", "demo_collapse"} <= set(recipes)
+    assert [item["name"] for item in client.get("/api/v1/policies").json()["items"]] == [
+        "tiny",
+        "tiny_moe",
+        "",
+    ]
+    assert client.get("/api/v1/problems").json()["items"][0]["name"] == "sums"

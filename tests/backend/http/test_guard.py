@@ -1,0 +1,145 @@
+"""Who gets in, and what every answer carries."""
+
+import pytest
+
+from backend.auth.tokens import cookie_name, login_link
+from tests.api_client import HOST, log_in, serving
+
+
+def test_a_wrong_token_is_no_token(stranger):
+    for given in ("Bearer wrong", "Bearer ", "Basic secret", "secret", "Bearer sécret"):
+        answer = stranger.get("/api/v1/runs", headers={"Authorization": given.encode()})
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_the_token_opens_every_door(client):
+    assert client.get("/api/v1/runs").status_code == 200
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8400",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "127.0.0.1:8400@evil.example",
+        "localhost.evil:8400",
+        "",
+    ],
+)
+def test_an_unknown_host_is_turned_away_even_with_the_token(client, host):
+    assert client.get("/healthz", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8400", "localhost:8400", "[::1]:8400", "LOCALHOST:8400"])
+def test_this_machines_own_names_are_known(client, host):
+    assert client.get("/api/v1/runs", headers={"Host": host}).status_code == 200
+
+
+def test_further_names_come_from_the_settings(sqlite_url, settings):
+    served = settings.model_copy(update={"allowed_hosts": ("lab.example", "other.example:9000")})
+    expected = {"lab.example": 200, "lab.example:443": 200, "other.example:9000": 200, "other.example": 421}
+    with serving(served, sqlite_url) as client:
+        found = {host: client.get("/healthz", headers={"Host": host}).status_code for host in expected}
+    assert found == expected
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE", "PUT"])
+@pytest.mark.parametrize(
+    ("headers", "is_let_in"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, True),
+        ({"Sec-Fetch-Site": "none"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Origin": HOST}, True),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "null"}, False),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": HOST}, False),
+        ({}, False),
+    ],
+)
+def test_a_page_of_another_origin_changes_nothing(stranger, settings, method, headers, is_let_in):
+    cookie = {"Cookie": f"{cookie_name(settings)}={log_in(stranger)}"}
+    answer = stranger.request(method, "/api/v1/runs/nobody", headers=headers | cookie)
+    assert (answer.status_code == 403) is not is_let_in
+
+
+def test_a_script_with_the_token_needs_no_origin(client):
+    assert client.delete("/api/v1/runs/nobody").status_code == 404
+
+
+def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):
+    ticket = login_link(settings).partition("?")[2]
+    answer = stranger.get(f"/run/abc?x=1&{ticket}", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/run/abc?x=1")
+    cookie = answer.headers["set-cookie"].lower()
+    assert cookie.startswith("grpolab_8400=")
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/"))
+    assert stranger.get("/api/v1/runs").status_code == 200
+    stranger.cookies.clear()
+    again = stranger.get(f"/?{ticket}")
+    assert again.status_code == 401
+    assert "used already" in again.text
+
+
+def test_a_link_never_leads_to_another_site(stranger, settings):
+    ticket = login_link(settings).partition("?")[2]
+    answer = stranger.get(f"{HOST}//evil.example/?{ticket}")
+    assert answer.headers["location"] == "/evil.example/"
+
+
+def test_the_token_can_be_typed_in(stranger):
+    page = stranger.get("/", headers={"Accept": "text/html"})
+    assert page.status_code == 401
+    assert "<form" in page.text
+    form = {"headers": {"Sec-Fetch-Site": "same-origin"}, "data": {"token": "wrong"}}
+    assert stranger.post("/login", **form).status_code == 401
+    answer = stranger.post("/login", **form | {"data": {"token": "secret"}})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert stranger.get("/api/v1/runs").status_code == 200
+
+
+def test_guessing_tokens_is_slowed_down(stranger):
+    form = {"headers": {"Sec-Fetch-Site": "same-origin"}, "data": {"token": "wrong"}}
+    answers = [stranger.post("/login", **form) for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [401] * 5 + [429]
+    assert answers[-1].headers["retry-after"] == "12"
+    assert "try again in 12 seconds" in answers[-1].json()["detail"]
+
+
+def test_a_body_must_be_json_and_not_too_large(client):
+    path = "/api/v1/validate"
+    assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+    big = b'{"a": "' + b"x" * 1_000_001 + b'"}'
+    assert client.post(path, content=big, headers={"Content-Type": "application/json"}).status_code == 413
+
+    def pieces():
+        for _ in range(20):
+            yield b" " * 100_000
+
+    answer = client.post(path, content=pieces(), headers={"Content-Type": "application/json"})
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/v1/runs", "/api/v1/nothing", "/static/src/main.js", "/healthz", "/docs"]
+)
+def test_every_answer_carries_the_security_headers(client, path):
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe-eval" not in policy
+    assert "require-trusted-types-for 'script'; trusted-types grpolab default" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert (headers.get("cache-control") == "no-store") is path.startswith("/api/")
+
+
+def test_nul_in_an_address_is_refused(client):
+    assert client.get("/api/v1/runs?q=%00").status_code == 400
+    assert client.get("/api/v1/runs/a%00b").status_code == 400

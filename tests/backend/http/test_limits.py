@@ -1,0 +1,243 @@
+"""How much, how often and how slowly: the service on a real socket, and its buckets under a made-up clock."""
+
+import json
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from backend.http import limits
+from backend.http.limits import Buckets
+from backend.process import server
+from backend.process.preflight import CannotStart, check_exposure
+from backend.settings import Settings
+from tests.api_client import serving
+from tests.browser.service import TOKEN, running
+
+SECRET_TEXTS = ("hf_" + "a" * 34, "sk-" + "b" * 30, "postgresql://me:hunter2@db/x")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch, running(tmp_path_factory.mktemp("lab")) as service:
+        patch.setattr(limits, "ARRIVAL_SECONDS", 2.0)
+        patch.setattr(server, "ARRIVAL_SECONDS", 2.0)
+        patch.setattr(server, "CONNECTIONS", 20)
+        yield service
+
+
+@pytest.fixture
+def host(service):
+    """What a browser would write into the Host header."""
+    return service.base.removeprefix("http://").encode()
+
+
+@pytest.fixture
+def connect(service):
+    """Open sockets to the service."""
+    opened = []
+    port = int(service.base.rpartition(":")[2])
+
+    def connecting():
+        opened.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+        return opened[-1]
+
+    yield connecting
+    for each in opened:
+        each.close()
+
+
+def said(connection):
+    """Everything that comes until the service hangs up."""
+    found = b""
+    with suppress(ConnectionResetError):  # what it did not read is thrown away
+        while chunk := connection.recv(65536):
+            found += chunk
+    return found
+
+
+def drip(connection, text):
+    """One byte after the other, as long as somebody listens."""
+    for byte in text:
+        try:
+            connection.send(bytes([byte]))
+        except OSError:
+            return
+        time.sleep(0.02)
+
+
+def request(host, *lines, body=b""):
+    head = b"POST /api/v1/validate HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n" % (
+        host,
+        TOKEN.encode(),
+    )
+    return head + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
+
+
+def test_a_head_that_drips_in_is_cut_off(connect):
+    connection = connect()
+    started = time.monotonic()
+    thread = threading.Thread(target=drip, args=(connection, b"GET /healthz HTTP/1.1\r\n" + b"a" * 2000))
+    thread.start()
+    assert said(connection) == b""
+    assert time.monotonic() - started < 30
+    thread.join()
+
+
+def test_a_body_that_drips_in_is_cut_off_with_a_word(connect, host):
+    connection = connect()
+    connection.sendall(
+        request(host, b"Content-Type: application/json", b"Content-Length: 5000", body=b'{"a": "')
+    )
+    answer = said(connection)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body did not arrive within" in answer
+
+
+def test_a_request_in_time_is_answered_after_slow_ones(connect, host):
+    connection = connect()
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n" % host)
+    assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([b"X-Large: " + b"x" * 20_000], b"431"),
+        ([b"X-Large: " + b"x" * 300_000], b"400"),
+        ([b"Content-Length: -5"], b"400"),
+        ([b"no colon"], b"400"),
+    ],
+)
+def test_a_head_that_is_too_large_or_no_http_is_a_problem(connect, host, lines, status):
+    connection = connect()
+    connection.sendall(request(host, *lines, b"Connection: close"))
+    head, _, body = said(connection).partition(b"\r\n\r\n")
+    assert head.split()[1] == status
+    assert b"application/problem+json" in head
+    assert json.loads(body)["status"] == int(status)
+
+
+def test_an_address_that_is_too_long_is_a_problem(service):
+    answer = service.client.get("/runs", params={"q": "x" * 50_000})
+    assert (answer.status_code, answer.json()["title"]) == (414, "Address too long")
+
+
+def test_more_connections_than_the_service_takes_are_told_so(connect):
+    crowd = [connect() for _ in range(21)]
+    answer = said(crowd[-1])
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"20 connections are open" in answer
+
+
+def test_a_bucket_gives_what_it_holds_and_fills_again(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    buckets = Buckets(per_second=10, burst=3)
+    assert [buckets.take("a") for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert buckets.take("a") == pytest.approx(0.1)
+    assert buckets.take("b") == 0.0
+    now[0] += 0.11
+    assert buckets.take("a") == 0.0
+    now[0] += 1000
+    assert [buckets.take("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_buckets_of_passers_by_are_forgotten(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_BUCKETS", 5)
+    buckets = Buckets(per_second=1, burst=1)
+    for number in range(50):
+        buckets.take(str(number))
+    assert len(buckets._levels) == 5
+
+
+def test_writes_are_limited_and_an_experiment_of_36_variants_is_not(sqlite_url, settings):
+    body = {"name": "x", "variants": [{"name": f"v{number}"} for number in range(36)], "seeds": [0]}
+    with serving(settings.model_copy(update={"writes_per_second": 0.1}), sqlite_url) as client:
+        assert client.post("/api/v1/experiments", json=body).status_code == 201
+        checks = [client.post("/api/v1/validate", json={}).status_code for _ in range(36)]
+        runs = [run["id"] for run in client.get("/api/v1/runs").json()["items"]]
+        stopped = client.post(f"/api/v1/runs/{runs[0]}/stop")
+        refused = client.post(f"/api/v1/runs/{runs[1]}/stop")
+        assert client.get(f"/api/v1/runs/{runs[1]}").json()["status"] == "queued"
+    assert set(checks) == {200}
+    assert (stopped.status_code, refused.status_code) == (202, 429)
+    assert int(refused.headers["retry-after"]) in range(1, 11)
+    assert "nothing was done" in refused.json()["detail"]
+
+
+def test_a_config_has_at_most_64_kilobytes(client):
+    large = {"problems": [{"name": "reasoning_gym", "task": "chain_sum", "instruction": "x" * 70_000}]}
+    for path, body in (
+        ("/api/v1/validate", {"base": large}),
+        ("/api/v1/validate", large),
+        ("/api/v1/experiments", {"name": "x", "variants": [{"name": "a", **large}]}),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422
+        assert "at most 65,536 are accepted" in answer.json()["errors"][0]["message"]
+
+
+@pytest.mark.parametrize("secret", SECRET_TEXTS)
+def test_a_secret_is_refused_wherever_text_is_stored(client, secret):
+    launch = {"name": "x", "variants": [{"name": "a"}]}
+    run = client.post("/api/v1/experiments", json=launch).json()["runs"][0]["id"]
+    requests = [
+        ("POST", "/api/v1/experiments", launch | {"name": f"my {secret}"}),
+        ("POST", "/api/v1/experiments", launch | {"notes": secret}),
+        ("POST", "/api/v1/experiments", launch | {"tags": [secret]}),
+        ("POST", "/api/v1/experiments", launch | {"variants": [{"name": secret}]}),
+        (
+            "POST",
+            "/api/v1/experiments",
+            launch | {"base": {"problems": [{"name": "plugin", "params": {secret: 1}}]}},
+        ),
+        ("PATCH", f"/api/v1/runs/{run}", {"notes": secret}),
+        ("PATCH", f"/api/v1/runs/{run}", {"name": secret}),
+        ("POST", f"/api/v1/runs/{run}/clone", {"name": secret}),
+        ("POST", "/api/v1/validate", {"policy": {"name": secret}}),
+        ("POST", "/api/v1/problems/preview", {"problems": [{"name": secret}]}),
+    ]
+    for method, path, body in requests:
+        answer = client.request(method, path, json=body)
+        assert answer.status_code == 422, (path, body)
+        assert "looks like a secret" in answer.text
+        assert secret not in answer.text
+    assert (
+        client.post("/api/v1/experiments", json=launch, headers={"Idempotency-Key": secret}).status_code
+        == 422
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"host": "0.0.0.0"}, "choose a token"),
+        ({"host": "0.0.0.0", "grpolab_token": "x" * 64}, "choose a token"),
+        ({"host": "::", "allowed_hosts": ("lab",)}, "choose a token"),
+        (
+            {"host": "10.0.0.1", "grpolab_token": "short", "allowed_hosts": ("lab",)},
+            "fewer than 20 characters",
+        ),
+        (
+            {"host": "lab", "grpolab_token": "x" * 64, "grpolab_viewer_token": "y"},
+            "GRPOLAB_VIEWER_TOKEN has fewer",
+        ),
+        (
+            {"grpolab_viewer_token": "${GRPOLAB_VIEWER_TOKEN:-}"},
+            "GRPOLAB_VIEWER_TOKEN is the name of a variable",
+        ),
+        ({"grpolab_token": "${GRPOLAB_TOKEN:?choose one}"}, "GRPOLAB_TOKEN is the name of a variable"),
+        ({"grpolab_token": "same", "grpolab_viewer_token": "same"}, "every viewer would be an operator"),
+    ],
+)
+def test_what_would_open_the_service_to_the_network_does_not_start(given, words):
+    with pytest.raises(CannotStart, match=words):
+        check_exposure(Settings(**given))
+
+
+def test_the_service_starts_for_itself_or_with_protection():
+    check_exposure(Settings())
+    check_exposure(Settings(host="0.0.0.0", grpolab_token="x" * 20, allowed_hosts=("lab",)))

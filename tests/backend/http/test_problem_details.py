@@ -1,0 +1,85 @@
+"""Every error has one shape."""
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from backend.http.problem_details import MEDIA_TYPE
+from tests.api_client import put_in_place_of, serving
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "options", "status"),
+    [
+        ("GET", "/api/v1/nothing", {}, 404),
+        ("GET", "/nothing", {}, 404),
+        ("GET", "/static/nothing.js", {}, 404),
+        ("GET", "/api/v1/runs/x", {}, 404),
+        ("PUT", "/api/v1/runs", {}, 405),
+        ("POST", "/healthz", {}, 405),
+        ("GET", "/api/v1/runs?limit=0", {}, 422),
+        ("POST", "/api/v1/experiments", {"content": b"{", "headers": JSON}, 400),
+        ("POST", "/api/v1/experiments", {"content": b"[" * 100_000, "headers": JSON}, 400),
+        ("POST", "/api/v1/experiments", {"content": b'{"name": NaN}', "headers": JSON}, 422),
+        ("POST", "/api/v1/experiments", {"content": b'{"name": 1e999}', "headers": JSON}, 422),
+        ("POST", "/api/v1/experiments", {"content": b'{"seeds": [1e999]}', "headers": JSON}, 422),
+        ("POST", "/api/v1/experiments", {"content": b"\xff", "headers": JSON}, 400),
+        ("POST", "/api/v1/experiments", {"content": b"{}", "headers": {"Content-Type": "text/xml"}}, 415),
+        ("POST", "/api/v1/experiments", {}, 422),
+        ("GET", "/api/v1/runs?q=%00", {}, 400),
+    ],
+)
+def test_an_error_is_a_problem_document(client, method, path, options, status):
+    answer = client.request(method, path, **options)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    document = answer.json()
+    assert set(document) <= {"type", "title", "status", "detail", "request_id", "errors"}
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    for error in document.get("errors", []):
+        assert set(error) == {"path", "message"}
+
+
+def test_a_field_error_names_field_value_and_what_was_expected(client):
+    error = client.get("/api/v1/runs?limit=5000").json()["errors"][0]
+    assert error == {"path": "limit", "message": "input should be less than or equal to 200, got '5000'"}
+
+
+def test_a_bug_is_an_error_without_a_traceback(client):
+    put_in_place_of(client, "/api/v1/presets", lambda: 1 / 0)
+    answer = client.get("/api/v1/presets")
+    assert (answer.status_code, answer.headers["content-type"]) == (500, MEDIA_TYPE)
+    assert "division" not in answer.text
+    assert "content-security-policy" in answer.headers
+
+
+def test_a_database_that_is_away_is_503_with_a_time_to_try_again(client):
+    def away():
+        raise OperationalError("SELECT 1", {}, Exception("secret address"))
+
+    put_in_place_of(client, "/api/v1/presets", away)
+    answer = client.get("/api/v1/presets")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+    assert "secret" not in answer.text
+
+
+def test_every_route_declares_its_errors(client):
+    for path, operations in client.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            assert "default" in operation["responses"], (method, path)
+
+
+def test_a_secret_in_a_parameter_is_not_repeated(client):
+    secret = "hf_" + "A" * 34
+    assert secret not in client.get("/api/v1/runs", params={"limit": secret}).text
+
+
+def test_without_a_database_the_process_still_answers(settings, tmp_path):
+    with serving(settings, f"sqlite:///{tmp_path}/missing/x.db") as client:
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/api/v1/runs").status_code == 503
+        assert "missing/x.db cannot be opened" in client.get("/readyz").json()["detail"]
+        assert client.get("/api/v1/status").json()["database"]["state"] == "away"

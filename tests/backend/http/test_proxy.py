@@ -1,0 +1,73 @@
+"""Behind a proxy that ends TLS: who asks, and over what, is believed from the trusted one alone."""
+
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.testclient import TestClient
+
+from backend.auth.tokens import login_link
+from backend.http.login import LOGINS_PER_MINUTE
+from backend.main import create_app
+from backend.process.server import server_config
+
+PROXY = "192.0.2.7"
+HOST = "lab.example"
+
+
+@pytest.fixture
+def behind(settings, sqlite_url):
+    """A client whose requests come from an address, through what uvicorn puts around the service."""
+
+    opened = []
+
+    def connected(address, *, trusted):
+        given = settings.model_copy(
+            update={"trusted_proxies": trusted, "allowed_hosts": (HOST,), "database_url": sqlite_url}
+        )
+        app = create_app(given)
+        config = server_config(app, given)
+        config.load()
+        opened.append(app)
+        return TestClient(config.loaded_app, base_url=f"http://{HOST}", client=(address, 50_000))
+
+    yield connected
+    for app in opened:
+        app.state.status.close()
+        app.state.lab.engine.dispose()
+
+
+def cookie_from_a_link(client, settings, **headers):
+    answer = client.get(f"/?{urlsplit(login_link(settings)).query}", headers=headers, follow_redirects=False)
+    assert answer.status_code == 303
+    return answer.headers["set-cookie"]
+
+
+def test_over_https_the_cookie_never_travels_in_the_clear(behind, settings):
+    client = behind(PROXY, trusted=PROXY)
+    assert "Secure" in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "https"})
+    assert "Secure" not in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "http"})
+
+
+@pytest.mark.parametrize("trusted", ["", "192.0.2.8"])
+def test_only_the_trusted_proxy_is_believed(behind, settings, trusted):
+    client = behind(PROXY, trusted=trusted)
+    assert "Secure" not in cookie_from_a_link(client, settings, **{"X-Forwarded-Proto": "https"})
+
+
+def guess(client, claimed):
+    headers = {"X-Forwarded-For": claimed, "Origin": f"http://{HOST}"}
+    return client.post("/login", data={"token": "wrong"}, headers=headers).status_code
+
+
+def test_whoever_guesses_tokens_does_not_get_more_tries_under_other_names(behind):
+    client = behind(PROXY, trusted="")
+    answers = [guess(client, f"198.51.100.{number}") for number in range(LOGINS_PER_MINUTE + 1)]
+    assert answers == [401] * LOGINS_PER_MINUTE + [429]
+
+
+def test_behind_the_trusted_proxy_each_address_has_its_own_tries(behind):
+    client = behind(PROXY, trusted=PROXY)
+    answers = [guess(client, "198.51.100.1") for _ in range(LOGINS_PER_MINUTE + 1)]
+    assert answers[-1] == 429
+    assert guess(client, "198.51.100.2") == 401
+    assert guess(client, "203.0.113.9, 198.51.100.1") == 429  # the part that the proxy itself has added

@@ -1,0 +1,96 @@
+"""How long a client waits for the first piece of an answer."""
+
+import asyncio
+import threading
+
+import anyio
+import anyio.to_thread
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
+
+from backend.db import interruption
+from backend.db.engine import interrupt_of, reading
+from backend.db.interruption import interruptible
+from backend.http.timeout import Deadline, take_time
+
+BRIEF = 0.2
+
+
+def app(*, takes_time):
+    async def answer(scope, receive, send):
+        if takes_time:
+            take_time(60)
+        await asyncio.sleep(10 * BRIEF)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    return TestClient(Deadline(answer, seconds=BRIEF))
+
+
+def test_a_route_that_does_not_answer_in_time_is_answered_for():
+    answer = app(takes_time=False).get("/")
+    assert answer.status_code == 503
+    assert answer.json()["detail"].startswith("there was no answer within 0.2 s;")
+
+
+def test_a_route_may_take_its_time():
+    answer = app(takes_time=True).get("/")
+    assert (answer.status_code, answer.text) == (200, "done")
+
+
+COUNT = text(
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000000) "
+    "SELECT max(i) FROM n"
+)
+"""Hours of work for a database."""
+
+
+def counting(database, began, ended):
+    """A route that reads for hours, in a thread as routes do."""
+
+    def count():
+        with reading(database.sessions) as session, interruptible(interrupt_of(session)):
+            began.set()
+            try:
+                session.execute(COUNT)
+            except OperationalError:
+                ended.set()
+
+    async def answer(scope, receive, send):
+        await anyio.to_thread.run_sync(count)
+
+    return answer
+
+
+def test_what_is_read_for_a_request_ends_with_its_time(database):
+    began, ended = threading.Event(), threading.Event()
+    with database.engine.connect():
+        answer = TestClient(Deadline(counting(database, began, ended), seconds=BRIEF)).get("/")
+    assert (answer.status_code, began.is_set(), ended.wait(30)) == (503, True, True)
+
+
+def test_what_is_read_for_a_client_that_goes_ends_too(database):
+    began, ended = threading.Event(), threading.Event()
+
+    async def receive():
+        await anyio.to_thread.run_sync(began.wait)
+        return {"type": "http.disconnect"}
+
+    async def send(_message):
+        raise AssertionError("nobody is there")
+
+    scope = {"type": "http", "method": "GET", "path": "/"}
+    asyncio.run(Deadline(counting(database, began, ended), seconds=600)(scope, receive, send))
+    assert ended.is_set()
+
+
+def test_a_statement_that_begins_after_its_interruption_is_interrupted_again():
+    heard, wait = threading.Semaphore(0), interruption.Wait(600)
+    token = interruption.current.set(wait)
+    try:
+        with interruption.interruptible(heard.release):
+            wait.end()
+            assert all(heard.acquire(timeout=30) for _ in range(3))
+    finally:
+        interruption.current.reset(token)

@@ -1,0 +1,111 @@
+"""What looks after the queue."""
+
+import time
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from backend.db.engine import db_now, open_engine, open_sessions
+from backend.db.models import MetricBlock, Run, Singleton, Worker
+from backend.maintenance import reconciler
+from backend.maintenance.reconciler import Reconciler, take_lease
+from backend.metrics import blocks
+from backend.runs import lifecycle
+from tests.factories import make_attempt, make_run, write_metric
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    """How often the bell was rung."""
+    heard: list[object] = []
+
+    def ring(settings):
+        heard.append(settings)
+        return True
+
+    monkeypatch.setattr(reconciler, "ring", ring)
+    return heard
+
+
+def add_slot(session, number, run_id=None):
+    session.add(Worker(id=f"w-{number}", host="h", pid=1, slot=number, device="cpu", run_id=run_id, stats={}))
+
+
+def test_the_bell_rings_once_for_each_waiting_run_that_has_a_free_place(sessions, settings, rings):
+    with sessions.begin() as session:
+        for number in range(3):
+            make_run(session)
+            add_slot(session, number, run_id="other" if number == 2 else None)
+    assert Reconciler(settings, sessions).look() == 2
+    assert len(rings) == 2
+
+
+def test_nothing_rings_when_nothing_waits_or_nobody_would_hear(sessions, settings, rings):
+    with sessions.begin() as session:
+        add_slot(session, 0)
+        make_run(session, status="finished")
+    assert Reconciler(settings, sessions).look() == 0
+    with sessions.begin() as session:
+        make_run(session)
+        session.execute(update(Worker).values(seen_at=db_now() - 3600))
+    assert Reconciler(settings, sessions).look() == 0
+    assert rings == []
+
+
+def test_a_run_whose_worker_was_lost_goes_back_to_the_queue(sessions, settings, rings):
+    with sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h")
+        session.execute(update(Run).values(lease_until=db_now() - 1))
+    short = settings.model_copy(update={"lease_seconds": 0.6})
+    reconciler = Reconciler(short, sessions)
+    reconciler.look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "running"
+    time.sleep(0.25)
+    reconciler.look()
+    with sessions() as session:
+        assert session.scalar(select(Run.status).where(Run.id == run.id)) == "queued"
+
+
+def test_one_process_at_a_time_holds_a_lease_until_it_ends(sessions):
+    with sessions.begin() as session:
+        assert take_lease(session, "job", "a", seconds=100)
+        assert take_lease(session, "job", "a", seconds=-1)
+        assert take_lease(session, "job", "b", seconds=100)
+        assert not take_lease(session, "job", "a", seconds=100)
+
+
+def test_points_are_packed_piece_by_piece_and_nothing_is_written_where_all_are(
+    sessions, settings, monkeypatch
+):
+    monkeypatch.setattr(blocks, "BLOCK", 10)
+    monkeypatch.setattr(reconciler, "PACK_SECONDS", 0.0)
+    monkeypatch.setattr(reconciler, "PACK_PAUSE_SECONDS", 0.0)
+    with sessions.begin() as session:
+        run = make_run(session, status="finished", attempt=1, last_step=25)
+        make_attempt(session, run, 1, from_step=-1)
+        write_metric(session, run, "reward/mean", dict.fromkeys(range(1, 26), 1.0))
+
+    def packed():
+        with sessions() as session:
+            return session.scalar(select(func.count()).select_from(MetricBlock))
+
+    looking = Reconciler(settings, sessions)
+    counts = []
+    for _ in range(4):
+        looking.look()
+        counts.append(packed())
+    assert counts == [1, 2, 3, 3]
+    with sessions.begin() as session:
+        session.execute(delete(Singleton))
+    looking.look()
+    with sessions() as session:
+        assert session.scalar(select(Singleton.owner)) is None

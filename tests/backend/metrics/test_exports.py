@@ -1,0 +1,219 @@
+"""Long answers in little memory: exports are written while they are read, and few are worked on at a time.
+
+`pytest tests/backend/metrics/test_exports.py` takes 60,000 points; GRPOLAB_POINTS=2000000 takes more.
+"""
+
+import asyncio
+import os
+import tracemalloc
+from collections.abc import Generator
+from typing import cast
+
+import pytest
+from sqlalchemy import func, select, text
+
+from backend.auth.tokens import cookie_name
+from backend.db.models import Metric, Rollout
+from backend.http import read_budget as budget
+from backend.http.read_budget import Budget
+from backend.metrics import csv
+from backend.metrics.csv import csv_lines
+from backend.metrics.store import key_ids
+from backend.rollouts import reading as rollouts
+from backend.rollouts.reading import step_counts
+from tests.api_client import log_in, serving
+from tests.factories import MadeCompletion, make_group, make_run, write_metric
+
+POINTS = int(os.environ.get("GRPOLAB_POINTS", "60000"))
+NAMES = 20
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture
+def long_run(database):
+    """A run of many points; every seventh step is missing, and between two steps there are a million."""
+    steps = POINTS // NAMES
+    series = {
+        "sqlite": "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < :steps) "
+        "SELECT i FROM s",
+        "postgresql": "SELECT i FROM generate_series(1, :steps) AS s(i)",
+    }[database.engine.dialect.name]
+    insert = (
+        "INSERT INTO metric (run_id, key_id, step, attempt, kind, value) "  # noqa: S608 - made here
+        "SELECT :run, :key, i + i / 7 + CASE WHEN i > :steps / 2 THEN 1000000 ELSE 0 END, 1, 0, i * 0.1 "
+        f"FROM ({series}) AS n"
+    )
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        keys = key_ids(session, [f"metric/{number:02}" for number in range(NAMES)])
+        for key in keys.values():
+            session.execute(text(insert), {"run": run.id, "key": key, "steps": steps})
+    return run
+
+
+def test_a_long_run_is_exported_in_the_memory_of_a_short_one(database, long_run, monkeypatch):
+    monkeypatch.setattr(csv, "WINDOW_POINTS", min(csv.WINDOW_POINTS, POINTS // 20))
+    next(
+        csv_lines(database.sessions, long_run.id, all_attempts=False)
+    )  # what is imported and remembered once
+    tracemalloc.start()
+    size = lines = 0
+    for piece in csv_lines(database.sessions, long_run.id, all_attempts=False):
+        size, lines = size + len(piece), lines + piece.count("\n")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(f"{POINTS:,} points, {size:,} bytes of CSV, at most {most:,} bytes of memory")
+    assert lines == POINTS // NAMES + 1
+    assert most < max(3 * MEGABYTE, 400 * csv.WINDOW_POINTS)
+
+
+def test_an_export_is_the_same_however_it_is_cut(database, long_run, monkeypatch):
+    whole = "".join(csv_lines(database.sessions, long_run.id, all_attempts=True))
+    monkeypatch.setattr(csv, "WINDOW_POINTS", 999)
+    assert "".join(csv_lines(database.sessions, long_run.id, all_attempts=True)) == whole
+
+
+def test_what_is_written_after_an_export_began_is_not_half_in_it(database, monkeypatch):
+    monkeypatch.setattr(csv, "WINDOW_POINTS", 1)
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "a", {1: 1.0, 2: 2.0})
+    lines = csv_lines(database.sessions, run.id, all_attempts=False)
+    assert (next(lines), next(lines)) == ("step,a\n", "1,1.0\n")
+    with database.sessions.begin() as session:
+        write_metric(session, run, "b", {2: 3.0})
+    assert "".join(lines) == "2,2.0\n"
+
+
+def test_an_export_stops_when_nobody_reads_it(database, long_run, monkeypatch):
+    looked = []
+    look = csv._first_step
+
+    def looking(*given):
+        looked.append(given)
+        return look(*given)
+
+    monkeypatch.setattr(csv, "_first_step", looking)
+    monkeypatch.setattr(csv, "WINDOW_POINTS", 100)
+    lines = csv_lines(database.sessions, long_run.id, all_attempts=False)
+    next(lines), next(lines)
+    cast("Generator[str]", lines).close()
+    assert len(looked) == 1
+
+
+def test_steps_with_rollouts_are_listed_in_pieces(database, settings, monkeypatch):
+    monkeypatch.setattr(rollouts, "STEPS_AT_ONCE", 3)
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        for step in range(1, 9):
+            make_group(session, run, step=step, kind="train")
+        make_group(session, run, step=4, kind="eval")
+    found = list(step_counts(database.sessions, run.id))
+    assert [(row["step"], row["kind"]) for row in found] == [
+        *((step, "train") for step in range(1, 4)), (4, "eval"), *((step, "train") for step in range(4, 9))
+    ]  # fmt: skip
+    with serving(settings, database.url) as client:
+        assert client.get(f"/api/v1/rollouts/steps?run={run.id}").json() == {"items": found, "next": None}
+
+
+def test_long_texts_make_short_pages_and_lose_none(database, settings, monkeypatch):
+    monkeypatch.setattr(rollouts, "PAGE_TOKENS", 250)
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        for step, length in enumerate([100, 100, 100, 600, 10, 10], start=1):
+            make_group(session, run, step=step, completions=(MadeCompletion(text="x" * length),))
+        assert session.scalar(select(func.sum(Rollout.tokens))) == 920
+    with serving(settings, database.url) as client:
+        pages: list[list[int]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = client.get("/api/v1/rollouts", params={"run": run.id, "cursor": cursor}).json()
+            pages.append([item["step"] for item in page["items"]])
+            cursor = page["next"]
+    assert pages == [[1, 2], [3], [4], [5, 6]]
+
+
+class Slow:
+    """Routes that answer when they are told to."""
+
+    def __init__(self):
+        self.begun, self.may_end = 0, asyncio.Event()
+
+    async def __call__(self, _scope, _receive, send):
+        self.begun += 1
+        await self.may_end.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+async def ask(app, path, role="viewer"):
+    said = []
+
+    async def send(message):
+        said.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "headers": [], "state": {"role": role}}
+    await app(scope, None, send)
+    return said[0]["status"]
+
+
+def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(monkeypatch):
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.2)
+
+    async def story():
+        slow = Slow()
+        app = Budget(slow, most=2)
+        first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert await ask(app, "/api/v1/rollouts") == 429
+        others = [
+            asyncio.ensure_future(ask(app, *place))
+            for place in [
+                ("/api/v1/series", "operator"),
+                ("/api/v1/runs/x/metrics.csv",),
+                ("/api/v1/runs",),
+                ("/healthz",),
+            ]
+        ]
+        await asyncio.sleep(0)
+        assert slow.begun == 6
+        slow.may_end.set()
+        assert await asyncio.gather(*first, *others) == [200] * 6
+        assert await ask(app, "/api/v1/rollouts/steps") == 200
+
+    asyncio.run(story())
+
+
+def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
+    async def failing(scope, receive, send):
+        raise RuntimeError
+
+    async def story():
+        app = Budget(failing, most=1)
+        for _ in range(3):
+            with pytest.raises(RuntimeError):
+                await ask(app, "/api/v1/series")
+        slow = Slow()
+        app = Budget(slow, most=1)
+        gone = asyncio.ensure_future(ask(app, "/api/v1/series"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        slow.may_end.set()
+        assert await ask(app, "/api/v1/series") == 200
+
+    asyncio.run(story())
+
+
+def test_the_budget_stands_between_the_gate_and_the_routes(sqlite_url, settings):
+    with serving(settings.model_copy(update={"reads_per_token": 1}), sqlite_url, token="") as client:
+        cookie = {"Cookie": f"{cookie_name(settings)}={log_in(client)}"}
+        answers = [client.get("/api/v1/series?runs=x&metrics=loss/total", headers=cookie) for _ in range(3)]
+    assert {answer.status_code for answer in answers} <= {200, 422}
+
+
+def test_the_csv_is_sent_in_pieces(database, settings, long_run):
+    with serving(settings, database.url) as client:
+        answer = client.get(f"/api/v1/runs/{long_run.id}/metrics.csv")
+    with database.sessions() as session:
+        rows = session.scalar(select(func.count()).select_from(Metric))
+    assert answer.text.count("\n") == rows // NAMES + 1
+    assert "content-length" not in answer.headers

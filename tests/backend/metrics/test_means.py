@@ -1,0 +1,147 @@
+"""Means of curves: nothing that a curve shows is lost in them, along steps, time and tokens."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.metrics import means
+from backend.metrics.api import T_975, _mean
+from backend.metrics.means import average
+from backend.metrics.series import Curve
+from backend.metrics.view import View
+from tests.backend.metrics.test_series import curve
+
+NAN, INF = math.nan, math.inf
+
+
+def timed(x, values):
+    return Curve(np.arange(len(x)), np.array(x, float), np.array(values, float))
+
+
+def drawn(curves, band="", most=500, **window):
+    return _mean(curves, band, View("wall", window.get("x_min"), window.get("x_max"), most, 0.0, None))
+
+
+def test_the_mean_over_wall_time_never_runs_backwards():
+    slow = Curve(np.arange(1, 3), np.array([5.0, 10.0]), np.array([1.0, 3.0]))
+    fast = Curve(np.arange(1, 5), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.0, 2.0, 4.0, 6.0]))
+    mean = average([slow, fast], "", T_975).mean
+    assert (np.diff(mean.x) > 0).all()
+    assert mean.x[-1] == 10
+
+
+def test_the_mean_over_wall_time_reads_both_curves_at_the_same_moment():
+    slow = Curve(np.arange(3), np.array([0.0, 4.0, 8.0]), np.array([0.0, 4.0, 8.0]))
+    fast = Curve(np.arange(5), np.array([0.0, 2.0, 4.0, 6.0, 8.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0]))
+    mean = average([slow, fast], "", T_975)
+    assert dict(zip(mean.mean.x, mean.mean.values, strict=True)) == {0: 1, 2: 3, 4: 5, 6: 7, 8: 9}
+    assert mean.n.tolist() == [2, 2, 2, 2, 2]
+
+
+def test_a_mean_over_runs_is_numpys_mean_of_what_is_there():
+    band = average([curve([1.0, 2.0, 3.0]), curve([3.0, NAN]), curve([5.0])], "std", T_975)
+    assert band.mean.values == pytest.approx([3.0, 2.0, 3.0])
+    assert band.n.tolist() == [3, 1, 1]
+    assert band.high == pytest.approx([3.0 + np.std([1, 3, 5], ddof=1), NAN, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("spread", "half"),
+    [("std", 2.0), ("stderr", 2 / math.sqrt(3)), ("ci95", 4.3027 * 2 / math.sqrt(3)), ("minmax", 2.0)],
+)
+def test_each_band_has_its_width(spread, half):
+    band = average([curve([value]) for value in (1.0, 3.0, 5.0)], spread, T_975)
+    assert (band.low[0], band.high[0]) == pytest.approx((3 - half, 3 + half))
+
+
+def test_runs_with_other_steps_do_not_change_the_mean_where_they_have_no_point():
+    alone = average([curve([1.0, 2.0])], "", T_975).mean.values
+    joined = average([curve([1.0, 2.0]), curve([9.0], first=7)], "", T_975).mean.values
+    assert joined[:2].tolist() == alone.tolist()
+
+
+def test_a_slow_run_keeps_its_curve_behind_the_end_of_a_fast_one_with_more_points():
+    rng = np.random.default_rng(0)
+    fast = timed(np.linspace(0, 240, 5_000), rng.normal(size=5_000))
+    slow = timed(np.linspace(0, 1_000, 1_000), rng.normal(size=1_000))
+    shown = drawn([fast, slow])
+    assert np.count_nonzero(shown["x"] > 240) > 100
+    assert set(shown["n"][shown["x"] > 240]) == {1}
+    alone = slow.values[slow.x > 240]
+    behind = shown["values"][shown["x"] > 240]
+    assert (behind.min(), behind.max()) == (alone.min(), alone.max())
+
+
+def test_a_run_does_not_count_beside_a_value_that_is_not_finite():
+    holed = timed([0, 1, 2, 3, 4], [1, 1, NAN, 1, 1])
+    other = timed([0, 1.5, 2.5, 4], [3, 3, 3, 3])
+    band = average([holed, other], "minmax", T_975)
+    at = dict(zip(band.mean.x.tolist(), zip(band.mean.values, band.n, strict=True), strict=True))
+    assert at[1.0] == (2, 2)
+    assert at[1.5] == (3, 1)
+    assert at[2.5] == (3, 1)
+    assert at[3.0] == (2, 2)
+
+
+def test_a_mean_says_where_no_run_has_a_value():
+    shown = drawn([timed([0, 1, 2], [1, NAN, 1]), timed([0, 1], [3, INF])])
+    assert [(gap["x"], gap["value"]) for gap in shown["gaps"]] == [(1.0, "NaN")]
+    assert [point["value"] for point in shown["non_finite"]] == ["NaN", "Infinity"]
+    assert shown["n"].tolist() == [2, 1]
+
+
+def test_steps_that_took_no_token_keep_their_values():
+    flat = timed([0, 10, 10, 10, 20], [0, 1, 99, 1, 0])
+    band = average([flat, timed([0, 5, 20], [0, 0, 0])], "minmax", T_975)
+    assert band.high.max() == 99
+    assert (np.diff(band.mean.x) > 0).all()
+
+
+def test_a_zoom_changes_no_mean():
+    rng = np.random.default_rng(1)
+    curves = [timed(np.cumsum(rng.uniform(0.5, 2, 400)), rng.normal(size=400)) for _ in range(3)]
+    whole = drawn(curves, most=5_000)
+    part = drawn(curves, most=5_000, x_min=100.0, x_max=200.0)
+    known = dict(zip(whole["x"].tolist(), whole["values"].tolist(), strict=True))
+    assert len(part["x"])
+    assert all(
+        known[x] == value for x, value in zip(part["x"].tolist(), part["values"].tolist(), strict=True)
+    )
+
+
+RUNS = st.lists(
+    st.lists(
+        st.tuples(st.floats(0, 3), st.one_of(st.floats(-1e6, 1e6), st.sampled_from([NAN, INF, -INF]))),
+        min_size=1,
+        max_size=150,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(RUNS, st.integers(20, 60), st.booleans())
+def test_no_spike_of_any_run_is_lost_in_a_mean_over_time(runs, most, many):
+    """Also of so many points that a mean has only those that show the peaks."""
+    curves = [timed(np.cumsum([gap for gap, _ in run]), [value for _, value in run]) for run in runs]
+    finite = np.concatenate([each.values[np.isfinite(each.values)] for each in curves])
+    before, means.MOST_CELLS = means.MOST_CELLS, 100 if many else means.MOST_CELLS
+    try:
+        shown = drawn(curves, "minmax", most)
+    finally:
+        means.MOST_CELLS = before
+    assert len(shown["x"]) <= most
+    if len(finite):
+        edges = [
+            *shown["values"].tolist(),
+            *(edge for side in (shown["low"], shown["high"]) for edge in side if edge is not None),
+        ]
+        assert min(edges) == pytest.approx(finite.min())
+        assert max(edges) == pytest.approx(finite.max())
+        assert (shown["n"] >= 1).all()
+        ends = [x for each in curves for x in each.x[np.isfinite(each.values)]]
+        assert shown["x"][0] == pytest.approx(min(ends))
+        assert shown["x"][-1] == pytest.approx(max(ends))

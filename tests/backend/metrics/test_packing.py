@@ -1,0 +1,76 @@
+"""Texts and tokens come back exactly as they went in."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.db.text import clean_text, unstorable
+from backend.rollouts.packing import Tokens, pack_text, pack_tokens, unpack_text, unpack_tokens
+
+ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\0\ud800\udfff"))
+
+
+@given(ANY_TEXT)
+def test_every_text_comes_back(text):
+    assert unpack_text(pack_text(text)) == text
+
+
+@given(ANY_TEXT)
+def test_a_clean_text_is_utf8_without_nul(text):
+    assert b"\0" not in clean_text(text).encode()
+
+
+@given(st.lists(st.lists(ANY_TEXT, max_size=5), max_size=4))
+def test_every_group_of_tokens_comes_back(completions):
+    given_ = [
+        Tokens(
+            strings, np.arange(len(strings), dtype=np.int32), {"logprob": np.full(len(strings), -0.5, "f4")}
+        )
+        for strings in completions
+    ]
+    found = unpack_tokens(pack_tokens(given_))
+    assert [tokens.strings for tokens in found] == completions
+    for before, after in zip(given_, found, strict=True):
+        assert np.array_equal(before.ids, after.ids)
+        assert np.array_equal(before.arrays["logprob"], after.arrays["logprob"])
+
+
+def test_an_array_may_be_there_for_some_completions_only():
+    plain = Tokens(["a"], np.array([1], np.int32))
+    trained = Tokens(["b", "c"], np.array([2, 3], np.int32), {"ratio": np.array([1.0, np.nan], np.float32)})
+    first, second = unpack_tokens(pack_tokens([plain, trained]))
+    assert first.arrays == {}
+    assert np.array_equal(second.arrays["ratio"], [1.0, np.nan], equal_nan=True)
+
+
+def test_an_array_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"'logprob' has shape \(2,\) for 1 tokens"):
+        pack_tokens([Tokens(["a"], np.array([1], np.int32), {"logprob": np.zeros(2, np.float32)})])
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"a": [1, "x\0"]}, "a.1"),
+        ({"a": {"\ud800": 1}}, "a.\ud800"),
+        ({"lr": float("nan")}, "lr"),
+        ([float("inf")], "0"),
+    ],
+)
+def test_what_no_database_holds_is_found_with_its_path(document, path):
+    found = unstorable(document)
+    assert found is not None
+    assert found[0] == path
+
+
+def test_very_deep_documents_are_refused_and_others_pass():
+    deep: list[Any] = []
+    for _ in range(60):
+        deep = [deep]
+    found = unstorable(deep)
+    assert found is not None
+    assert "deeper" in found[1]
+    assert unstorable({"a": [1, 2.5, None, True, "é"]}) is None

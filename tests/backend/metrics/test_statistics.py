@@ -1,0 +1,49 @@
+"""Intervals over few seeds, against textbook numbers."""
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from backend.metrics.statistics import Spread, difference, spread, t_975
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (2, 4.3027), (30, 2.0423), (60, 2.0003), (120, 1.9799)]
+)
+def test_students_quantile_is_the_tables(freedom, quantile):
+    assert t_975(freedom) == pytest.approx(quantile, abs=1e-3)
+
+
+def test_students_quantile_falls_without_jumps():
+    values = [t_975(1 + number / 10) for number in range(500)]
+    assert all(a > b for a, b in pairwise(values))
+
+
+def test_three_seeds_have_students_interval():
+    found = spread([0.5, 0.6, 0.7])
+    assert found.n == 3
+    assert (found.mean, found.std) == pytest.approx((0.6, 0.1))
+    half = 4.3027 * 0.1 / math.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((0.6 - half, 0.6 + half))
+
+
+def test_one_seed_has_no_interval():
+    assert spread([0.5]) == Spread(1, 0.5, None, None, None)
+
+
+def test_values_that_are_not_finite_are_left_out():
+    assert spread([math.nan, 1.0, math.inf, 3.0]).mean == 2.0
+    assert spread([math.nan]) == Spread(0, None, None, None, None)
+
+
+def test_a_difference_has_welchs_interval():
+    found = difference(spread([1.0, 2.0, 3.0]), spread([5.0, 6.0, 7.0]))
+    half = t_975(4) * math.sqrt(2 / 3)
+    assert (found.mean, found.low, found.high) == pytest.approx((-4.0, -4.0 - half, -4.0 + half))
+
+
+def test_a_difference_of_single_seeds_says_how_far_but_not_how_sure():
+    found = difference(spread([1.0]), spread([3.0]))
+    assert (found.mean, found.low, found.high) == (-2.0, None, None)
+    assert difference(spread([]), spread([1.0])) is None

@@ -1,0 +1,121 @@
+"""What is known about a run before it is queued."""
+
+import json
+
+import pytest
+
+from backend.config.previews import training_sum
+from backend.config.problems import SumsProblem
+from backend.config.run import PolicyConfig
+from backend.errors import InvalidConfig
+from backend.policies.offered import policy_errors, policy_offers
+from backend.redaction import secret_errors
+from backend.runs.checks import runnable
+
+
+@pytest.fixture
+def model(settings):
+    """A directory that looks like a model; a test takes away what it wants to be missing."""
+    directory = settings.models_dir / "mine"
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text('{"model_type": "qwen3"}')
+    (directory / "model.safetensors").write_bytes(b"")
+    (directory / "tokenizer.json").write_text("{}")
+    return directory
+
+
+BUILT_IN = ["tiny", "tiny_moe"]
+
+
+def reason(settings, name="mine"):
+    return "".join(error.message for error in policy_errors(PolicyConfig(name=name), settings))
+
+
+def test_a_directory_with_config_weights_and_tokenizer_is_offered(settings, model):
+    assert reason(settings) == ""
+    assert [offer.name for offer in policy_offers(settings)] == [*BUILT_IN, "mine"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ("config.json", "config.json"),
+        ("model.safetensors", "safetensors"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_a_directory_that_lacks_something_is_refused_by_name(settings, model, missing, words):
+    (model / missing).unlink()
+    assert words in reason(settings)
+    assert "mine" in reason(settings)
+    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
+
+
+@pytest.mark.parametrize("config", ['{"auto_map": {"x": "y"}}', '{"text": {"trust_remote_code": true}}'])
+def test_a_model_that_brings_code_is_refused(settings, model, config):
+    (model / "config.json").write_text(config)
+    assert "never run" in reason(settings)
+
+
+def test_a_hub_name_needs_the_hub(settings):
+    assert "HF_ONLINE" in reason(settings, "owner/model")
+    online = settings.model_copy(update={"hf_online": True})
+    assert "a commit of the hub is expected" in reason(online, "owner/model")
+    assert policy_errors(PolicyConfig(name="owner/model", revision="0" * 40), online) == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "processor_config.json"])
+def test_code_hidden_in_another_file_is_refused(settings, model, name):
+    (model / name).write_text('{"a": [{"b": {"auto_map": {"AutoTokenizer": ["x.y", null]}}}]}')
+    assert f"its {name} asks for code of its own" in reason(settings)
+
+
+def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):
+    outside = tmp_path / "outside"
+    model.rename(outside)
+    model.symlink_to(outside)
+    assert "leads out of MODELS_DIR" in reason(settings)
+    model.unlink()
+    outside.rename(model)
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors").symlink_to("/etc/passwd")
+    assert "leads out of MODELS_DIR" in reason(settings)
+    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
+
+
+def test_a_broken_line_of_a_file_is_named(settings):
+    settings.datasets_dir.mkdir(parents=True)
+    (settings.datasets_dir / "bad.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": "x"}\n')
+    with pytest.raises(InvalidConfig, match="line 2"):
+        runnable(settings, {"problems": [{"name": "file", "path": "bad.jsonl"}]})
+
+
+def test_a_good_file_is_pinned_by_its_content(settings):
+    settings.datasets_dir.mkdir(parents=True)
+    rows = [json.dumps({"prompt": f"{n}+1=?", "answer": str(n + 1)}) for n in range(50)]
+    (settings.datasets_dir / "good.jsonl").write_text("\n".join(rows))
+    config = runnable(settings, {"problems": [{"name": "file", "path": "good.jsonl"}]})
+    assert len(config.problems[0].sha256) == 64
+
+
+@pytest.mark.parametrize(
+    "text", ["hf_" + "a" * 34, "x sk-" + "b" * 24, "postgresql://me:pw@host/db", "https://a:b@c"]
+)
+def test_what_looks_like_a_secret_is_found_and_not_repeated(text):
+    (error,) = secret_errors({"a": [{"b": text}]})
+    assert error.path == "a.0.b"
+    assert text not in error.message
+
+
+def test_ordinary_texts_are_no_secrets():
+    assert list(secret_errors({"name": "owner/model", "note": "see https://arxiv.org/abs/1", "n": 1})) == []
+
+
+def test_previewed_sums_are_the_ones_the_worker_trains_on():
+    from worker.problems.sums import Sums
+
+    source = SumsProblem(operands=4, low=1, high=50)
+    worker = Sums(seed=7, operands=4, low=1, high=50)
+    for index in range(30):
+        expected = worker.sample(index, "train").text
+        assert "+".join(map(str, training_sum(source, seed=7, index=index))) + "=?" == expected

@@ -1,0 +1,136 @@
+"""A database that comes back older than its state directory: noticed, told, and what can be taken back."""
+
+import pytest
+from sqlalchemy import delete, select
+
+from backend.backup.restore import restore_backup
+from backend.backup.save import save_backup
+from backend.db.models import Event
+from backend.doctor.services import age
+from backend.maintenance.reconciler import Reconciler
+from backend.runs.events import add_event
+from backend.runs.high_water_mark import find_older, mark_file, raise_mark, read_mark, tell_if_older
+from backend.runs.strays import Strays
+from tests.api_client import serving
+from tests.factories import make_checkpoint, make_run
+
+
+@pytest.fixture
+def lab(settings, database):
+    return settings.model_copy(update={"database_url": database.url})
+
+
+def happen(database, number):
+    with database.sessions.begin() as session:
+        for _ in range(number):
+            add_event(session, "lifecycle", "something happened")
+
+
+def go_back(lab, database, events):
+    """The mark of a time at which there were so many events more."""
+    with database.sessions() as session:
+        newest = max(session.scalars(select(Event.id)), default=0)
+        raise_mark(lab, session)
+    mark = read_mark(lab)
+    text = mark_file(lab).read_text().replace(f'"event": {mark.event}', f'"event": {newest + events}')
+    mark_file(lab).write_text(text)
+
+
+def test_a_database_that_is_as_new_as_its_mark_is_not_older(lab, database):
+    happen(database, 3)
+    with database.sessions() as session:
+        assert find_older(lab, session) is None
+        raise_mark(lab, session)
+        assert find_older(lab, session) is None
+    happen(database, 2)
+    with database.sessions() as session:
+        assert find_older(lab, session) is None
+
+
+def test_events_that_were_deleted_with_their_run_do_not_make_it_older(lab, database):
+    happen(database, 3)
+    with database.sessions.begin() as session:
+        raise_mark(lab, session)
+        session.execute(delete(Event))
+    with database.sessions() as session:
+        assert find_older(lab, session) is None
+
+
+def test_lost_events_are_told_once_in_history_and_log_and_on_every_page(lab, database, caplog):
+    happen(database, 3)
+    go_back(lab, database, 20)
+    with serving(lab, database.url) as client, client:
+        part = client.get("/api/v1/status").json()["history"]
+        assert part["state"] == "older"
+        assert "20 or more of its newest events are gone" in part["detail"]
+    assert "the database is older than this state directory" in caplog.text
+    with database.sessions() as session:
+        (line,) = session.scalars(select(Event).where(Event.kind == "database"))
+        assert line.level == "error"
+    with serving(lab, database.url) as client, client:
+        assert client.get("/api/v1/status").json()["history"]["state"] == "ok"
+
+
+def test_checkpoints_beyond_the_last_step_are_proof_and_are_named(lab, database):
+    with database.sessions.begin() as session:
+        run = make_run(session, last_step=20)
+        make_checkpoint(session, run, lab.state, step=20)
+        ahead = make_checkpoint(session, run, lab.state, step=30)
+        session.delete(ahead)
+    with database.sessions() as session:
+        older = find_older(lab, session)
+        assert older.ahead == [f"{run.id}/s000030-a1"]
+        assert "a run that is resumed or retried takes back its own" in older.sentence
+        assert age(lab, session).level == "warn"
+
+
+def test_another_database_has_a_mark_of_its_own(lab, settings, database):
+    happen(database, 3)
+    go_back(lab, database, 20)
+    with database.sessions() as session:
+        assert find_older(settings, session) is None
+
+
+def test_the_reconciler_raises_the_mark(lab, database):
+    happen(database, 3)
+    Reconciler(lab, database.sessions).look()
+    assert read_mark(lab).event >= 3
+
+
+def test_after_a_restore_the_database_may_be_older(lab, database, tmp_path):
+    happen(database, 3)
+    save_backup(lab, tmp_path / "backup")
+    happen(database, 50)
+    with database.sessions() as session:
+        raise_mark(lab, session)
+    database.sessions.kw["bind"].dispose()
+    restore_backup(lab, tmp_path / "backup", overwrite=True)
+    with database.sessions() as session:
+        assert find_older(lab, session) is None
+
+
+def test_files_of_runs_that_the_database_lost_are_not_removed(lab, database):
+    happen(database, 3)
+    with database.sessions.begin() as session:
+        make_run(session)
+        lost = make_run(session)
+        make_checkpoint(session, lost, lab.state, step=20)
+        directory = lab.artifacts_of(lost.id)
+        session.rollback()
+    with database.sessions.begin() as session:
+        make_run(session, id="0" * 26)
+    go_back(lab, database, 20)
+    with database.sessions.begin() as session:
+        tell_if_older(lab, session)
+    for days in (0, 2, 4):
+        clock = lambda days=days: directory.stat().st_mtime + days * 86400  # noqa: E731
+        list(Strays(lab, database.sessions, clock=clock).sweep())
+    assert directory.exists()
+
+
+def test_a_mark_that_cannot_be_read_is_no_mark(lab, database):
+    mark_file(lab).write_text("{")
+    assert read_mark(lab) is None
+    with database.sessions() as session:
+        raise_mark(lab, session)
+    assert read_mark(lab) is not None

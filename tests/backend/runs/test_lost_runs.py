@@ -1,0 +1,88 @@
+"""When a process believes that a run has lost its worker."""
+
+import pytest
+from sqlalchemy import update
+
+from backend.db.engine import db_now, open_engine, open_sessions
+from backend.db.models import Run
+from backend.runs import lifecycle
+from backend.runs.lost import LostRuns, grace_seconds
+from tests.factories import make_run
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def session(sqlite_url):
+    engine = open_engine(sqlite_url)
+    with open_sessions(engine)() as session:
+        yield session
+    engine.dispose()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def run_id(session):
+    run = make_run(session)
+    lifecycle.claim_run(session, "w", "h")
+    session.execute(update(Run).values(lease_until=db_now() - 1))
+    return run.id
+
+
+def looks(watch, session, clock, seconds):
+    """What the watch says at the end of so many seconds, looking every second."""
+    for _ in range(seconds):
+        clock.now += 1
+        found = watch.look(session)
+    return [lease.run_id for lease in found]
+
+
+def watching(clock):
+    return LostRuns(60, look_seconds=1, clock=clock)
+
+
+def test_the_grace_of_a_lease_of_a_minute_is_20_seconds_and_shrinks_with_the_lease():
+    assert (grace_seconds(60), grace_seconds(6), grace_seconds(3600)) == (20, 2, 905)
+
+
+def test_a_lease_that_stays_over_for_the_grace_is_lost(session, clock, run_id):
+    watch = watching(clock)
+    assert looks(watch, session, clock, 20) == []
+    assert looks(watch, session, clock, 1) == [run_id]
+
+
+def test_a_renewal_within_the_grace_keeps_the_run(session, clock, run_id):
+    watch = watching(clock)
+    looks(watch, session, clock, 15)
+    lifecycle.renew_lease(session, run_id, 1)
+    assert looks(watch, session, clock, 20) == []
+    session.execute(update(Run).values(lease_until=db_now() - 1))
+    assert looks(watch, session, clock, 20) == []
+
+
+def test_time_without_a_look_or_without_an_answer_counts_for_nothing(session, clock, run_id):
+    watch = watching(clock)
+    looks(watch, session, clock, 15)
+    clock.now += 600
+    assert looks(watch, session, clock, 15) == []
+    watch.forget()
+    assert looks(watch, session, clock, 20) == []
+    assert looks(watch, session, clock, 1) == [run_id]
+
+
+def test_a_lease_renewed_after_it_was_seen_is_neither_claimed_nor_taken_back(session, clock, run_id):
+    watch = watching(clock)
+    looks(watch, session, clock, 21)
+    lost = watch.look(session)
+    lifecycle.renew_lease(session, run_id, 1)
+    assert lifecycle.take_back_lost(session, lost) == []
+    assert lifecycle.claim_run(session, "other", "h", lost=lost) is None

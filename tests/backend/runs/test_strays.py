@@ -1,0 +1,220 @@
+"""What lies in the runs' directory and belongs to nobody, and what should lie there and does not."""
+
+import os
+import time
+
+import pytest
+from sqlalchemy import select, update
+
+from backend.db.engine import new_id, open_engine, open_sessions
+from backend.db.models import Checkpoint, Event, Run
+from backend.maintenance.reconciler import Reconciler
+from backend.runs import strays as strays_module
+from backend.runs.strays import AGE_SECONDS, Strays
+from tests.factories import make_run
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    engine = open_engine(sqlite_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+class Installation:
+    """A directory of runs, and a clock that the test moves."""
+
+    def __init__(self, settings, sessions):
+        self.settings, self.sessions, self.now = settings, sessions, time.time()
+
+    def sweep(self, *, hours=0.0):
+        """Look again after so long; a new process every time."""
+        self.now += hours * HOUR
+        for _ in Strays(self.settings, self.sessions, clock=lambda: self.now).sweep():
+            pass
+
+    def add_run(self, **fields):
+        with self.sessions.begin() as session:
+            return make_run(session, **{"status": "finished"} | fields).id
+
+    def add_checkpoint(self, run_id, name, *, row=True):
+        directory = self.settings.artifacts_of(run_id) / name
+        directory.mkdir(parents=True)
+        (directory / "manifest.json").write_text("{}")
+        (directory / "model.safetensors").write_text("weights")
+        if row:
+            values = {"step": 3, "attempt": 1, "sha256": "", "bytes_total": 9, "manifest": {}}
+            with self.sessions.begin() as session:
+                session.add(Checkpoint(run_id=run_id, path=name, **values))
+        return directory
+
+    def events(self):
+        with self.sessions() as session:
+            query = select(Event.run_id, Event.level, Event.step, Event.message)
+            return [tuple(row) for row in session.execute(query.where(Event.kind == "checkpoint"))]
+
+
+@pytest.fixture
+def lab(settings, sessions):
+    return Installation(settings, sessions)
+
+
+def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, caplog):
+    run_id = lab.add_run()
+    kept = lab.add_checkpoint(run_id, "s000003-a1")
+    unknown = lab.add_checkpoint(new_id(), "s000003-a1", row=False).parent
+    orphan = lab.add_checkpoint(run_id, "s000006-a1", row=False)
+    draft = lab.add_checkpoint(run_id, ".s000009-a1.77.draft", row=False)
+    lab.sweep()
+    lab.sweep(hours=23)
+    assert all(path.exists() for path in (kept, unknown, orphan, draft))
+    lab.sweep(hours=2)
+    assert (kept / "model.safetensors").exists()
+    assert not any(path.exists() for path in (unknown, orphan, draft))
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
+    assert told == [
+        f"removed {path}, which had belonged to no row for a day" for path in (draft, orphan, unknown)
+    ]
+    lab.sweep(hours=25)
+    assert kept.exists()
+    assert lab.events() == []
+
+
+def test_what_was_there_long_before_it_was_noticed_stays_for_a_day(lab):
+    lab.add_run()
+    old = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
+    for path in (old, *old.iterdir(), old.parent):
+        os.utime(path, (1e9, 1e9))
+    lab.sweep()
+    assert old.exists()
+    lab.sweep(hours=25)
+    assert not old.exists()
+
+
+def test_what_is_still_written_to_stays(lab):
+    lab.add_run()
+    stray = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
+    lab.sweep()
+    lab.now += AGE_SECONDS
+    os.utime(stray / "model.safetensors", (lab.now, lab.now))
+    lab.sweep(hours=23)
+    assert stray.exists()
+    lab.sweep(hours=2)
+    assert not stray.exists()
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_the_files_of_a_run_at_work_are_its_own_affair(lab, status):
+    run_id = lab.add_run(status=status)
+    stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
+    lab.add_checkpoint(run_id, "s000003-a1").joinpath("manifest.json").unlink()
+    lab.sweep()
+    lab.sweep(hours=25)
+    assert stray.exists()
+    assert lab.events() == []
+
+
+def test_what_gets_a_row_in_time_stays(lab):
+    run_id = lab.add_run()
+    late = lab.add_checkpoint(run_id, "s000006-a1", row=False)
+    lab.sweep()
+    values = {"step": 6, "attempt": 1, "sha256": "", "bytes_total": 9, "manifest": {}}
+    with lab.sessions.begin() as session:
+        session.add(Checkpoint(run_id=run_id, path=late.name, **values))
+    lab.sweep(hours=25)
+    assert late.exists()
+
+
+def test_a_run_that_is_resumed_while_it_is_looked_through_keeps_its_files(lab, monkeypatch):
+    run_id = lab.add_run(status="stopped")
+    stray = lab.add_checkpoint(run_id, "s000006-a1", row=False)
+    lab.sweep()
+    before = strays_module._newest_change
+
+    def resume_and_look(path):
+        with lab.sessions.begin() as session:
+            session.execute(update(Run).values(status="queued"))
+        return before(path)
+
+    monkeypatch.setattr(strays_module, "_newest_change", resume_and_look)
+    lab.sweep(hours=25)
+    assert stray.exists()
+
+
+def test_links_and_what_no_run_of_this_database_can_be_are_left_alone(lab, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("")
+    older = lab.add_checkpoint(new_id(), "s000003-a1", row=False)  # of another database, perhaps
+    time.sleep(0.002)
+    run_id = lab.add_run()
+    lab.add_checkpoint(run_id, "s000003-a1")
+    runs = lab.settings.state / "runs"
+    (runs / "notes.txt").write_text("mine")
+    (runs / "mine").mkdir()
+    (runs / new_id()).symlink_to(outside)
+    (runs / run_id / "s000006-a1").symlink_to(outside)
+    holder = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
+    (holder / "link").symlink_to(outside)
+    lab.sweep()
+    lab.sweep(hours=25)
+    assert not holder.exists()
+    assert (outside / "precious").exists()
+    assert older.exists()
+    assert sorted(path.name for path in runs.iterdir() if not path.name.startswith("0")) == [
+        "mine",
+        "notes.txt",
+    ]
+    assert (runs / run_id / "s000006-a1").is_symlink()
+
+
+def test_a_database_without_runs_owns_no_directory(lab):
+    stray = lab.add_checkpoint(new_id(), "s000003-a1", row=False)
+    lab.sweep()
+    lab.sweep(hours=25)
+    assert stray.exists()
+
+
+def test_a_checkpoint_whose_files_are_gone_is_told_once(lab):
+    run_id = lab.add_run()
+    lab.add_checkpoint(run_id, "s000003-a1")
+    gone = lab.add_checkpoint(run_id, "s000006-a1")
+    (gone / "manifest.json").unlink()
+    lab.sweep()
+    lab.sweep(hours=1)
+    line = "checkpoint s000006-a1 is gone from the disk: nothing can continue or begin with it"
+    assert lab.events() == [(run_id, "error", 3, line)]
+    with lab.sessions() as session:
+        assert len(session.scalars(select(Checkpoint)).all()) == 2
+
+
+def test_a_disk_that_is_not_there_is_not_told_checkpoint_by_checkpoint(lab):
+    run_id = lab.add_run()
+    checkpoint = lab.add_checkpoint(run_id, "s000003-a1")
+    checkpoint.parent.rename(lab.settings.state / "elsewhere")
+    lab.sweep()
+    (lab.settings.state / "runs").rmdir()
+    lab.sweep()
+    assert lab.events() == []
+
+
+def test_the_reconciler_looks_after_a_minute_and_then_every_hour(lab, monkeypatch):
+    run_id = lab.add_run()
+    gone = lab.add_checkpoint(run_id, "s000003-a1")
+    (gone / "manifest.json").unlink()
+    reconciler = Reconciler(lab.settings, lab.sessions)
+    reconciler.look()
+    assert lab.events() == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    for _ in range(2):
+        reconciler.look()
+    assert len(lab.events()) == 1
+    with lab.sessions.begin() as session:
+        session.execute(update(Event).values(message="an hour ago"))
+    for minutes, expected in ((50, 1), (62, 2)):
+        monkeypatch.setattr(time, "monotonic", lambda: now + 60 * minutes)  # noqa: B023
+        reconciler.look()
+        assert len(lab.events()) == expected

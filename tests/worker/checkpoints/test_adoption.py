@@ -1,0 +1,150 @@
+"""Checkpoints that the database does not know, because it came back older than the files."""
+
+import json
+import shutil
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from backend.config.merge import resolve
+from backend.db.models import Checkpoint, Event, Metric, Run
+from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
+
+CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
+NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
+
+
+@pytest.fixture
+def whole(queued, train, sessions, settings):  # noqa: F811
+    """A run that was asked to end after three of its four steps; its id and directory."""
+    run_id = queued(CONFIG)
+    train(run_id, CONFIG, stop_after=3)
+    return run_id, settings.artifacts_of(run_id)
+
+
+def forget(sessions, run_id, *, steps):  # noqa: F811
+    """As a database that lost its newest transactions: rows of these steps are gone."""
+    with sessions.begin() as session:
+        session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step.in_(steps)))
+
+
+def go_back(sessions, run_id, *, step):  # noqa: F811
+    """As a database that knows the run up to a step only."""
+    with sessions.begin() as session:
+        session.execute(delete(Metric).where(Metric.run_id == run_id, Metric.step > step))
+        session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step > step))
+        session.execute(update(Run).where(Run.id == run_id).values(last_step=step))
+
+
+def messages(sessions, run_id):  # noqa: F811
+    query = select(Event.message).where(Event.run_id == run_id, Event.kind == "checkpoint")
+    with sessions() as session:
+        return list(session.scalars(query.order_by(Event.id)))
+
+
+def rows(sessions, run_id):  # noqa: F811
+    query = select(Checkpoint.path).where(Checkpoint.run_id == run_id).order_by(Checkpoint.path)
+    with sessions() as session:
+        return list(session.scalars(query))
+
+
+def straight(sessions, queued, train):  # noqa: F811
+    run_id = queued(CONFIG)
+    train(run_id, CONFIG)
+    return series(sessions, run_id)
+
+
+def test_a_checkpoint_without_a_row_continues_its_run(sessions, queued, train, whole):  # noqa: F811
+    run_id, root = whole
+    assert [path.name for path in sorted(root.iterdir())][-2:] == NAMES[1:3]
+    forget(sessions, run_id, steps=(1, 2, 3))
+    assert train(run_id, CONFIG).status == "finished"
+    adopted, continued = messages(sessions, run_id)[-2:]
+    assert adopted == "adopted checkpoint s000003-a1: it is whole and of this run, but had no row"
+    assert continued == "continued from step 3"
+    assert series(sessions, run_id) == straight(sessions, queued, train)
+
+
+def test_steps_that_are_not_recorded_are_trained_again_where_they_can_be(sessions, queued, train, whole):  # noqa: F811
+    run_id, root = whole
+    go_back(sessions, run_id, step=2)
+    assert train(run_id, CONFIG).status == "finished"
+    assert "continued from step 2" in messages(sessions, run_id)
+    assert not any("adopted" in message for message in messages(sessions, run_id))
+    assert series(sessions, run_id) == straight(sessions, queued, train)
+    assert sorted(path.name for path in root.iterdir()) == rows(sessions, run_id)
+
+
+def test_what_is_ahead_of_the_rows_is_kept_until_training_has_come_as_far(sessions, train, whole):  # noqa: F811
+    run_id, root = whole
+    ahead = root / NAMES[3]
+    go_back(sessions, run_id, step=2)
+    shutil.copytree(root / NAMES[2], ahead)
+    state = json.loads((ahead / "trainer/state.json").read_text())
+    (ahead / "trainer/state.json").write_text(json.dumps(state | {"step": 4}))
+    train(run_id, CONFIG, stop_after=3)
+    assert ahead.exists()
+    assert not (root / NAMES[2]).exists()
+    train(run_id, CONFIG)
+    assert not ahead.exists()
+
+
+def test_with_nothing_else_left_a_checkpoint_ahead_of_the_rows_is_adopted(sessions, train, whole):  # noqa: F811
+    run_id, root = whole
+    go_back(sessions, run_id, step=1)
+    shutil.rmtree(root / NAMES[1])
+    assert rows(sessions, run_id) in ([], [NAMES[0]])
+    assert train(run_id, CONFIG).status == "finished"
+    (told,) = [message for message in messages(sessions, run_id) if message.startswith("adopted")]
+    assert told.endswith("metrics and rollouts of the steps 2 to 3 are lost")
+
+
+@pytest.mark.parametrize("change", ["config", "run", "origin", "none"])
+def test_a_checkpoint_of_another_lineage_is_not_adopted(sessions, train, whole, change):  # noqa: F811
+    run_id, root = whole
+    for name in NAMES[:3]:
+        if (root / name).exists():
+            _forge(root / name / "trainer/state.json", change)
+    go_back(sessions, run_id, step=0)
+    train(run_id, CONFIG)
+    assert not any("adopted" in message for message in messages(sessions, run_id))
+
+
+def _forge(path, change):
+    state = json.loads(path.read_text())
+    forged = {
+        "config": {"config": resolve(SMALL | {"optimizer": {"lr": 0.5}}, None, 0).model_dump(mode="json")},
+        "run": {"run": "another"},
+        "origin": {"origin": "0" * 64},
+    }
+    state["about"] |= forged.get(change, {})
+    if change == "none":
+        del state["about"]  # of an earlier version
+    path.write_text(json.dumps(state))
+
+
+def test_a_damaged_checkpoint_without_a_row_is_refused(sessions, train, whole):  # noqa: F811
+    run_id, root = whole
+    forget(sessions, run_id, steps=(3,))
+    with (root / NAMES[2] / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"x")
+    assert train(run_id, CONFIG).status == "finished"
+    told = messages(sessions, run_id)
+    assert any(message.startswith("refused: ") for message in told)
+    assert "continued from step 2" in told
+    assert not any("adopted" in message for message in told)
+
+
+def test_checkpoints_of_attempts_that_the_database_lost_are_adopted_and_tidied_up(sessions, train, whole):  # noqa: F811
+    run_id, root = whole
+    forget(sessions, run_id, steps=(1, 2, 3))
+    for name in NAMES[1:3]:
+        (root / name).rename(root / name.replace("-a1", "-a7"))
+    assert train(run_id, CONFIG).status == "finished"
+    assert any("adopted checkpoint s000003-a7" in message for message in messages(sessions, run_id))
+    with sessions.begin() as session:  # another attempt, in which it is the one that goes
+        session.execute(update(Run).where(Run.id == run_id).values(status="queued"))
+        session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.step == 3))
+    train(run_id, CONFIG)
+    assert sorted(path.name for path in root.iterdir()) == rows(sessions, run_id)

@@ -1,0 +1,167 @@
+"""Full, read-only, faulty and slow disks under a real training run.
+
+Space and read-only mounts are real (a tmpfs of the test's own). No disk here reports EIO or a full quota, or
+needs seconds for a flush: these are put into the calls of the product itself.
+"""
+
+import errno
+import os
+import threading
+import time
+
+import pytest
+from sqlalchemy import select, text
+
+import worker.checkpoints.disk
+from backend.config.merge import resolve
+from backend.db.engine import open_engine, open_sessions, url_of
+from backend.db.migrate import upgrade
+from backend.db.models import Event, Run
+from backend.runs import lifecycle
+from backend.runs.checkpoints import checkpoints_of
+from tests.api_client import serving
+from tests.disks import fill, remounted_read_only, small_disk
+from tests.system.lab import wait_for
+from tests.worker.training.test_trainer import SMALL, queued, series, sessions, straight, train  # noqa: F401 - fixtures
+from worker.checkpoints.files import remove_drafts
+from worker.train import Assignment, train_run
+
+LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
+
+
+@pytest.fixture
+def state(settings, state_dir, monkeypatch):
+    """A state directory on a small disk of its own."""
+    with small_disk(state_dir / "small", megabytes=48) as disk:
+        monkeypatch.setenv("STATE_DIR", str(disk))
+        yield disk
+
+
+def attempt(sessions, run_id):  # noqa: F811
+    """One attempt at the run, as a trainer process makes it; the run afterwards."""
+    with sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "worker", "host")
+    assert claim.run_id == run_id
+    url = url_of(sessions).render_as_string(hide_password=False)
+    train_run(Assignment(run_id, claim.attempt, "cpu", 1, url), threading.Event())
+    with sessions() as session:
+        return session.get_one(Run, run_id)
+
+
+def resume(sessions, run_id):  # noqa: F811
+    with sessions.begin() as session:
+        lifecycle.resume_run(session, run_id)
+    return attempt(sessions, run_id)
+
+
+@pytest.fixture
+def run_id(straight, queued):  # noqa: F811
+    return queued(resolve(SMALL))
+
+
+def paused_then_resumed(sessions, run_id, state, straight, mend):  # noqa: F811
+    """Its reason while it could not save; it must leave nothing behind and end as if nothing had been."""
+    run = attempt(sessions, run_id)
+    assert run.status == "paused"
+    assert list((state / "runs" / run_id).glob(".*")) == []
+    with sessions() as session:
+        assert session.scalars(select(Event.message).where(Event.kind == "checkpoint")).all() == [run.reason]
+    mend()
+    assert resume(sessions, run_id).status == "finished"
+    assert series(sessions, run_id) == straight
+    return run.reason
+
+
+def test_a_run_is_paused_before_a_checkpoint_that_does_not_fit(sessions, run_id, state, straight):  # noqa: F811
+    filler = fill(state, leave=15_000_000)
+    reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
+    assert reason.startswith("disk: 15 MB free on the disk of ")
+    assert f"{state}/runs/{run_id}; a checkpoint needs 11 MB and 8.0 MB stay free" in reason
+
+
+def test_a_disk_that_fills_while_a_checkpoint_is_written(sessions, run_id, state, straight, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(worker.checkpoints.disk, "RESERVE_BYTES", -10_000_000)
+    filler = fill(state, leave=5_000_000)
+    reason = paused_then_resumed(sessions, run_id, state, straight, filler.unlink)
+    assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is full: ")
+    assert reason.endswith("a checkpoint needs 11 MB")
+
+
+def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F811
+    with remounted_read_only(state) as mend:
+        reason = paused_then_resumed(sessions, run_id, state, straight, mend)
+    assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.EIO, "reports an error"), (errno.EDQUOT, "is full")])
+def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, words):  # noqa: F811
+    def faulty(_descriptor):
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", faulty)
+        reason = paused_then_resumed(sessions, run_id, state, straight, patch.undo)
+    assert words in reason
+
+
+def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monkeypatch):  # noqa: F811
+    fsync, flushes = os.fsync, []
+
+    def slow(descriptor):
+        flushes.append(descriptor)
+        time.sleep(0.5)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr("worker.training.trainer.SLOW_SAVE_SECONDS", 0.4)
+    assert attempt(sessions, run_id).status == "finished"
+    with sessions() as session:
+        saves = session.scalars(select(Event).where(Event.message.startswith("the disk is slow"))).all()
+    assert len(saves) == 2
+    assert len(flushes) >= 20
+    assert all(float(event.message.split()[-2]) <= 5 for event in saves)  # 10 files one by one: 5 s and more
+
+
+def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):  # noqa: F811
+    url = f"sqlite:///{state}/lab.db"
+    upgrade(url)
+    engine = open_engine(url)
+    own = open_sessions(engine)
+    with own.begin() as session:
+        config = resolve(SMALL).model_dump(mode="json")
+        run = Run(name="r", variant="v", seed=0, config=config, config_hash="", steps=4, status="queued")
+        session.add(run)
+        session.flush()
+        run_id = run.id
+    filler = fill(state, leave=100_000)
+    trainer = threading.Thread(target=attempt, args=(own, run_id))
+    with serving(settings.model_copy(update={"state_dir": state}), url) as client:
+        trainer.start()
+
+        def is_told():
+            found = client.get("/api/v1/status").json()["database"]
+            return found if found["state"] == "full" else None
+
+        assert f"the disk of the database {state}/lab.db is full" in wait_for(is_told, 60)["detail"]
+        assert client.get(f"/api/v1/runs/{run_id}").json()["status"] == "running"
+        assert client.get("/api/v1/runs").status_code == 200
+        answer = client.post("/api/v1/experiments", json=LAUNCH)
+        assert (answer.status_code, answer.headers["content-type"]) == (507, "application/problem+json")
+        assert "make room" in answer.json()["detail"]
+        assert trainer.is_alive()
+        filler.unlink()
+        trainer.join(120)
+        assert not trainer.is_alive()
+        assert client.post("/api/v1/experiments", json=LAUNCH).status_code == 201
+    with own() as session:
+        assert session.get_one(Run, run_id).status == "finished"
+        assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+        assert len(checkpoints_of(session, run_id)) == 2
+    assert series(own, run_id) == straight
+    engine.dispose()
+
+
+def test_what_an_interrupted_save_left_is_removed(tmp_path):
+    (tmp_path / ".s000004-a1.77.draft" / "trainer").mkdir(parents=True)
+    remove_drafts(tmp_path)
+    assert list(tmp_path.iterdir()) == []

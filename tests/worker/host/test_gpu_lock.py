@@ -1,0 +1,79 @@
+"""Two workers of one machine never share a GPU, whatever their state directories are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from worker.host import gpu_lock, tasks
+
+ROOT = Path(__file__).parents[3]
+
+HOLD = """
+import sys
+from pathlib import Path
+from worker.host import gpu_lock
+gpu_lock.DIRECTORY = Path(sys.argv[1])
+print(gpu_lock.lock_gpu("GPU-a"), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """In place of /tmp; this machine has two GPUs and a CPU slot."""
+    monkeypatch.setattr(gpu_lock, "DIRECTORY", tmp_path)
+    slots = [Slot(0, "cuda:0", "A", 1, "GPU-a"), Slot(1, "cuda:0", "B", 1, "GPU-b"), Slot(2, "cpu", "CPU", 1)]
+    monkeypatch.setattr(tasks, "find_slots", lambda _: slots)
+    yield tmp_path
+    while gpu_lock._held:
+        os.close(gpu_lock._held.pop())
+
+
+@pytest.fixture
+def holder(shared):
+    """Another worker of this machine, which has the first GPU."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(shared)], cwd=ROOT, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdout.readline() == "True\n"
+        yield process
+        process.kill()
+
+
+def slots_of(name):
+    return [slot.number for slot in tasks.free_slots(Settings(state_dir=Path(name)))]
+
+
+def test_a_second_state_directory_gets_what_the_first_one_left(shared):
+    assert slots_of("one") == [0, 1, 2]
+    assert slots_of("two") == [2]
+
+
+def test_the_gpu_of_a_worker_that_was_killed_is_free_at_once(holder):
+    assert slots_of("two") == [1, 2]
+    holder.kill()
+    holder.wait()
+    assert slots_of("three") == [0, 2]
+
+
+def test_a_lock_serves_every_user_and_follows_nobody(shared, caplog):
+    old = os.umask(0o077)
+    try:
+        slots_of("one")
+    finally:
+        os.umask(old)
+    assert {path.stat().st_mode & 0o777 for path in shared.iterdir()} == {0o444}
+    victim = shared / "victim"
+    victim.write_text("untouched")
+    (shared / "grpolab-gpu-GPU-c.lock").symlink_to(victim)
+    assert not gpu_lock.lock_gpu("GPU-c")
+    os.mkfifo(shared / "grpolab-gpu-GPU-d.lock")
+    assert not gpu_lock.lock_gpu("GPU-d")
+    assert "GPU-d cannot be locked, so it is left alone" in caplog.text
+    assert victim.read_text() == "untouched"

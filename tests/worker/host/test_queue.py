@@ -1,0 +1,238 @@
+import os
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import Empty
+
+import pytest
+
+from backend.errors import Unavailable
+from backend.queue.broker import (
+    choose_broker,
+    is_ready,
+    prepare_broker,
+    private_directory,
+    queue_folder,
+    socket_path,
+)
+from backend.queue.doorbell import TASK, ring, worker_queue
+from backend.settings import Settings
+
+
+def start(settings):
+    broker = choose_broker(settings)
+    prepare_broker(broker, settings)
+    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (broker.socket and is_ready(broker.socket)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+@pytest.fixture
+def broker(settings):
+    process = start(settings)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A busy machine may take longer than the half second a launch is ready to wait."""
+    monkeypatch.setattr("backend.queue.doorbell.RING_SECONDS", 10.0)
+
+
+def bells(settings, count):
+    """Takes so many bells that wait in the queue, and looks whether there is one more."""
+    app, names = worker_queue(settings), []
+    with app.connection_for_read() as connection:
+        queue = connection.SimpleQueue(app.conf.task_queues[0])
+        while True:
+            try:
+                message = queue.get(timeout=20 if len(names) < count else 0.2)
+            except queue.Empty:
+                queue.close()
+                return names
+            message.ack()
+            names.append(message.headers["task"])
+
+
+def test_a_named_broker_is_used_and_not_started(state_dir):
+    chosen = choose_broker(Settings(state_dir=state_dir, broker_url="redis://example:6379/0"))
+    assert chosen.url == "redis://example:6379/0"
+    assert chosen.command == ()
+
+
+def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
+    path = choose_broker(settings).socket
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert list(choose_broker(settings).command[1:3]) == ["--port", "0"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_without_valkey_and_redis_the_queue_uses_files(settings, monkeypatch):
+    monkeypatch.setattr("backend.queue.broker.find_server", lambda: None)
+    prepare_broker(choose_broker(settings), settings)
+    assert ring(settings)
+    assert len(list((settings.state / "broker" / "queue").iterdir())) == 1
+    assert bells(settings, 1) == [TASK]
+
+
+def test_a_long_state_path_gets_a_short_socket(tmp_path):
+    settings = Settings(state_dir=tmp_path / ("long" * 40))
+    assert len(os.fsencode(socket_path(settings))) <= 107
+    assert socket_path(settings) == socket_path(settings)
+    assert socket_path(settings) != socket_path(Settings(state_dir=tmp_path / ("other" * 40)))
+
+
+def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(Unavailable, match="belongs to another user"):
+        private_directory(tmp_path)
+
+
+@pytest.mark.usefixtures("patient")
+def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
+    settings = Settings(state_dir=state_dir / "my runs ü")
+    process = start(settings)
+    try:
+        assert ring(settings)
+        assert bells(settings, 1) == [TASK]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
+    assert ring(settings)
+    assert ring(settings)
+    assert bells(settings, 2) == [TASK, TASK]
+
+
+def test_a_dead_broker_costs_at_most_half_a_second_and_no_error(settings):
+    started = time.monotonic()
+    assert not ring(settings)
+    assert time.monotonic() - started < 5
+
+
+def test_a_broker_that_never_answers_costs_at_most_half_a_second(state_dir):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        settings = Settings(state_dir=state_dir, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        for _ in range(3):
+            started = time.monotonic()
+            assert not ring(settings)
+            assert time.monotonic() - started < 5
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
+    assert ring(settings)
+    broker.kill()
+    broker.wait()
+    assert not ring(settings)
+    again = start(settings)
+    try:
+        assert ring(settings)
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monkeypatch):
+    monkeypatch.setattr("backend.queue.doorbell.RETURN_SECONDS", 0.01)
+    pauses = []
+
+    def note(_error, pause):
+        pauses.append(pause)
+        if len(pauses) == 20:
+            raise LookupError
+
+    with worker_queue(settings).connection_for_read() as connection, pytest.raises(LookupError):
+        connection.ensure_connection(note)
+    assert pauses == pytest.approx([0.01] * 20)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
+    again = start(settings)
+    try:
+        assert broker.wait(60) == 0
+        assert ring(settings)
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_a_stale_socket_file_is_no_obstacle(settings, broker):
+    path = choose_broker(settings).socket
+    assert path
+    broker.kill()
+    broker.wait()
+    path.touch()
+    again = start(settings)
+    again.kill()
+    again.wait()
+
+
+def test_an_early_ack_and_no_prefetch_are_set(settings):
+    conf = worker_queue(settings).conf
+    assert conf.task_acks_late is False
+    assert conf.worker_disable_prefetch is True
+    assert conf.task_ignore_result is True
+
+
+@pytest.fixture
+def files(tmp_path):
+    settings = Settings(state_dir=tmp_path, broker_url="filesystem://")
+    prepare_broker(choose_broker(settings), settings)
+    return settings
+
+
+@contextmanager
+def channel_of(settings):
+    with worker_queue(settings).connection() as connection:
+        yield connection.default_channel
+
+
+def test_every_message_of_a_queue_of_files_is_read_whole_and_once(files):
+    """While several threads write and others read as fast as they can."""
+    wanted, found = 400, []
+
+    def write(name):
+        with channel_of(files) as channel:
+            for number in range(wanted // 2):
+                channel._put("gpu", {"id": [name, number], "body": "x" * 2_000})
+
+    def read(_name):
+        with channel_of(files) as channel:
+            while len(found) < wanted:
+                with suppress(Empty):
+                    found.append(channel._get("gpu")["id"])
+
+    with ThreadPoolExecutor(5) as pool:
+        jobs = [pool.submit(write, name) for name in "ab"] + [pool.submit(read, n) for n in range(3)]
+        for job in jobs:
+            job.result(60)
+    assert sorted(found) == [[name, number] for name in "ab" for number in range(wanted // 2)]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_message_that_is_torn_or_unfinished_is_passed_over(files):
+    """As a writer leaves it that is killed, or a machine that loses power."""
+    folder = queue_folder(files)
+    (folder / "1_torn.gpu.msg").touch()
+    (folder / "2_half.gpu.msg").write_bytes(b'{"body": "\xff')
+    (folder / "3_unfinished.tmp").write_text('{"bo')
+    assert ring(files)
+    assert bells(files, 1) == [TASK]
+    assert [file.name for file in folder.iterdir()] == ["3_unfinished.tmp"]
+    prepare_broker(choose_broker(files), files)
+    assert not list(folder.iterdir())

@@ -1,0 +1,425 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from backend.db.engine import db_now, open_engine, open_sessions
+from backend.db.models import Attempt, Event, LogChunk, Run
+from backend.redaction import learn
+from backend.runs import lifecycle
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from tests.faults.processes import is_alive
+from worker.host import supervisor as module
+from worker.host.hang_detector import Patience
+from worker.host.supervisor import Supervisor
+from worker.host.trainer_process import LINE_LIMIT, TrainerProcess, trainer_environment
+from worker.outcome import REASON_CHARACTERS
+from worker.train import _failure
+
+TOY = Path(__file__).parent / "toy_trainer.py"
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def settings(state_dir, sqlite_url):
+    return Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, grpolab_token="secret")
+
+
+@pytest.fixture
+def sessions(settings):
+    engine = open_engine(settings.effective_database_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+@pytest.fixture
+def stopping():
+    return threading.Event()
+
+
+@pytest.fixture
+def toy(settings, sessions, stopping, monkeypatch):
+    """Makes supervisors of one slot whose trainer behaves in the way that is named."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    made = []
+
+    def make(*behaviour, **options):
+        argv = (sys.executable, str(TOY), *behaviour)
+        made.append(Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), stopping, argv=argv, **options))
+        return made[-1]
+
+    yield make
+    for supervisor in made:
+        supervisor.close()
+
+
+def queue_run(sessions):
+    with sessions.begin() as session:
+        run = Run(name="toy", variant="", seed=0, config={}, config_hash="", steps=3, status="queued")
+        session.add(run)
+        session.flush()
+        return run.id
+
+
+def claim(sessions):
+    with sessions.begin() as session:
+        session.execute(update(Run).values(run_after=0.0))
+        return lifecycle.claim_run(session, "worker", "host", lease_seconds=4)
+
+
+def read(sessions, run_id):
+    with sessions() as session:
+        return session.get_one(Run, run_id)
+
+
+def log_of(sessions, run_id):
+    with sessions() as session:
+        query = select(LogChunk.text).where(LogChunk.run_id == run_id).order_by(LogChunk.number)
+        return "".join(session.scalars(query))
+
+
+def supervise_in_thread(supervisor, claimed):
+    thread = threading.Thread(target=supervisor.supervise, args=(claimed,))
+    thread.start()
+    return thread
+
+
+def wait_for(condition, seconds=90):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def pid_of(sessions, claimed):
+    def pid():
+        with sessions() as session:
+            return session.get_one(Attempt, (claimed.run_id, claimed.attempt)).pid
+
+    return wait_for(pid)
+
+
+def has_steps(sessions, run_id):
+    return lambda: read(sessions, run_id).last_step >= 1
+
+
+def test_a_trainer_that_has_ended_its_run_may_leave_in_its_own_time(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("tidy").supervise(claim(sessions))
+    assert read(sessions, run_id).status == "finished"
+    assert "tidied up" in log_of(sessions, run_id)
+
+
+def test_a_run_is_trained_to_its_end(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("finish").supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.last_step, run.attempt) == ("finished", 3, 1)
+    assert run.summary["last"] == {"reward/mean": 1.0}
+
+
+def test_a_spare_that_is_ready_takes_the_run(toy, sessions):
+    supervisor = toy("finish")
+    supervisor.keep_spare()
+    wait_for(lambda: supervisor.spare_is_ready)
+    run_id = queue_run(sessions)
+    spare, claimed = supervisor._spare.pid, claim(sessions)
+    supervisor.supervise(claimed)
+    assert read(sessions, run_id).status == "finished"
+    assert pid_of(sessions, claimed) == spare
+    assert not supervisor.spare_is_ready
+
+
+def test_a_spare_that_died_is_replaced(toy, sessions):
+    supervisor = toy("finish")
+    supervisor.keep_spare()
+    wait_for(lambda: supervisor.spare_is_ready)
+    supervisor._spare.kill()
+    run_id = queue_run(sessions)
+    supervisor.supervise(claim(sessions))
+    assert read(sessions, run_id).status == "finished"
+
+
+def test_output_is_kept_clean_and_in_order(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("chatty").supervise(claim(sessions))
+    log = log_of(sessions, run_id)
+    assert "100%\n" in log
+    assert "to stderr\n" in log
+    assert "\x1b" not in log
+    assert "ready" not in log
+
+
+def test_the_trainer_sees_no_secret_of_the_service(toy, sessions, settings, monkeypatch):
+    monkeypatch.setenv("GRPOLAB_TOKEN", "secret")
+    monkeypatch.setenv("BROKER_URL", "redis://me:secret@host")
+    run_id = queue_run(sessions)
+    toy("finish").supervise(claim(sessions))
+    assert '{"threads": "1", "token": null}' in log_of(sessions, run_id)
+    environment = trainer_environment(settings, Slot(0, "cpu", "CPU", 1), os.environ)
+    assert not {"GRPOLAB_TOKEN", "BROKER_URL"} & environment.keys()
+    assert environment["HF_HUB_OFFLINE"] == "1"
+
+
+def test_an_exception_is_tried_three_times_and_then_is_the_reason(toy, sessions):
+    run_id = queue_run(sessions)
+    supervisor = toy("raise")
+    for attempt, status in ((1, "queued"), (2, "queued"), (3, "failed")):
+        claimed = claim(sessions)
+        assert claimed.attempt == attempt
+        supervisor.supervise(claimed)
+        assert read(sessions, run_id).status == status
+    assert read(sessions, run_id).reason == "ValueError: the reward of 'nan' is not a number"
+    assert "Traceback" in log_of(sessions, run_id)
+
+
+def test_want_of_memory_is_tried_once_more(toy, sessions):
+    run_id = queue_run(sessions)
+    supervisor = toy("report")
+    supervisor.supervise(claim(sessions))
+    assert read(sessions, run_id).status == "queued"
+    supervisor.supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.reason) == ("failed", "OutOfMemoryError: CUDA out of memory")
+
+
+def test_a_crash_counts_as_the_trainers_own_fault(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("segfault").supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 1)
+    assert run.reason.startswith("the trainer crashed with SIGSEGV")
+
+
+def test_an_end_without_an_outcome_counts_as_a_failure(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("vanish").supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures, run.reason) == ("queued", 1, "the trainer ended without a word")
+
+
+def test_a_trainer_killed_from_outside_goes_back_to_the_queue_unblamed(toy, sessions):
+    run_id = queue_run(sessions)
+    claimed = claim(sessions)
+    thread = supervise_in_thread(toy("long"), claimed)
+    wait_for(has_steps(sessions, run_id))
+    os.kill(pid_of(sessions, claimed), signal.SIGKILL)
+    thread.join()
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 0)
+    assert run.run_after > 0
+    with sessions() as session:
+        assert "SIGKILL" in session.scalars(select(Event.message).order_by(Event.id.desc())).first()
+
+
+def test_a_worker_that_stops_asks_its_trainer_to_save_and_release(toy, sessions, stopping):
+    run_id = queue_run(sessions)
+    thread = supervise_in_thread(toy("long"), claim(sessions))
+    wait_for(has_steps(sessions, run_id))
+    stopping.set()
+    thread.join(60)
+    run = read(sessions, run_id)
+    assert (run.status, run.reason, run.own_failures) == ("queued", "asked to stop", 0)
+
+
+def test_a_trainer_that_does_not_listen_is_ended_after_the_grace(toy, sessions, stopping, monkeypatch):
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.5)
+    run_id = queue_run(sessions)
+    thread = supervise_in_thread(toy("deaf"), claim(sessions))
+    wait_for(has_steps(sessions, run_id))
+    stopping.set()
+    thread.join(60)
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures, run.run_after < time.time() + 0.5) == ("queued", 0, True)
+
+
+def test_a_worker_that_is_asked_twice_waits_for_no_checkpoint(toy, sessions, stopping):
+    hurrying = threading.Event()
+    run_id = queue_run(sessions)
+    thread = supervise_in_thread(toy("deaf", hurrying=hurrying), claim(sessions))
+    wait_for(has_steps(sessions, run_id))
+    stopping.set()
+    hurrying.set()
+    thread.join(module.GRACE_SECONDS / 2)
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 0)
+    assert run.reason == "the trainer was ended by SIGKILL: its worker was asked to end"
+
+
+def test_the_lease_is_renewed_while_the_trainer_works(toy, sessions):
+    run_id = queue_run(sessions)
+    thread = supervise_in_thread(toy("long"), claim(sessions))
+    wait_for(has_steps(sessions, run_id))
+    time.sleep(5)
+    with sessions() as session:
+        assert session.scalar(select(Run.lease_until > db_now()).where(Run.id == run_id))
+    with sessions.begin() as session:
+        lifecycle.request_wish(session, run_id, "stop")
+    thread.join(60)
+    assert read(sessions, run_id).status == "stopped"
+
+
+def test_a_lost_lease_ends_the_trainer_and_leaves_the_run_alone(toy, sessions):
+    run_id = queue_run(sessions)
+    claimed = claim(sessions)
+    thread = supervise_in_thread(toy("long"), claimed)
+    wait_for(has_steps(sessions, run_id))
+    pid = pid_of(sessions, claimed)
+    with sessions.begin() as session:
+        session.execute(update(Run).values(attempt=7, worker_id="another"))
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not is_alive(pid)
+    run = read(sessions, run_id)
+    assert (run.status, run.attempt, run.worker_id) == ("running", 7, "another")
+
+
+def test_what_a_trainer_started_ends_with_it(toy, sessions):
+    run_id = queue_run(sessions)
+    toy("child").supervise(claim(sessions))
+    child = int(log_of(sessions, run_id).split("child ")[1].split()[0])
+    assert not is_alive(child)
+
+
+def test_a_trainer_ends_with_its_killed_supervisor(settings, sessions):
+    queue_run(sessions)
+    claimed = claim(sessions)
+    program = f"""
+import sys, threading
+from backend.db.engine import open_engine, open_sessions
+from backend.workers.devices import Slot
+from backend.runs.lifecycle import Claim
+from backend.settings import Settings
+from worker.host.hang_detector import Patience
+from worker.host.supervisor import Supervisor
+settings = Settings()
+sessions = open_sessions(open_engine(settings.effective_database_url))
+argv = (sys.executable, {str(TOY)!r}, "long")
+supervisor = Supervisor(settings, sessions, Slot(0, "cpu", "CPU", 1), threading.Event(), argv=argv)
+supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "STATE_DIR": str(settings.state),
+        "DATABASE_URL": settings.database_url,
+    }
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    wait_for(has_steps(sessions, claimed.run_id))
+    pid = pid_of(sessions, claimed)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not is_alive(pid), seconds=30)
+
+
+def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
+    run_id = queue_run(sessions)
+    patience = Patience(least_seconds=2, steps=1, gaps=1, start_seconds=120)
+    toy("hang", patience=patience).supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures, run.last_step) == ("queued", 1, 3)
+    assert run.reason.startswith("hung: no step for ")
+    assert "toy_trainer.py" in log_of(sessions, run_id)
+
+
+def test_a_process_that_cannot_start_harms_nobody(settings, sessions, stopping):
+    slot = Slot(0, "cpu", "CPU", 1)
+    supervisor = Supervisor(settings, sessions, slot, stopping, argv=("/nowhere/python",))
+    supervisor.keep_spare()
+    run_id = queue_run(sessions)
+    supervisor.supervise(claim(sessions))
+    run = read(sessions, run_id)
+    assert (run.status, run.own_failures) == ("queued", 0)
+    assert run.reason.startswith("no trainer could be started: ")
+
+
+def test_a_spare_that_dies_at_once_is_not_started_again_at_once(toy, monkeypatch):
+    monkeypatch.setattr(module, "SPARE_PAUSES_SECONDS", (60.0, 90.0))
+    supervisor = toy("unready")
+    supervisor.keep_spare()
+    first = supervisor._spare
+    assert first.wait(90) == 1
+    supervisor.keep_spare()
+    assert supervisor._spare is first
+    supervisor._spare_after = 0.0
+    supervisor.keep_spare()
+    assert supervisor._spare is not first
+    assert supervisor._spare_after - time.monotonic() > 60
+
+
+def test_output_that_only_looks_like_a_failure_is_output(settings):
+    program = """
+print('{"failed": broken')
+print('{"failed": 3}')
+print('{"failed": {"reason": "boom", "kind": "exception"}}')
+print("after")
+"""
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
+    assert trainer.wait(20) == 0
+    trainer.kill()
+    assert heard == ['{"failed": broken', '{"failed": 3}', "after"]
+    assert trainer.failure == {"reason": "boom", "kind": "exception"}
+
+
+def test_output_that_is_no_text_or_never_breaks_its_line_is_cut_and_shown(settings):
+    program = r"""
+import sys
+out = sys.stdout.buffer
+out.write(b"caf\xc3\xa9 \xff\x00\n")
+out.write("\N{GRINNING FACE}".encode() * 2_500_000 + b"\n")
+out.write(b"after\n")
+out.flush()
+sys.stderr.write("e" * 10_000_000)
+"""
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
+    assert trainer.wait(60) == 0
+    trainer.kill()
+    dropped = f"[{10_000_001 - LINE_LIMIT:,} more bytes of this line are not kept]"
+    faces = "\N{GRINNING FACE}" * (LINE_LIMIT // 4)
+    output = [line for line in heard if not line.startswith(("e", "[9,967,232 "))]
+    assert output == ["café \\xff\0", faces, dropped, "after"]
+    assert "e" * LINE_LIMIT in heard
+    assert len(trainer.last_error_line) == REASON_CHARACTERS
+
+
+def test_a_secret_across_the_cut_of_a_long_line_is_gone(monkeypatch):
+    learn("canary-of-a-long-line")
+    program = f"print('x' * ({LINE_LIMIT} - 9) + 'canary-of-a-long-line' + 'y' * 5000)"
+    heard = []
+    trainer = TrainerProcess((sys.executable, "-c", program), os.environ)
+    trainer.assign("r", 1, Slot(0, "cpu", "CPU", 1), heard.append, database_url="")
+    assert trainer.wait(60) == 0
+    trainer.kill()
+    assert heard[0].endswith("xxx[secret]y")
+    assert "bytes of this line are not kept" in heard[1]
+
+
+def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
+    given = {"GRPOLAB_TOKEN": "t", "BROKER_URL": "b", "HF_TOKEN": "h", "SOME_API_KEY": "k", "PATH": "/bin"}
+    given["DATABASE_URL"] = "postgresql://me:canary@db/lab"
+    slot = Slot(0, "cpu", "CPU", 1)
+    served = settings.model_copy(update={"database_url": given["DATABASE_URL"]})
+    offline = trainer_environment(served, slot, given)
+    assert not set(offline) & {"GRPOLAB_TOKEN", "BROKER_URL", "HF_TOKEN", "SOME_API_KEY", "DATABASE_URL"}
+    assert "canary" not in str(offline)
+    online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, given)
+    assert online["HF_TOKEN"] == "h"
+
+
+def test_a_reason_of_any_length_arrives_as_its_beginning():
+    said = json.dumps({"failed": _failure(ValueError("\N{GRINNING FACE}" * 100_000))})
+    assert len(said.encode()) < LINE_LIMIT
+    assert json.loads(said)["failed"]["reason"].startswith("ValueError: \N{GRINNING FACE}")

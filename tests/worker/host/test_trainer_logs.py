@@ -1,0 +1,65 @@
+from worker.host.trainer_logs import LIMIT_NOTE, LogCollector, clean_line
+
+
+def test_colours_and_progress_bars_become_plain_text():
+    assert clean_line("\x1b[31mred\x1b[0m") == "red"
+    assert clean_line("10%\r50%\r100%\r") == "100%"
+    assert clean_line("\x1b]0;title\x07text") == "text"
+
+
+def test_controls_are_written_out():
+    assert clean_line("a\tb ü \x07\x00\x85\ud800") == "a\tb ü \\x07\\x00\\u0085\\ud800"
+
+
+def test_secrets_do_not_reach_the_log():
+    assert clean_line("token hf_" + "a" * 34) == "token [secret]"
+    assert clean_line("postgresql://me:pass@host/db") == "postgresql://[secret]@host/db"
+
+
+def test_lines_are_written_in_order_and_once():
+    written = []
+    log = LogCollector(lambda number, text: written.append((number, text)))
+    log.add("one")
+    log.add("two")
+    log.flush()
+    log.flush()
+    log.add("three")
+    log.flush()
+    assert written == [(0, "one\ntwo\n"), (1, "three\n")]
+
+
+def test_a_chunk_that_could_not_be_written_waits():
+    written: list[object] = []
+
+    def write(number, text):
+        if not written:
+            written.append("failed")
+            raise OSError
+        written.append((number, text))
+
+    log = LogCollector(write)
+    log.add("one")
+    try:
+        log.flush()
+    except OSError:
+        log.add("two")
+    log.flush()
+    assert written == ["failed", (0, "one\ntwo\n")]
+
+
+def test_output_beyond_the_limit_leaves_one_visible_note():
+    written = []
+    log = LogCollector(lambda _number, text: written.append(text), limit=20)
+    for line in ("0123456789", "0123456789", "more", "and more"):
+        log.add(line)
+    log.flush()
+    assert written == ["0123456789\n" + LIMIT_NOTE]
+
+
+def test_output_that_fills_the_limit_exactly_is_not_cut_in_silence():
+    written = []
+    log = LogCollector(lambda _number, text: written.append(text), limit=22)
+    for line in ("0123456789", "0123456789", "more", "and more"):
+        log.add(line)
+    log.flush()
+    assert written == ["0123456789\n" * 2 + LIMIT_NOTE]

@@ -1,0 +1,177 @@
+"""The real Celery worker process with toy trainers: claims, doorbells, brokers that die, shutdowns."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Run, Worker
+from backend.queue.broker import choose_broker, is_ready, prepare_broker
+from backend.queue.doorbell import ring
+from backend.settings import Settings
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def settings(state_dir, sqlite_url):
+    return Settings(state_dir=state_dir, database_url=sqlite_url, lease_seconds=4, poll_seconds=600)
+
+
+@pytest.fixture
+def sessions(settings):
+    engine = open_engine(settings.effective_database_url)
+    yield open_sessions(engine)
+    engine.dispose()
+
+
+def start_broker(settings):
+    broker = choose_broker(settings)
+    prepare_broker(broker, settings)
+    process = subprocess.Popen(broker.command, stdout=subprocess.DEVNULL)
+    wait_for(lambda: broker.socket and is_ready(broker.socket))
+    return process
+
+
+@pytest.fixture
+def broker(settings):
+    process = start_broker(settings)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def start_worker(settings, sessions):
+    """Starts worker processes and waits until they are registered."""
+    workers = []
+
+    def start(toy="finish", slots=1, **changes):
+        given = settings.model_copy(update=changes)
+        environment = {
+            **os.environ,
+            "TOY": toy,
+            "PYTHONPATH": str(ROOT),
+            "STATE_DIR": str(given.state),
+            "DATABASE_URL": given.database_url,
+            "LEASE_SECONDS": str(given.lease_seconds),
+            "POLL_SECONDS": str(given.poll_seconds),
+            "WORKER_SLOTS": str(slots),
+        }
+        argv = [sys.executable, "-m", "celery", "--app", "tests.worker.host.toy_app", "--quiet", "worker"]
+        argv += ["--pool", "threads", "--concurrency", str(slots), "--queues", "gpu"]
+        argv += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        with (given.state / f"worker{len(workers)}.log").open("wb") as log:
+            workers.append(subprocess.Popen(argv, env=environment, cwd=ROOT, stdout=log, stderr=log))
+        wait_for(lambda: count(sessions, Worker, Worker.pid == workers[-1].pid) == slots)
+        return workers[-1]
+
+    yield start
+    for process in workers:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition, seconds=180):
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def count(sessions, table, *where):
+    with sessions() as session:
+        return session.scalar(select(func.count()).select_from(table).where(*where))
+
+
+def queue_runs(sessions, number=1):
+    with sessions.begin() as session:
+        runs = [
+            Run(name="toy", variant="", seed=n, config={}, config_hash="", steps=3, status="queued")
+            for n in range(number)
+        ]
+        session.add_all(runs)
+        session.flush()
+        return [run.id for run in runs]
+
+
+def are(sessions, status, run_ids):
+    return lambda: count(sessions, Run, Run.id.in_(run_ids), Run.status == status) == len(run_ids)
+
+
+def ring_until(settings, condition):
+    """Rings as the reconciler does, until it has happened."""
+
+    def rung():
+        if condition():
+            return True
+        ring(settings)
+        time.sleep(0.2)
+        return condition()
+
+    wait_for(rung)
+
+
+def test_a_bell_starts_a_waiting_run_at_once(settings, sessions, broker, start_worker):
+    start_worker()
+    wait_for(lambda: count(sessions, Worker, Worker.status == "idle") == 1)
+    run_ids = queue_runs(sessions)
+    ring_until(settings, are(sessions, "finished", run_ids))
+
+
+def test_two_slots_train_two_runs_at_the_same_time(settings, sessions, broker, start_worker):
+    start_worker("long", slots=2)
+    run_ids = queue_runs(sessions, 2)
+    ring(settings)  # the slot that hears it makes the other one look
+    wait_for(are(sessions, "running", run_ids))
+
+
+def test_without_a_bell_a_worker_looks_by_itself(sessions, broker, start_worker):
+    run_ids = queue_runs(sessions)
+    start_worker(poll_seconds=0.3)
+    wait_for(are(sessions, "finished", run_ids))
+    more = queue_runs(sessions, 2)
+    wait_for(are(sessions, "finished", more))
+
+
+def test_a_worker_trains_without_a_broker_and_ends_when_asked(settings, sessions, start_worker):
+    worker = start_worker(poll_seconds=0.3)
+    run_ids = queue_runs(sessions)
+    wait_for(are(sessions, "finished", run_ids))
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 0
+
+
+def test_a_broker_that_dies_disturbs_no_run_and_is_heard_again(settings, sessions, broker, start_worker):
+    worker = start_worker("long")
+    run_ids = queue_runs(sessions)
+    ring_until(settings, are(sessions, "running", run_ids))
+    broker.kill()
+    broker.wait()
+    time.sleep(1)
+    assert worker.poll() is None
+    again = start_broker(settings)
+    try:
+        assert are(sessions, "running", run_ids)()
+        with sessions.begin() as session:
+            session.get_one(Run, run_ids[0]).wish = "stop"
+        wait_for(are(sessions, "stopped", run_ids))
+        more = queue_runs(sessions)
+        ring_until(settings, are(sessions, "running", more))
+        assert worker.poll() is None
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_the_worker_imports_no_torch(settings):
+    program = "import sys, worker.host.app; sys.exit('torch' in sys.modules)"
+    environment = {**os.environ, "STATE_DIR": str(settings.state), "PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0

@@ -1,0 +1,12 @@
+"""A Celery worker whose trainers are toys: `celery --app tests.worker.host.toy_app worker`."""
+
+import os
+import sys
+from pathlib import Path
+
+from backend.settings import Settings
+from worker.host.tasks import make_worker
+
+TOY = Path(__file__).parent / "toy_trainer.py"
+
+app = make_worker(Settings(), argv=(sys.executable, str(TOY), os.environ["TOY"]))

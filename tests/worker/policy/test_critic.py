@@ -1,0 +1,141 @@
+"""The critic on the tiny policy."""
+
+import copy
+
+import pytest
+import torch
+
+from backend.config.merge import resolve
+from worker.objective.batch import PolicyBatch
+from worker.policy import critic as critics
+from worker.policy.critic import Critic, Fitted, ValueBatch, token_values, with_value_head
+from worker.policy.model import load_policy
+from worker.policy.token_batch import token_batch
+from worker.training.critic_step import Valuation
+
+CONFIG = {
+    "objective": {"advantage": {"type": "critic"}, "value": {"clip": 0, "lr_factor": 10}},
+    "evaluation": {"every": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def policy(module_settings):
+    return load_policy(resolve({}).policy, module_settings)
+
+
+@pytest.fixture(scope="module")
+def module_settings(tmp_path_factory):
+    from backend.settings import Settings
+
+    return Settings(state_dir=tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture
+def tokens(policy):
+    prompts = [policy.encode("1+2=?", room=8)] * 2 + [policy.encode("12+7=?", room=8)] * 2
+    return token_batch(prompts, [[5, 6, 7], [5, 6, 8, 9], [6], [7, 5, 6, 7, 8]], pad_id=policy.pad_id)
+
+
+def critic_of(policy, **changes) -> Critic:
+    return Critic(policy.model, resolve({**CONFIG, **changes}))
+
+
+def awake(model):
+    """A value head that says something."""
+    torch.nn.init.normal_(model.get_output_embeddings().weight, generator=torch.Generator().manual_seed(1))
+    return model
+
+
+def test_it_begins_by_expecting_nothing_and_leaves_the_policy_alone(policy, tokens):
+    before = copy.deepcopy(policy.model.state_dict())
+    critic = critic_of(policy)
+    assert critic.predict(tokens).abs().max() == 0
+    critic.fit(batch_of(critic, tokens), [torch.arange(4)], Fitted(), step=1)
+    assert critic.predict(tokens).abs().max() > 0
+    assert all(torch.equal(before[name], weight) for name, weight in policy.model.state_dict().items())
+
+
+def batch_of(critic, tokens):
+    returns = torch.linspace(0, 1, 5).expand(4, 5)
+    return ValueBatch(tokens, tokens.mask, critic.predict(tokens), returns)
+
+
+def test_a_value_depends_on_what_stands_before_its_token(policy, tokens):
+    """The first two completions part at their third token: the value after it differs, not the one before."""
+    values = token_values(awake(with_value_head(policy.model)), tokens)
+    assert values[0, :3].tolist() == values[1, :3].tolist()
+    assert values[0, 0] != values[2, 0]
+    assert (values[~tokens.mask] == 0).all()
+
+
+def test_the_prefix_tree_gives_the_values_of_the_models_own_forward(policy, tokens, monkeypatch):
+    model = awake(with_value_head(policy.model))
+    lean = token_values(model, tokens)
+    monkeypatch.setattr(critics, "suits_tree", lambda *_: False)
+    torch.testing.assert_close(token_values(model, tokens), lean, rtol=1e-4, atol=1e-5)
+
+
+def test_it_learns_what_it_is_shown(policy, tokens):
+    critic = critic_of(policy)
+    fitted = Fitted()
+    batch = batch_of(critic, tokens)
+    critic.fit(batch, [torch.arange(4)] * 40, fitted, step=1)
+    error = (critic.predict(tokens) - batch.returns)[tokens.mask]
+    assert error.abs().max() < 0.1
+    assert len(fitted.norms) == 40
+
+
+def test_microbatches_change_neither_metrics_nor_weights(policy, tokens):
+    found = []
+    for rows in (0, 1):
+        critic = critic_of(policy, resources={"microbatch_completions": rows})
+        fitted = Fitted()
+        critic.fit(batch_of(critic, tokens), [torch.tensor([0, 1]), torch.tensor([2, 3])], fitted, step=1)
+        found.append((fitted.sums.values(), fitted.norms, critic.predict(tokens)))
+    (sums, norms, values), (split_sums, split_norms, split_values) = found
+    assert split_sums == pytest.approx(sums, rel=1e-5)
+    assert split_norms == pytest.approx(norms, rel=1e-5)
+    torch.testing.assert_close(split_values, values, rtol=1e-3, atol=1e-4)
+
+
+def test_a_restored_critic_goes_on_as_the_first_would_have(policy, tokens):
+    first, second = critic_of(policy), critic_of(policy)
+    batch = batch_of(first, tokens)
+    first.fit(batch, [torch.arange(4)], Fitted(), step=1)
+    second.restore(first.values(), {name: tensor.clone() for name, tensor in first.tensors().items()})
+    for critic in (first, second):
+        critic.fit(batch, [torch.arange(4)], Fitted(), step=2)
+    assert torch.equal(first.predict(tokens), second.predict(tokens))
+
+
+def judged(policy, tokens, *, step, **value):
+    config = resolve({"objective": {"advantage": {"type": "critic", "lambda_critic": 0}, "value": value}})
+    valuation = Valuation.of(policy, config)
+    awake(valuation.critic.model)
+    batch = PolicyBatch(
+        mask=tokens.mask,
+        advantages=torch.zeros(4),
+        group_index=torch.tensor([0, 0, 1, 1]),
+        scored=torch.tensor([True, True, True, False]),
+    )
+    rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    return valuation.judge(tokens, batch, rewards, torch.zeros(tokens.mask.shape), step=step)
+
+
+def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens):
+    found = judged(policy, tokens, step=1)
+    seen = found.advantages[:3][tokens.mask[:3]]
+    assert seen.mean().item() == pytest.approx(0, abs=1e-6)
+    assert seen.std().item() == pytest.approx(1, abs=1e-6)
+    assert (found.advantages[3] == 0).all()
+    assert not found.values.mask[3].any()
+
+
+def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):
+    """lambda_critic 0 would teach it its own next value; pretraining teaches it the reward on every token."""
+    pretraining = judged(policy, tokens, step=3, pretrain_steps=3).values.returns
+    assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)
+    assert pretraining[1, :4].tolist() == pytest.approx([0, 0, 0, 0], abs=1e-6)
+    later = judged(policy, tokens, step=4, pretrain_steps=3).values
+    assert later.returns[0, :2].tolist() == pytest.approx(later.old_values[0, 1:3].tolist(), abs=1e-6)

@@ -1,0 +1,374 @@
+import json
+import shutil
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import Gemma2Config, Gemma2ForCausalLM, PreTrainedTokenizerFast
+
+from backend.config.run import OptimizerConfig, PolicyConfig
+from backend.errors import InvalidConfig
+from backend.settings import Settings
+from worker.policy import logprobs as logprobs_module
+from worker.policy.logprobs import suits_tree, token_logprobs
+from worker.policy.model import BUILT_IN, load_policy
+from worker.policy.optimizer import PolicyOptimizer, learning_rate
+from worker.policy.token_batch import microbatches, padded, token_batch
+from worker.policy.token_texts import TokenTexts
+from worker.policy.tree import prefix_tree
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@pytest.fixture(scope="module")
+def double():
+    """The tiny policy with weights of double precision: how a CPU adds does not show in what is compared."""
+    policy = load_policy(PolicyConfig(), Settings())
+    policy.model.double()
+    return policy
+
+
+@pytest.fixture
+def offline(tmp_path):
+    return Settings(models_dir=tmp_path)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A directory of MODELS_DIR that holds the tiny policy, to be spoilt."""
+    files = [
+        path for path in BUILT_IN["tiny"].iterdir() if path.suffix in {".json", ".safetensors", ".jinja"}
+    ]
+    (tmp_path / "mine").mkdir()
+    for path in files:
+        shutil.copy(path, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def refusal(name, settings, **changes):
+    with pytest.raises(InvalidConfig) as caught:
+        load_policy(PolicyConfig(name=name, **changes), settings)
+    [error] = caught.value.errors
+    return error
+
+
+def test_the_built_in_policy_is_a_small_qwen3_with_a_character_tokenizer(tiny):
+    assert tiny.model.config.model_type == "qwen3"
+    assert sum(weight.numel() for weight in tiny.model.parameters()) == 800_768
+    assert tiny.tokenizer.tokenize("<think>8+5</think>") == ["<think>", "8", "+", "5", "</think>"]
+    assert tiny.context == 1024
+    assert not tiny.model.training
+
+
+def test_the_built_in_mixture_has_two_of_eight_experts_and_the_tokenizer_of_the_dense_policy(tiny):
+    mixture = load_policy(PolicyConfig(name="tiny_moe"), Settings())
+    config = mixture.model.config
+    assert (config.model_type, config.num_experts, config.num_experts_per_tok) == ("qwen3_moe", 8, 2)
+    assert sum(weight.numel() for weight in mixture.model.parameters()) == 1_787_904
+    assert mixture.tokenizer.get_vocab() == tiny.tokenizer.get_vocab()
+    assert mixture.context == tiny.context
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "accuracy"),
+    [("tiny", 800_768, (0.15, 0.20)), ("tiny_moe", 1_787_904, (0.08, 0.13))],
+)
+def test_the_card_of_a_built_in_policy_says_how_it_was_made(name, parameters, accuracy):
+    card = json.loads((BUILT_IN[name] / "card.json").read_text())
+    low, high = accuracy
+    assert card["parameters"] == parameters
+    assert card["recipe"]["seed"] == 20250101
+    assert low <= card["held_out"]["greedy"]["accuracy"] <= high
+    assert set(card["versions"]) >= {"torch", "transformers"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_policy_opens_in_the_dtype_asked_for(dtype):
+    config = PolicyConfig(dtype=str(dtype).removeprefix("torch."))
+    assert load_policy(config, Settings()).model.dtype == dtype
+
+
+def test_a_directory_of_models_dir_is_a_policy(copy, offline, tiny):
+    policy = load_policy(PolicyConfig(name="mine"), offline)
+    assert torch.equal(policy.model.lm_head.weight, tiny.model.lm_head.weight)
+
+
+def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
+    path, message = refusal("Qwen/Qwen3-0.6B", offline)
+    assert path == "policy.name"
+    assert message == (
+        f"'Qwen/Qwen3-0.6B' is neither built in nor a directory of MODELS_DIR ({tmp_path}), "
+        "and a hub name needs HF_ONLINE=1"
+    )
+
+
+def test_a_directory_without_tokenizer_is_refused(copy, offline):
+    (copy / "tokenizer.json").unlink()
+    (copy / "tokenizer_config.json").unlink()
+    assert "holds no tokenizer (tokenizer.json is expected)" in refusal("mine", offline).message
+
+
+def test_pickled_weights_are_refused(copy, offline):
+    (copy / "model.safetensors").rename(copy / "pytorch_model.bin")
+    assert "holds no weights (*.safetensors is expected)" in refusal("mine", offline).message
+
+
+def test_a_model_with_code_of_its_own_is_refused(copy, offline):
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(
+        json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
+    )
+    assert "asks for code of its own (auto_map, trust_remote_code)" in refusal("mine", offline).message
+
+
+def test_an_unknown_architecture_is_refused(copy, offline):
+    (copy / "config.json").write_text(json.dumps({"model_type": "abacus"}))
+    assert "'mine' cannot be opened as a causal LM" in refusal("mine", offline).message
+
+
+def test_a_broken_config_is_refused(copy, offline):
+    (copy / "config.json").write_text("{")
+    assert "holds no readable config.json" in refusal("mine", offline).message
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
+    document = json.loads((copy / "tokenizer.json").read_text())
+    document["model"]["vocab"]["extra"] = 101
+    (copy / "tokenizer.json").write_text(json.dumps(document))
+    assert "the tokenizer has 102 tokens, the model only 101" in refusal("mine", offline).message
+
+
+def test_a_chat_template_that_is_not_there_is_refused(copy, offline):
+    (copy / "chat_template.jinja").unlink()
+    assert refusal("mine", offline, chat_template=True).path == "policy.chat_template"
+
+
+def test_a_chat_template_wraps_the_prompt(copy, offline):
+    (copy / "chat_template.jinja").write_text("{{ messages[0]['role'] }}:{{ messages[0]['content'] }};")
+    policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
+    assert policy.tokenizer.decode(policy.encode("1+1=?", room=1)) == "user:1+1=?;"
+
+
+def reference_logprobs(policy, prompt, completion, temperature):
+    """One row at a time, whole logits."""
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([prompt + completion])).logits[0, len(prompt) - 1 : -1].float()
+    distribution = torch.distributions.Categorical(logits=logits / temperature)
+    return distribution.log_prob(torch.tensor(completion)), distribution.entropy()
+
+
+PROMPTS = ["85+60+88=?", "1+2=?", "85+60+88=?"]
+COMPLETIONS = ["<think>85+60=145,145+88=233</think>\\boxed{233}<eos>", "\\boxed{3}<eos>", "<think>"]
+
+
+def ids(policy, texts):
+    return [policy.tokenizer.encode(text) for text in texts]
+
+
+@pytest.fixture(params=["tree", "rows"])
+def _way(request, monkeypatch):
+    """Both ways to the hidden states: the tree of prefixes and the model's own forward."""
+    monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_: request.param == "tree")
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+@pytest.mark.parametrize("elements", [2**27, 700])
+def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
+    double, temperature, elements, monkeypatch
+):
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
+    prompts, completions = ids(double, PROMPTS), ids(double, COMPLETIONS)
+    batch = token_batch(prompts, completions, pad_id=double.pad_id)
+    result = token_logprobs(double.model, batch, temperature=temperature)
+    for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        logprobs, entropy = reference_logprobs(double, prompt, completion, temperature)
+        torch.testing.assert_close(result.logprobs[row, : len(completion)], logprobs, atol=1e-5, rtol=0)
+        torch.testing.assert_close(result.entropy[row, : len(completion)], entropy, atol=1e-5, rtol=0)
+        assert not result.logprobs[row, len(completion) :].any()
+        assert not result.entropy[row, len(completion) :].any()
+
+
+def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **options):
+    policy.model.zero_grad()
+    weight(token_logprobs(policy.model, batch, temperature=1.0, **options)).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in policy.model.parameters()])
+
+
+def test_the_tree_of_prefixes_has_the_gradient_of_the_padded_batch(double, monkeypatch):
+    prompts, completions = (
+        ids(double, PROMPTS * 2),
+        ids(double, [*COMPLETIONS, COMPLETIONS[0], "\\boxed{4}", "<think>85"]),
+    )
+    batch = token_batch(prompts, completions, pad_id=double.pad_id)
+    weights = torch.linspace(-1, 2, batch.mask.numel()).view(batch.mask.shape)
+    found = []
+    for tree in (True, False):
+        monkeypatch.setattr(logprobs_module, "suits_tree", lambda *_, tree=tree: tree)
+        found.append(gradients(double, batch, lambda result: (result.logprobs * weights).sum()))
+    torch.testing.assert_close(*found, atol=1e-5, rtol=0)
+
+
+def test_long_rows_do_not_take_the_tree(tiny):
+    short, long = (token_batch([[5] * 10] * 2, [[6] * length] * 2, pad_id=0) for length in (64, 5000))
+    assert suits_tree(tiny.model, short)
+    assert not suits_tree(tiny.model, long)
+
+
+def test_equal_prefixes_are_one_node_and_rows_inside_others_no_path():
+    batch = token_batch([[7, 8]] * 3 + [[9]], [[1, 2, 3], [1, 2, 4], [1], [1, 2]], pad_id=0)
+    tree = prefix_tree(batch)
+    assert tree.nodes.tolist() == [[0, 2, 4, 5], [0, 2, 4, 5], [0, 2, -1, -1], [1, 3, -1, -1]]
+    assert tree.tokens.tolist() == [7, 9, 8, 1, 1, 2]
+    assert tree.positions.tolist() == [0, 0, 1, 1, 2, 3]
+    assert tree.paths.tolist() == [[0, 2, 4, 5], [1, 3, 0, 0]]
+    assert tree.seats.tolist() == [0, 4, 1, 5, 2, 3]
+
+
+def test_micro_batches_of_similar_length_give_the_gradient_of_the_whole(double):
+    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
+    parts = microbatches(batch, rows=2)
+    assert [part.tolist() for part in parts] == [[2, 1], [0]]
+    assert batch.rows(parts[0]).mask.shape == (2, 10)
+    total = sum(gradients(double, batch.rows(part)) for part in parts)
+    torch.testing.assert_close(total, gradients(double, batch), atol=1e-5, rtol=0)
+
+
+def test_chunks_of_the_vocabulary_change_no_gradient(double, monkeypatch):
+    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
+    whole = gradients(double, batch)
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", 700)
+    torch.testing.assert_close(gradients(double, batch), whole, atol=1e-5, rtol=0)
+
+
+def test_entropy_carries_a_gradient_only_on_request(tiny):
+    batch = token_batch(ids(tiny, PROMPTS), ids(tiny, COMPLETIONS), pad_id=tiny.pad_id)
+    assert not token_logprobs(tiny.model, batch, temperature=1.0).entropy.requires_grad
+    assert gradients(tiny, batch, lambda result: result.entropy.sum(), entropy_gradient=True).abs().sum() > 0
+
+
+def test_per_token_numbers_are_padded_like_the_batch(tiny):
+    batch = token_batch([[5]] * 2, [[6], [7, 8]], pad_id=0)
+    assert padded([[0.5], [1.5, 2.5]], batch).tolist() == [[0.5, 0.0], [1.5, 2.5]]
+    assert batch.mask.tolist() == [[True, False], [True, True]]
+
+
+def byte_level_tokenizer():
+    vocabulary = {symbol: index for index, symbol in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def test_a_character_of_several_tokens_belongs_to_the_last_of_them():
+    tokenizer = byte_level_tokenizer()
+    pieces = TokenTexts(tokenizer).pieces(tokenizer.encode("a é 😀"))
+    assert pieces == ("a", " ", "", "é", " ", "", "", "", "😀")
+
+
+def test_half_a_character_at_the_end_shows_as_broken():
+    tokenizer = byte_level_tokenizer()
+    assert TokenTexts(tokenizer).pieces(tokenizer.encode("aé")[:-1]) == ("a", "\N{REPLACEMENT CHARACTER}")
+
+
+def test_endless_broken_bytes_are_read_a_few_at_a_time_and_lose_no_character(monkeypatch):
+    tokenizer = byte_level_tokenizer()
+    whole = tokenizer.encode("é😀")
+    ids = [whole[0]] * 301 + whole + [whole[2]] * 50
+    texts, lengths = TokenTexts(tokenizer), []
+    decode = texts._decode
+
+    def counted(part: list[int]) -> str:
+        lengths.append(len(part))
+        return decode(part)
+
+    monkeypatch.setattr(texts, "_decode", counted)
+    assert "".join(texts.pieces(ids)) == decode(ids)
+    assert "é😀" in decode(ids)
+    assert max(lengths) <= 40
+
+
+def test_tokens_that_depend_on_their_neighbours_are_read_in_context():
+    tokenizer = Tokenizer(models.BPE(vocab={"▁a": 0, "▁b": 1, "c": 2}, merges=[]))
+    tokenizer.decoder = decoders.Metaspace()
+    texts = TokenTexts(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    assert texts.pieces([0, 2, 1]) == ("a", "c", " b")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [0.5, 1.0, 1.0, 0.8536, 0.5, 0.1464]),
+    ],
+)
+def test_the_learning_rate_warms_up_and_follows_its_schedule(schedule, rates):
+    config = OptimizerConfig(lr=1.0, warmup_steps=2, schedule=schedule)
+    assert [round(learning_rate(config, step=step, steps=6), 4) for step in range(1, 7)] == rates
+
+
+def linear_model(dtype=torch.float32):
+    model = torch.nn.Linear(2, 1, bias=False, dtype=dtype)
+    torch.nn.init.ones_(model.weight)
+    return model
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing():
+    model = linear_model()
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1), steps=10)
+    model.weight.grad = torch.tensor([[1.0, float("nan")]])
+    update = optimizer.step(1)
+    assert not update.applied
+    assert model.weight.tolist() == [[1.0, 1.0]]
+    assert optimizer.tensors() == {}
+
+
+def test_the_gradient_is_scaled_down_to_its_largest_norm():
+    model = linear_model()
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=0.1, max_grad_norm=1.0), steps=10)
+    model.weight.grad = torch.tensor([[3.0, 4.0]])
+    assert optimizer.step(1).grad_norm == 5.0
+    torch.testing.assert_close(optimizer.adam.state[model.weight]["exp_avg"], torch.tensor([[0.06, 0.08]]))
+
+
+def test_small_updates_of_a_bfloat16_policy_add_up():
+    model = linear_model(torch.bfloat16)
+    optimizer = PolicyOptimizer(model, OptimizerConfig(lr=1e-3), steps=100)
+    for step in range(1, 101):
+        model.weight.grad = torch.ones(1, 2, dtype=torch.bfloat16)
+        optimizer.step(step)
+    torch.testing.assert_close(model.weight.detach(), torch.tensor([[0.9, 0.9]]).bfloat16())
+
+
+def test_a_model_that_caps_its_logits_is_refused_because_log_probs_would_be_wrong(copy, offline, tiny):
+    capped = Gemma2Config(
+        vocab_size=len(tiny.tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        final_logit_softcapping=0.5,
+        initializer_range=2.0,
+    )
+    Gemma2ForCausalLM(capped).save_pretrained(copy)
+    path, message = refusal("mine", offline)
+    assert path == "policy.name"
+    assert message == ("'mine' (gemma2) changes its logits after the output layer, which is not supported")
+
+
+def test_gradients_of_a_bfloat16_policy_add_up_in_float32():
+    weight = torch.nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
+    optimizer = PolicyOptimizer(weight, OptimizerConfig(max_grad_norm=1e9), steps=1)
+    for gradient in (256.0, 1.0):  # bfloat16 has 8 bits: 256 + 1 = 256 there
+        weight.weight.grad = torch.full((1, 1), gradient, dtype=torch.bfloat16)
+        optimizer.take_gradients()
+    assert optimizer.step(1).grad_norm == 257
+    assert weight.weight.grad is None
+    assert all(master.grad is None for master in optimizer.masters.values())

@@ -1,0 +1,193 @@
+"""A mixture of experts: its routers watched while it samples, their choice replayed in the learner."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    MixtralConfig,
+    MixtralForCausalLM,
+    OlmoeConfig,
+    OlmoeForCausalLM,
+    Qwen2MoeConfig,
+    Qwen2MoeForCausalLM,
+)
+
+from backend.config.run import PolicyConfig, SamplingConfig
+from backend.settings import Settings
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import as_policy, load_policy
+from worker.policy.routing import RouterWatch, replayed_experts, routed_logprobs, routers
+from worker.policy.token_batch import padded, token_batch
+from worker.problems.sums import Sums
+from worker.prompt import Prompt
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.sampler import Decoding, Sampler
+
+SHAPE = {
+    "vocab_size": 101,
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.3,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
+
+PROMPTS = [
+    *(Sums(seed=0).sample(index, "train") for index in range(3)),
+    Prompt(id="short", text="1+2=?", answer="3", problem="sums"),
+]
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return load_policy(PolicyConfig(name="tiny_moe"), Settings())
+
+
+def sampled(policy, **options):
+    groups = Sampler(policy, routes=True, **options).sample(
+        PROMPTS, 4, Decoding(40), torch.Generator().manual_seed(0)
+    )
+    return [completion for group in groups for completion in group]
+
+
+def batch_of(policy, completions):
+    return token_batch(
+        [policy.encode(prompt.text, room=40) for prompt in PROMPTS for _ in range(4)],
+        [completion.ids.tolist() for completion in completions],
+        pad_id=policy.pad_id,
+        routes=[completion.routes for completion in completions],
+    )
+
+
+def test_every_layer_has_a_router_in_a_mixture_and_none_in_a_dense_policy(mixture):
+    assert len(routers(mixture.model)) == 4
+    assert routers(load_policy(PolicyConfig(), Settings()).model) == []
+
+
+def test_a_route_is_known_for_every_token_that_was_read(mixture):
+    for row, completion in enumerate(sampled(mixture)):
+        asked = mixture.encode(PROMPTS[row // 4].text, room=40)
+        assert completion.routes.shape == (len(asked) + len(completion) - 1, 4, 2)
+        assert completion.routes.dtype == np.uint8
+        assert (completion.routes[..., 0] != completion.routes[..., 1]).all()
+
+
+def test_the_samplers_routes_are_those_of_a_fresh_forward_pass(mixture):
+    completions = sampled(mixture)
+    batch = batch_of(mixture, completions)
+    with torch.no_grad():
+        fresh = routed_logprobs(mixture.model, batch, temperature=1.0)
+    ours, theirs = choices(replayed_experts(batch), batch), choices(fresh.experts, batch)
+    assert (ours == theirs).all(dim=-1).float().mean() > 0.999
+    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    torch.testing.assert_close(fresh.scored.logprobs, sampler, rtol=0, atol=1e-4)
+
+
+def test_what_is_recorded_does_not_depend_on_who_else_is_in_the_batch(mixture):
+    for one, other in zip(sampled(mixture), sampled(mixture, rows_at_once=4), strict=True):
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(np.sort(one.routes), np.sort(other.routes))
+
+
+@torch.no_grad()
+def test_replayed_experts_read_the_tokens(mixture):
+    """All tokens through the last two experts: as if the router knew no others."""
+    batch = batch_of(mixture, sampled(mixture))
+    forced = torch.tensor([6, 7], dtype=torch.uint8).expand_as(batch.routes)
+    replayed = routed_logprobs(mixture.model, batch_with(batch, forced), temperature=1.0).scored.logprobs
+    own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+
+    def only_two(_, __, output):
+        logits, scores, experts = output
+        weights = logits.softmax(dim=-1)[:, 6:]
+        two = torch.tensor([6, 7]).expand_as(experts)
+        return logits, (weights / weights.sum(dim=-1, keepdim=True)).to(scores.dtype), two
+
+    handles = [router.register_forward_hook(only_two) for router in routers(mixture.model)]
+    expected = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    for handle in handles:
+        handle.remove()
+    torch.testing.assert_close(replayed, expected, rtol=0, atol=1e-4)
+    assert (own - expected).abs().max() > 0.1
+
+
+def choices(experts, batch):
+    """(N, L, K) experts of the tokens, in ascending order."""
+    return experts[batch.mask].sort(dim=-1).values
+
+
+def batch_with(batch, routes):
+    return replace(batch, routes=routes)
+
+
+@torch.no_grad()
+def test_a_microbatch_replays_its_own_rows(mixture):
+    batch = batch_of(mixture, sampled(mixture))
+    batch = batch_with(batch, (batch.routes.int() + 1).remainder(8).to(torch.uint8))
+    rows = torch.tensor([13, 2, 7])
+    whole = routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs
+    part = routed_logprobs(mixture.model, batch.rows(rows), temperature=1.0).scored.logprobs
+    torch.testing.assert_close(part, whole[rows, : part.shape[1]], rtol=0, atol=1e-4)
+
+
+def test_routers_learn_through_replayed_experts(mixture):
+    batch = batch_of(mixture, sampled(mixture))
+    routed_logprobs(mixture.model, batch, temperature=1.0).scored.logprobs.sum().backward()
+    gradients: list[Any] = [router.weight.grad for router in routers(mixture.model)]
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)
+    mixture.model.zero_grad()
+
+
+def test_nothing_is_left_on_a_model_that_was_watched(mixture):
+    with RouterWatch(mixture.model):
+        assert all(router._forward_hooks for router in routers(mixture.model))
+    assert not any(router._forward_hooks for router in routers(mixture.model))
+
+
+@torch.no_grad()
+def test_routing_replay_brings_an_int8_samplers_probabilities_nearer(mixture):
+    policy = Behaviour(SamplingConfig(precision="int8")).policy(mixture)
+    completions = sampled(policy)
+    batch = batch_of(mixture, completions)
+    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    replayed = routed_logprobs(mixture.model, batch, temperature=1.0)
+    own = token_logprobs(mixture.model, batch, temperature=1.0).logprobs
+    assert (choices(replayed_experts(batch), batch) != choices(replayed.experts, batch)).any()
+    assert (replayed.scored.logprobs - sampler).abs().sum() < (own - sampler).abs().sum()
+
+
+FAMILIES: dict[str, Any] = {
+    "qwen2_moe": lambda: Qwen2MoeForCausalLM(
+        Qwen2MoeConfig(**SHAPE, num_experts=4, moe_intermediate_size=16, shared_expert_intermediate_size=16)
+    ),
+    "olmoe": lambda: OlmoeForCausalLM(OlmoeConfig(**SHAPE, num_experts=4)),
+    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**SHAPE, num_local_experts=4)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", FAMILIES)
+def test_routes_of_other_mixtures_are_watched_and_replayed(mixture, family):
+    torch.manual_seed(0)
+    model = FAMILIES[family]().eval()
+    policy = as_policy(model, mixture.tokenizer, name=family, chat_template=False)
+    completions = sampled(policy)
+    batch = batch_of(policy, completions)
+    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    replayed = routed_logprobs(policy.model, batch, temperature=1.0)
+    torch.testing.assert_close(replayed.scored.logprobs, sampler, rtol=0, atol=1e-4)
+    elsewhere = batch_with(batch, (batch.routes.int() + 1).remainder(4).to(torch.uint8))
+    moved = routed_logprobs(policy.model, elsewhere, temperature=1.0).scored.logprobs
+    assert (moved - sampler).abs().max() > 1e-3
+
+
+def test_a_dense_policy_records_no_routes():
+    assert all(completion.routes is None for completion in sampled(load_policy(PolicyConfig(), Settings())))

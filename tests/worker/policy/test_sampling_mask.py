@@ -1,0 +1,158 @@
+"""Keeping the sampler's top-p and top-k cut: the learner's probabilities over the same support."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from backend.config.run import PolicyConfig
+from backend.settings import Settings
+from worker.policy import logprobs as logprobs_module
+from worker.policy.logprobs import States, scored, token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.sampling_mask import KeptPairs, kept_log_mass, kept_pairs
+from worker.policy.token_batch import padded, token_batch
+from worker.problems.sums import Sums
+from worker.rollout.sampler import Decoding, Sampler
+from worker.types import KeptTokens
+
+OLD, NEW = [2.0, 1.0, 0.0, -1.0], [2.2, 0.9, 0.1, -1.0]
+PROMPTS = [Sums(seed=0).sample(index, "train") for index in range(4)]
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+def kept(*rows):
+    """A completion whose tokens kept these ids; () for all."""
+    counts = np.array([len(row) for row in rows])
+    return KeptTokens(counts, np.array([index for row in rows for index in row], dtype=np.int64))
+
+
+def of_logits(logits, target, *rows):
+    """Log-probability, entropy and kept mass of one target under one row of logits."""
+    head = nn.Linear(4, 4, bias=False)
+    nn.init.eye_(head.weight)
+    states = States(torch.tensor([logits]), torch.tensor([0]))
+    pairs = kept_pairs([kept(*rows)]) if rows else None
+    found = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
+    return [value.item() for value in found]
+
+
+def test_the_top_two_of_four_keep_their_mass_and_their_ratio():
+    """DeepSeek-V3.2: masked over masked is right, full over masked is wrong."""
+    old, _, mass = of_logits(OLD, 0, (0, 1))
+    new, _, _ = of_logits(NEW, 0, (0, 1))
+    old_full, new_full = of_logits(OLD, 0)[0], of_logits(NEW, 0)[0]
+    assert mass == pytest.approx(0.8808, abs=6e-5)
+    assert old_full == pytest.approx(-0.4402, abs=6e-5)
+    assert old == pytest.approx(-0.3133, abs=6e-5)
+    assert np.exp(new - old) == pytest.approx(1.0749, abs=6e-5)
+    assert np.exp(new_full - old) == pytest.approx(0.9527, abs=6e-5)
+    assert np.exp(new_full - old_full) == pytest.approx(1.0817, abs=6e-5)
+    assert np.exp(old_full - old) == pytest.approx(0.8808, abs=6e-5)
+
+
+def test_where_nothing_was_cut_off_nothing_changes():
+    assert of_logits(OLD, 1, ()) == of_logits(OLD, 1)
+
+
+def test_a_kept_set_that_weighs_next_to_nothing_stays_finite():
+    logprob, entropy, mass = of_logits([0.0, -200.0, -201.0, 0.0], 1, (1, 2))
+    assert logprob == pytest.approx(-np.log(1 + np.exp(-1)), abs=1e-4)
+    assert entropy == pytest.approx(np.log(2), abs=1e-5)
+    assert mass == 0
+
+
+def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
+    logits = torch.tensor([NEW, OLD], dtype=torch.float64)
+    of_token, targets = torch.tensor([0, 1, 0]), torch.tensor([1, 0, 3])
+    rows = [(0, 1), (0, 2, 3), ()]
+    masked, sparse = (logits.clone().requires_grad_() for _ in range(2))
+    cut = torch.full((3, 4), -torch.inf, dtype=torch.float64)
+    for token, row in enumerate(rows):
+        cut[token, list(row) or slice(None)] = 0
+    expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
+    logprobs = sparse.log_softmax(dim=-1)
+    found = logprobs[of_token, targets] - kept_log_mass(logprobs, of_token, kept_pairs([kept(*rows)]))
+    expected.sum().backward()
+    found.sum().backward()
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(sparse.grad, masked.grad)
+
+
+def test_pairs_of_some_tokens_are_numbered_from_zero():
+    pairs = KeptPairs(torch.tensor([0, 0, 2, 3, 3]), torch.tensor([5, 6, 7, 8, 9]))
+    token, ids = pairs.between(1, 4)
+    assert (token.tolist(), ids.tolist()) == ([1, 2, 2], [7, 8, 9])
+
+
+def sampled(policy, decoding, **options):
+    groups = Sampler(policy, keep_mask=True, **options).sample(
+        PROMPTS, 4, decoding, torch.Generator().manual_seed(0)
+    )
+    return [completion for group in groups for completion in group]
+
+
+def batch_of(policy, completions):
+    return token_batch(
+        [policy.encode(prompt.text, room=40) for prompt in PROMPTS for _ in range(4)],
+        [completion.ids.tolist() for completion in completions],
+        pad_id=policy.pad_id,
+        kept=[completion.kept for completion in completions],
+    )
+
+
+@pytest.mark.parametrize(
+    "decoding", [Decoding(40, 1.0, 0.9), Decoding(40, 1.3, 1.0, 3), Decoding(40, 0.8, 0.95, 5)]
+)
+@pytest.mark.parametrize("elements", [2**27, 64])
+def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
+    tiny, decoding, elements, monkeypatch
+):
+    """Without the mask rho would be the kept mass on every token instead of 1."""
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
+    completions = sampled(tiny, decoding)
+    batch = batch_of(tiny, completions)
+    with torch.no_grad():
+        found = token_logprobs(tiny.model, batch, temperature=decoding.temperature)
+    sampler = padded([completion.sampler_logprobs.tolist() for completion in completions], batch)
+    torch.testing.assert_close(found.logprobs, sampler, rtol=0, atol=2e-4)
+    assert torch.isfinite(found.entropy).all()
+    assert 0.5 < float(found.kept_mass[batch.mask].mean()) < 1
+    assert (found.kept_mass[~batch.mask] == 0).all()
+
+
+def test_every_token_that_was_drawn_had_been_kept(tiny):
+    for completion in sampled(tiny, Decoding(40, 1.0, 0.9, 4)):
+        ends = np.cumsum(completion.kept.counts)
+        assert len(completion.kept.counts) == len(completion)
+        for token, end, count in zip(completion.ids, ends, completion.kept.counts, strict=True):
+            ids = completion.kept.ids[end - count : end]
+            assert 1 <= count <= 4
+            assert token in ids
+            assert sorted(set(ids)) == list(ids)
+
+
+def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
+    together = sampled(tiny, Decoding(40, 1.0, 0.9))
+    apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
+    for one, other in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(one.kept.counts, other.kept.counts)
+        np.testing.assert_array_equal(one.kept.ids, other.kept.ids)
+
+
+def test_a_microbatch_keeps_its_own_rows(tiny):
+    completions = sampled(tiny, Decoding(40, 1.0, 0.9))
+    batch = batch_of(tiny, completions)
+    rows = torch.tensor([5, 2, 11])
+    with torch.no_grad():
+        whole = token_logprobs(tiny.model, batch, temperature=1.0).logprobs
+        part = token_logprobs(tiny.model, batch.rows(rows), temperature=1.0).logprobs
+    torch.testing.assert_close(part, whole[rows, : part.shape[1]], rtol=0, atol=1e-4)
+
+
+def test_a_sampler_that_cuts_nothing_off_records_nothing(tiny):
+    assert all(completion.kept is None for completion in sampled(tiny, Decoding(40)))

@@ -1,0 +1,414 @@
+"""Problems: the same prompts for the same position, and nothing held out is ever trained on."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import TypeAdapter
+
+from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource, ReasoningGymProblem
+from backend.config.run import RunConfig
+from backend.config.sources import pinned
+from backend.errors import InvalidConfig, PluginFailed
+from backend.sandbox.paths import ROOT
+from worker.problems.file import load_file
+from worker.problems.hub import load_folder, load_hub
+from worker.problems.mixture import build_mixture, quotas, round_robin
+from worker.problems.reasoning_gym import ReasoningGym
+
+SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def products(count: int = 40, **extra: Any) -> list[dict[str, Any]]:
+    return [{"prompt": f"{n}*{n}=?", "answer": n * n, **extra} for n in range(count)]
+
+
+def mixture_of(problems: list[dict[str, Any]], datasets_dir: Path, *, seed: int = 0, order: str = "shuffled"):
+    return build_mixture(
+        SOURCES.validate_python(problems), seed=seed, order=order, datasets_dir=datasets_dir, hf_online=False
+    )
+
+
+# ---------------------------------------------------------------- files
+
+
+def squares(
+    tmp_path: Path, rows: list[dict[str, Any]] | None = None, *, seed=0, shuffled=True, **fields: Any
+):
+    write_rows(tmp_path / "squares.jsonl", rows or products())
+    return load_file(FileProblem(path="squares.jsonl", **fields), tmp_path, seed=seed, shuffled=shuffled)
+
+
+def test_a_row_becomes_a_prompt_and_keeps_its_other_fields(tmp_path):
+    rows = [{"prompt": f"q{n}", "answer": n, "id": f"row{n}", "domain": "odd", "level": n} for n in range(4)]
+    problem = squares(tmp_path, rows, shuffled=False, eval_fraction=0.25, instruction="Box it.")
+    prompts = [problem.sample(index, "train") for index in range(3)]
+    prompt = next(prompt for prompt in prompts if prompt.id.endswith(("row1", "row2")))
+    number = int(prompt.id[-1])
+    assert prompt.text == f"q{number}\nBox it."
+    assert (prompt.answer, prompt.domain, prompt.data) == (str(number), "odd", {"level": number})
+
+
+def test_every_pass_sees_each_training_row_once_in_an_order_of_its_own(tmp_path):
+    problem = squares(tmp_path)
+    rows = 36  # 40 rows, a tenth held out
+    first = [problem.sample(index, "train").text for index in range(rows)]
+    second = [problem.sample(index, "train").text for index in range(rows, 2 * rows)]
+    assert len(set(first)) == rows
+    assert set(first) == set(second)
+    assert first != second
+
+
+def test_sequential_order_is_that_of_the_file(tmp_path):
+    problem = squares(tmp_path, shuffled=False)
+    numbers = [int(problem.sample(index, "train").text.split("*")[0]) for index in range(36)]
+    assert numbers == sorted(numbers)
+
+
+def test_held_out_rows_are_the_same_for_every_seed_and_never_train(tmp_path):
+    source = FileProblem(path=write_rows(tmp_path / "squares.jsonl", products()).name)
+    first, second = (load_file(source, tmp_path, seed=seed, shuffled=True) for seed in (1, 2))
+    held_out = [first.sample(index, "eval").text for index in range(4)]
+    assert held_out == [second.sample(index, "eval").text for index in range(4)]
+    trained = {first.sample(index, "train").text for index in range(72)}
+    assert not trained & set(held_out)
+    assert first.sample(0, "train") != second.sample(0, "train")
+
+
+def test_a_split_field_decides_and_a_question_marked_for_evaluation_never_trains(tmp_path):
+    rows = [*products(10, split="train"), *products(3, split="test")]
+    problem = squares(tmp_path, rows)
+    held_out = {problem.sample(index, "eval").text for index in range(6)}
+    trained = {problem.sample(index, "train").text for index in range(20)}
+    assert held_out == {"0*0=?", "1*1=?", "2*2=?"}
+    assert trained == {f"{n}*{n}=?" for n in range(3, 10)}
+
+
+def test_only_what_follows_the_mark_is_the_answer(tmp_path):
+    rows = [{"prompt": f"q{n}", "answer": f"2+2 = 4 #### {n}"} for n in range(5)]
+    assert squares(tmp_path, rows, answer_after="####").sample(0, "train").answer in list("01234")
+
+
+def test_a_run_that_resumes_after_its_file_has_changed_is_refused(tmp_path):
+    path = tmp_path / "squares.jsonl"
+    write_rows(path, products())
+    launched = pinned(RunConfig(problems=[FileProblem(path=path.name)]), datasets_dir=tmp_path)
+    resumed = RunConfig.model_validate(launched.model_dump(mode="json"))
+    settings = {"seed": 0, "order": "shuffled", "datasets_dir": tmp_path, "hf_online": False}
+    assert build_mixture(resumed.problems, **settings).prompts(0, 1)
+    write_rows(path, [*products(), {"prompt": "one more", "answer": "1"}])
+    with pytest.raises(InvalidConfig, match=r"squares\.jsonl has changed since launch: SHA-256"):
+        build_mixture(resumed.problems, **settings)
+
+
+# ---------------------------------------------------------------- hub data sets
+
+
+def hub_folder(tmp_path: Path, **splits: list[dict[str, Any]]) -> Path:
+    for split, rows in splits.items():
+        folder = tmp_path / "main" / split
+        folder.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows), folder / "0000.parquet")
+    return tmp_path
+
+
+def questions(prefix: str, count: int) -> list[dict[str, Any]]:
+    return [{"question": f"{prefix}{n}", "answer": f"so\n#### {n}", "other": n} for n in range(count)]
+
+
+def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_path):
+    folder = hub_folder(tmp_path, train=questions("t", 9), test=questions("e", 3))
+    source = HubProblem(dataset="openai/gsm8k", subset="main", eval_split="test", answer_after="####")
+    problem = load_folder(source, folder, seed=0, shuffled=True)
+    assert {problem.sample(index, "train").text[:2] for index in range(9)} == {f"t{n}" for n in range(9)}
+    held_out = problem.sample(0, "eval")
+    assert held_out.text == f"e{held_out.answer}\nPut the final answer inside \\boxed{{}}."
+
+
+def test_without_a_held_out_split_a_fraction_of_the_rows_is_held_out(tmp_path):
+    folder = hub_folder(tmp_path, train=questions("t", 20))
+    problem = load_folder(HubProblem(dataset="a/b", subset="main"), folder, seed=0, shuffled=True)
+    held_out = {problem.sample(index, "eval").text for index in range(20)}
+    trained = {problem.sample(index, "train").text for index in range(40)}
+    assert (len(held_out), len(trained)) == (2, 18)
+    assert not held_out & trained
+
+
+def test_jsonl_files_in_the_same_layout_are_read_too(tmp_path):
+    write_rows(tmp_path / "main" / "train" / "rows.jsonl", questions("t", 5))
+    problem = load_folder(HubProblem(dataset="a/b", subset="main"), tmp_path, seed=0, shuffled=True)
+    assert problem.sample(0, "train").text.startswith("t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"subset": "other"}, "the data set has no Parquet file for other/train"),
+        ({"prompt_field": "q"}, "column 'q' is missing; the columns are question, answer, other"),
+        ({"answer_field": "blank"}, "column 'blank' is missing"),
+    ],
+)
+def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, reason):
+    folder = hub_folder(tmp_path, train=questions("t", 5))
+    source = HubProblem.model_validate({"dataset": "a/b", "subset": "main", **fields})
+    with pytest.raises(ValueError, match=reason):
+        load_folder(source, folder, seed=0, shuffled=True)
+
+
+def test_a_bad_row_of_a_hub_data_set_is_named(tmp_path):
+    folder = hub_folder(tmp_path, train=[*questions("t", 3), {"question": " ", "answer": "1", "other": 0}])
+    with pytest.raises(
+        ValueError, match=r"train/0000.parquet row 4: field 'question': text that is not empty"
+    ):
+        load_folder(HubProblem(dataset="a/b", subset="main"), folder, seed=0, shuffled=True)
+
+
+def test_a_hub_name_while_offline_is_refused_with_what_to_set():
+    with pytest.raises(ValueError, match="HF_ONLINE is off: set HF_ONLINE=1"):
+        load_hub(HubProblem(dataset="openai/gsm8k"), seed=0, shuffled=True, hf_online=False)
+
+
+def test_a_hub_that_cannot_be_reached_is_an_error_with_the_name_in_it():
+    # HF_HUB_OFFLINE is set for all tests, so the library refuses to connect
+    with pytest.raises(ValueError, match="'openai/gsm8k' could not be fetched from the Hugging Face hub"):
+        load_hub(HubProblem(dataset="openai/gsm8k"), seed=0, shuffled=True, hf_online=True)
+
+
+# ---------------------------------------------------------------- reasoning_gym
+
+
+@pytest.fixture(scope="module")
+def chain_sum():
+    problem = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=0)
+    yield problem
+    problem.close()
+
+
+def test_a_task_gives_questions_with_an_instruction_and_the_place_for_its_scorer(chain_sum):
+    prompt = chain_sum.sample(0, "train")
+    question, instruction = prompt.text.rsplit("\n", 1)
+    left, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
+    assert instruction == "Put the final answer inside \\boxed{}."
+    assert int(prompt.answer) == int(left) + int(right.replace(" ", ""))
+    assert prompt.data["reasoning_gym"]["task"] == "chain_sum"
+
+
+def test_positions_give_the_same_question_again_and_seeds_other_ones(chain_sum):
+    other = ReasoningGym(ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2}), seed=1)
+    try:
+        assert chain_sum.sample(70, "train") == chain_sum.sample(70, "train")
+        assert chain_sum.sample(70, "train").text != other.sample(70, "train").text
+        assert chain_sum.sample(5, "eval") == other.sample(5, "eval")
+    finally:
+        other.close()
+
+
+def test_no_question_is_both_trained_on_and_held_out(chain_sum):
+    trained = {chain_sum.sample(index, "train").text for index in range(300)}
+    held_out = {chain_sum.sample(index, "eval").text for index in range(100)}
+    assert len(held_out) == 100
+    assert not trained & held_out
+
+
+def test_a_task_with_few_questions_still_keeps_them_apart():
+    source = ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2, "max_digits": 1})
+    problem = ReasoningGym(source, seed=0)
+    try:
+        trained = {problem.sample(index, "train").text for index in range(600)}
+        held_out = {problem.sample(index, "eval").text for index in range(200)}
+        assert 0 < len(held_out) <= 100
+        assert not trained & held_out
+    finally:
+        problem.close()
+
+
+def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
+    code = (
+        "from backend.config.problems import ReasoningGymProblem as S\n"
+        "from worker.problems.reasoning_gym import ReasoningGym\n"
+        "problem = ReasoningGym(S(task='isomorphic_strings'), seed=0)\n"
+        "print([problem.sample(index, 'train').text for index in range(5)]); problem.close()\n"
+    )
+    environments = [os.environ | {"PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    seen = {subprocess.check_output([sys.executable, "-c", code], env=env, cwd=ROOT) for env in environments}
+    assert len(seen) == 1
+
+
+def test_parameters_that_the_task_refuses_are_reported_in_its_words(tmp_path):
+    source = {"name": "reasoning_gym", "task": "leg_counting", "task_config": {"max_animals": 999}}
+    with pytest.raises(
+        InvalidConfig,
+        match=r"problems.1.task_config: reasoning_gym task leg_counting: .*max_animals must be <=",
+    ):
+        mixture_of([{"name": "sums"}, source], tmp_path)
+
+
+# ---------------------------------------------------------------- plugins
+
+PLUGIN = """
+from worker.prompt import Prompt
+
+class Letters:
+    name = "letters"
+    def __init__(self, *, seed, text="ab"):
+        self.text = text
+    def sample(self, index, split):
+        return Prompt(f"letters/{split}/{index}", f"{self.text} {split} {index}", self.text, "letters")
+
+class Raising(Letters):
+    def sample(self, index, split):
+        raise KeyError("lost")
+
+class Wordy(Letters):
+    def sample(self, index, split):
+        return "ab"
+
+class Empty(Letters):
+    def sample(self, index, split):
+        return Prompt("x", "  ", "1", "letters")
+
+class Leaky(Letters):
+    def sample(self, index, split):
+        return Prompt(f"x/{index}", f"question {index % 1000}", "1", "letters")
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch):
+    """A user's package with entry points, installed where the trainer finds it."""
+    (tmp_path / "demo_problems.py").write_text(PLUGIN)
+    info = tmp_path / "demo_problems-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_problems\nVersion: 1.0\n")
+    points = "\n".join(
+        f"{name} = demo_problems:{name.title()}" for name in ("letters", "raising", "wordy", "empty", "leaky")
+    )
+    (info / "entry_points.txt").write_text(f"[grpolab.problems]\n{points}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tmp_path):
+    mixture = mixture_of([{"name": "plugin", "entry_point": "letters", "params": {"text": "xy"}}], tmp_path)
+    [prompt] = mixture.prompts(7, 1)
+    assert (prompt.text, prompt.problem, prompt.domain) == ("xy train 7", "letters", "custom")
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "reason"),
+    [
+        ("raising", {}, "problem plugin 'raising' raised KeyError: 'lost'"),
+        ("wordy", {}, "problem plugin 'wordy': a Prompt is expected, got str"),
+        (
+            "empty",
+            {},
+            "problem plugin 'empty', train prompt 0: text must be text that is not empty, got '  '",
+        ),
+        (
+            "letters",
+            {"size": 3},
+            "problem plugin 'letters' raised TypeError: .*unexpected keyword argument 'size'",
+        ),
+    ],
+)
+def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, params, reason):
+    with pytest.raises(PluginFailed, match=reason):
+        mixture_of([{"name": "plugin", "entry_point": name, "params": params}], tmp_path)
+
+
+def test_a_problem_that_is_not_installed_is_named_with_the_installed_ones(plugins, tmp_path):
+    with pytest.raises(
+        InvalidConfig,
+        match=r"problems.0.entry_point: there is no entry point 'other' .* installed are: empty",
+    ):
+        mixture_of([PluginProblem(entry_point="other").model_dump()], tmp_path)
+
+
+# ---------------------------------------------------------------- mixtures
+
+
+def test_shares_follow_the_weights_and_everyone_gets_one():
+    assert quotas([2, 1, 1], total=8) == [4, 2, 2]
+    assert quotas([1, 1, 1], total=10) == [4, 3, 3]
+    assert quotas([1e6, 1], total=10) == [9, 1]
+    assert quotas([1, 1, 1], total=2) == [1, 1, 0]
+
+
+def test_sources_take_turns_evenly():
+    assert round_robin([3, 1]) == [0, 0, 1, 0]
+    assert round_robin([2, 1, 1]) == [0, 1, 2, 0]
+
+
+def three_sources(tmp_path: Path) -> list[dict[str, Any]]:
+    write_rows(tmp_path / "squares.jsonl", products())
+    return [
+        {"name": "sums", "weight": 2},
+        {"name": "sums", "operands": 2, "domain": "easy"},
+        {"name": "file", "path": "squares.jsonl", "domain": "squares"},
+    ]
+
+
+def test_every_stretch_of_prompts_has_the_right_shares_and_domains(tmp_path):
+    prompts = mixture_of(three_sources(tmp_path), tmp_path).prompts(400, 80)
+    shares = Counter((prompt.problem, prompt.domain) for prompt in prompts)
+    assert shares == {("sums", "math"): 40, ("sums#2", "easy"): 20, ("file:squares.jsonl", "squares"): 20}
+
+
+def test_a_run_resumes_with_its_cursor_alone(tmp_path):
+    sources = three_sources(tmp_path)
+    whole = mixture_of(sources, tmp_path, seed=5).prompts(0, 3000)
+    assert mixture_of(sources, tmp_path, seed=5).prompts(2990, 10) == whole[2990:]
+    firsts = [prompt.index for prompt in whole if prompt.problem == "sums#2"]
+    assert firsts == list(range(len(firsts)))  # no prompt of a source is skipped or repeated
+
+
+def test_shuffled_runs_differ_by_seed_and_sequential_ones_do_not(tmp_path):
+    sources = three_sources(tmp_path)
+    shuffled = [mixture_of(sources, tmp_path, seed=seed).prompts(0, 8) for seed in (0, 1)]
+    sequential = [
+        mixture_of(sources, tmp_path, seed=seed, order="sequential").prompts(0, 8) for seed in (0, 1)
+    ]
+    assert shuffled[0] != shuffled[1]
+    assert sequential[0] == sequential[1]
+
+
+def test_the_evaluation_set_is_distinct_fixed_and_never_trained_on(tmp_path):
+    sources = three_sources(tmp_path)
+    mixture = mixture_of(sources, tmp_path, seed=1)
+    held_out = mixture.evaluation_set(100)
+    assert Counter(prompt.problem for prompt in held_out) == {
+        "sums": 50,
+        "sums#2": 25,
+        "file:squares.jsonl": 4,
+    }
+    assert len({prompt.text for prompt in held_out}) == 79  # the file holds out only 4 rows of 40
+    assert held_out == mixture_of(sources, tmp_path, seed=2).evaluation_set(100)
+    trained = {prompt.text for prompt in mixture.prompts(0, 4000)}
+    assert not trained & {prompt.text for prompt in held_out}
+
+
+def test_what_one_source_holds_out_is_not_trained_on_through_another(plugins, tmp_path):
+    mixture = mixture_of([{"name": "plugin", "entry_point": "leaky"}], tmp_path)
+    held_out = {prompt.text for prompt in mixture.evaluation_set(20)}
+    assert held_out == {f"question {number}" for number in range(20)}
+    trained = {prompt.text for prompt in mixture.prompts(0, 100)}
+    assert not trained & held_out
+
+
+def test_a_bad_source_names_its_place_in_the_config(tmp_path):
+    with pytest.raises(
+        InvalidConfig, match=r'problems.1.path: there is no file "none.jsonl" in DATASETS_DIR'
+    ):
+        mixture_of([{"name": "sums"}, {"name": "file", "path": "none.jsonl"}], tmp_path)

@@ -1,0 +1,320 @@
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+from sqlalchemy import event, func, select, update
+from sqlalchemy.exc import OperationalError
+
+from backend.config.run import RunConfig
+from backend.db.engine import db_now
+from backend.db.models import Event, Metric, MetricKey, Rollout, RolloutGroup, RolloutTokens, Run
+from backend.errors import Fenced
+from backend.metrics.history import valid_steps
+from backend.runs import lifecycle
+from worker.recording import recorder as recorder_module
+from worker.recording import write_queue as outbox
+from worker.recording.recorder import Recorder
+from worker.recording.records import CompletionRecord, GroupRecord, StepRecord
+
+
+@pytest.fixture
+def run_id(database):
+    with database.sessions.begin() as session:
+        run = Run(name="r", variant="", seed=0, config={}, config_hash="", steps=9, status="queued")
+        session.add(run)
+        session.flush()
+        lifecycle.claim_run(session, "worker", "host", lease_seconds=60)
+        return run.id
+
+
+@pytest.fixture
+def record(database, run_id):
+    """Makes recorders of an attempt of the run."""
+
+    def make(attempt=1, **config):
+        return Recorder(database.sessions, run_id, attempt, config=RunConfig.model_validate(config))
+
+    return make
+
+
+def group(prompt_index=0, rewards=(1.0, 0.0), text="1+1=2"):
+    return GroupRecord(
+        kind="train",
+        prompt_index=prompt_index,
+        prompt_id=f"sums/{prompt_index}",
+        problem="sums",
+        domain="",
+        prompt="1+1=?",
+        answer="2",
+        completions=[
+            CompletionRecord(
+                text=text,
+                token_strings=["1", "+"],
+                token_ids=np.array([1, 2]),
+                reward=reward,
+                rewards={"correctness": reward},
+                advantage=reward - 0.5,
+                finish_reason="stop",
+                correct=reward > 0,
+                arrays={"logprob": np.array([-0.5, -1.5], np.float32)},
+            )
+            for reward in rewards
+        ],
+    )
+
+
+def read(database, run_id):
+    with database.sessions() as session:
+        return session.get_one(Run, run_id)
+
+
+def count(database, table):
+    with database.sessions() as session:
+        return session.scalar(select(func.count()).select_from(table))
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def steal(database):
+    """Another attempt becomes the owner of every run."""
+    with database.sessions.begin() as session:
+        session.execute(update(Run).values(attempt=Run.attempt + 1))
+
+
+class Outage:
+    """The database fails every statement while this is on, but for the thread that watches."""
+
+    def __init__(self, engine):
+        self.is_on = False
+        self.watcher = threading.current_thread()
+        self.failures = 0
+        event.listen(engine, "before_cursor_execute", self._fail)
+
+    def _fail(self, *_):
+        if self.is_on and threading.current_thread() is not self.watcher:
+            self.failures += 1
+            raise OperationalError("statement", {}, Exception("the database is away"))
+
+
+def test_a_step_is_durable_without_a_flush(database, run_id, record):
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
+        wait_for(lambda: read(database, run_id).last_step == 1)
+
+
+def test_leaving_the_recorder_writes_what_waits(database, run_id, record):
+    with record() as recorder:
+        for step in range(1, 501):
+            recorder.record_step(StepRecord(step, {"reward/mean": step / 500}))
+    assert read(database, run_id).last_step == 500
+    assert count(database, Metric) == 500
+
+
+def test_values_of_every_kind_are_kept(database, record):
+    values = {"loss/total": 0.0, "kl/k3": math.nan, "ratio/max": math.inf, "ratio/min": -math.inf}
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, values))
+    with database.sessions() as session:
+        query = select(MetricKey.name, Metric.kind, Metric.value).join(Metric, Metric.key_id == MetricKey.id)
+        stored = {name: (kind, value) for name, kind, value in session.execute(query)}
+    assert stored == {
+        "loss/total": (0, 0.0),
+        "kl/k3": (1, None),
+        "ratio/max": (2, None),
+        "ratio/min": (3, None),
+    }
+
+
+def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, record):
+    with record() as recorder:
+        recorder.record_step(StepRecord(0, {"eval/accuracy": 0.2}))
+        recorder.record_step(StepRecord(1, {"loss/total": math.nan}))
+        recorder.record_step(StepRecord(2, {"eval/accuracy": 0.1}))
+    assert read(database, run_id).summary == {
+        "step": 2,
+        "last": {"eval/accuracy": 0.1, "loss/total": "NaN"},
+        "best": {"eval/accuracy": {"value": 0.2, "step": 0}},
+    }
+
+
+def test_groups_completions_and_tokens_are_stored(database, record):
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, {}, [group(0), group(1)]))
+    assert [count(database, table) for table in (RolloutGroup, Rollout, RolloutTokens)] == [2, 4, 2]
+    with database.sessions() as session:
+        stored = session.scalars(select(RolloutGroup).order_by(RolloutGroup.prompt_index)).first()
+        assert (stored.reward_mean, stored.reward_std) == (0.5, 0.5)
+
+
+def test_tokens_are_left_out_when_the_config_says_so(database, record):
+    with record(recording={"tokens": False}) as recorder:
+        recorder.record_step(StepRecord(1, {}, [group()]))
+    assert [count(database, table) for table in (Rollout, RolloutTokens)] == [2, 0]
+
+
+def test_a_big_run_stores_a_selection(database, record):
+    with record(recording={"rollouts": "selected"}) as recorder:
+        recorder.record_step(StepRecord(5, {}, [group(n) for n in range(20)]))
+    assert 1 <= count(database, RolloutGroup) <= 5
+
+
+def test_a_step_that_is_written_again_changes_nothing(database, run_id, record):
+    for _ in range(2):
+        with record() as recorder:
+            recorder.record_step(StepRecord(1, {"reward/mean": 0.5}, [group()]))
+    assert [count(database, table) for table in (Metric, RolloutGroup, Rollout, RolloutTokens)] == [
+        1,
+        1,
+        2,
+        1,
+    ]
+
+
+def test_events_keep_attempt_and_step(database, run_id, record):
+    with record() as recorder:
+        recorder.event("alert", "error", "2 updates skipped", {"skipped": 2}, step=3)
+    with database.sessions() as session:
+        line = session.scalars(select(Event).where(Event.kind == "alert")).one()
+    assert (line.run_id, line.attempt, line.step, line.level) == (run_id, 1, 3, "error")
+    assert (line.message, line.data) == ("2 updates skipped", {"skipped": 2})
+
+
+def test_an_attempt_that_lost_its_run_writes_nothing(database, run_id, record):
+    recorder = record().__enter__()
+    recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
+    recorder.flush()
+    steal(database)
+    recorder.record_step(StepRecord(2, {"reward/mean": 0.6}, [group()]))
+    with pytest.raises(Fenced):
+        recorder.flush()
+    assert read(database, run_id).last_step == 1
+    assert [count(database, table) for table in (Metric, RolloutGroup)] == [1, 0]
+
+
+def test_a_lost_run_is_noticed_during_a_long_step(database, record):
+    recorder = record().__enter__()
+    steal(database)
+    wait_for(lambda: not recorder._thread.is_alive())
+    with pytest.raises(Fenced):
+        recorder.record_step(StepRecord(1, {}))
+
+
+def test_a_wish_is_seen_during_a_long_step(database, run_id, record):
+    with record() as recorder:
+        assert recorder.wish == ""
+        with database.sessions.begin() as session:
+            lifecycle.request_wish(session, run_id, "pause")
+        wait_for(lambda: recorder.wish == "pause")
+
+
+def test_recording_renews_the_lease(database, run_id, record):
+    with database.sessions.begin() as session:
+        session.execute(update(Run).values(lease_until=db_now() - 100))
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, {}))
+    with database.sessions() as session:
+        assert session.scalar(select(Run.lease_until > db_now() + 50))
+
+
+def test_an_outage_loses_nothing_and_does_not_stop_training(database, run_id, record):
+    outage = Outage(database.engine)
+    with record() as recorder:
+        outage.is_on = True
+        started = time.monotonic()
+        for step in range(1, 101):
+            recorder.record_step(StepRecord(step, {"reward/mean": step / 100}, [group()]))
+        assert time.monotonic() - started < 0.5
+        wait_for(lambda: outage.failures >= 3)
+        assert read(database, run_id).last_step == 0
+        outage.is_on = False
+        recorder.flush()
+    assert [count(database, table) for table in (Metric, RolloutGroup)] == [100, 100]
+
+
+def test_training_waits_when_very_much_waits_already(database, run_id, record, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_ITEMS", 10)
+    outage = Outage(database.engine)
+    with record() as recorder:
+        outage.is_on = True
+        recorder.record_step(StepRecord(1, {}))
+        wait_for(lambda: outage.failures > 0)
+
+        def train():
+            for step in range(2, 31):
+                recorder.record_step(StepRecord(step, {}))
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+        outage.is_on = False
+        thread.join(10)
+        assert not thread.is_alive()
+    assert read(database, run_id).last_step == 30
+
+
+def test_a_commit_of_uncertain_fate_is_repeated_without_harm(database, run_id, record):
+    failed = []
+
+    def lose_the_answer(_connection):
+        if not failed:
+            failed.append(True)
+            raise OperationalError("COMMIT", {}, Exception("connection lost"))
+
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, {"reward/mean": 0.5}, [group()]))
+        recorder.flush()
+        event.listen(database.engine, "commit", lose_the_answer)
+        recorder.record_step(StepRecord(2, {"reward/mean": 0.6}, [group()]))
+        recorder.flush()
+    assert failed
+    assert [count(database, table) for table in (Metric, RolloutGroup, Rollout)] == [2, 2, 4]
+
+
+def test_commit_writes_what_waits_before_its_own_transaction(database, run_id, record):
+    with record() as recorder:
+        recorder.record_step(StepRecord(1, {"reward/mean": 0.5}))
+        recorder.commit(lambda session: lifecycle.finish_run(session, run_id, 1, "finished"))
+    run = read(database, run_id)
+    assert (run.status, run.last_step) == ("finished", 1)
+
+
+def test_a_resumed_attempt_goes_back_to_its_checkpoint(database, run_id, record):
+    with record() as recorder:
+        recorder.begin(-1)
+        for step, accuracy in enumerate([0.1, 0.3, 0.2, 0.9]):
+            recorder.record_step(StepRecord(step, {"eval/accuracy": accuracy}))
+    with database.sessions.begin() as session:
+        lifecycle.release_run(session, run_id, 1)
+        lifecycle.claim_run(session, "worker", "host")
+    with record(attempt=2) as recorder:
+        recorder.begin(2)
+        run = read(database, run_id)
+        assert (run.last_step, run.summary["last"]) == (2, {"eval/accuracy": 0.2})
+        assert run.summary["best"] == {"eval/accuracy": {"value": 0.3, "step": 1}}
+        recorder.record_step(StepRecord(3, {"eval/accuracy": 0.25}))
+    with database.sessions() as session:
+        valid = dict(valid_steps(session, run_id, up_to=9))
+    assert valid == {n: {"eval/accuracy": value} for n, value in enumerate([0.1, 0.3, 0.2, 0.25])}
+
+
+def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, run_id, record, monkeypatch):
+    """While the history is read, somebody else writes; on SQLite that fails beside a writing transaction."""
+
+    def history(session, run_id, *, up_to):
+        with database.sessions.begin() as other:
+            other.execute(update(Run).values(notes="written meanwhile"))
+        return iter([(1, {"eval/accuracy": 0.5})])
+
+    monkeypatch.setattr(recorder_module, "valid_steps", history)
+    with record() as recorder:
+        recorder.begin(1)
+    run = read(database, run_id)
+    assert (run.notes, run.summary["last"]) == ("written meanwhile", {"eval/accuracy": 0.5})

@@ -1,0 +1,39 @@
+import math
+
+from worker.recording.summary import Summary
+
+
+def test_last_keeps_metrics_that_do_not_come_every_step():
+    summary = Summary()
+    summary.take(0, {"eval/accuracy": 0.5})
+    summary.take(1, {"loss/total": 0.0})
+    assert summary.document()["step"] == 1
+    assert summary.document()["last"] == {"eval/accuracy": 0.5, "loss/total": 0.0}
+
+
+def test_best_follows_the_direction_of_the_catalog():
+    summary = Summary()
+    for step, (accuracy, truncated) in enumerate([(0.5, 0.2), (0.7, 0.4), (0.7, 0.1)]):
+        summary.take(step, {"eval/accuracy": accuracy, "length/truncated_frac": truncated})
+    best = summary.document()["best"]
+    assert best == {
+        "eval/accuracy": {"value": 0.7, "step": 1},
+        "length/truncated_frac": {"value": 0.1, "step": 2},
+    }
+
+
+def test_a_metric_without_direction_has_no_best():
+    summary = Summary()
+    summary.take(1, {"loss/total": 1.0})
+    assert summary.document()["best"] == {}
+
+
+def test_non_finite_values_are_spelled_and_never_best():
+    summary = Summary()
+    summary.take(1, {"reward/mean": math.inf, "loss/total": math.nan, "eval/accuracy": -math.inf})
+    assert summary.document()["last"] == {
+        "reward/mean": "Infinity",
+        "loss/total": "NaN",
+        "eval/accuracy": "-Infinity",
+    }
+    assert summary.document()["best"] == {}

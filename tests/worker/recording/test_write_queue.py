@@ -1,0 +1,78 @@
+import threading
+import time
+
+import pytest
+
+from worker.recording import write_queue as outbox
+from worker.recording.write_queue import Outbox
+
+
+class Taker:
+    """A writer that takes once."""
+
+    def __init__(self, box):
+        self.taken = []
+        self._thread = threading.Thread(target=lambda: self.taken.append(box.take(time.monotonic())))
+        self._thread.start()
+
+    def has_taken(self, seconds):
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+
+@pytest.fixture
+def box(monkeypatch):
+    """Of a training thread that has lulls, and a writer that waits for one as long as the test needs."""
+    monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
+    box = Outbox()
+    with box.lull():
+        pass
+    box.put("step 1", 1)
+    return box
+
+
+def test_the_writer_waits_for_a_lull(box):
+    taker = Taker(box)
+    assert not taker.has_taken(0.3)
+    with box.lull():
+        assert taker.has_taken(10)
+    assert taker.taken == [["step 1"]]
+
+
+def test_a_lull_that_has_begun_is_used(box):
+    with box.lull():
+        assert Taker(box).has_taken(10)
+
+
+@pytest.mark.parametrize("hurry", [Outbox.flush, Outbox.close])
+def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
+    taker = Taker(box)
+    waiting = threading.Thread(target=hurry, args=(box,))
+    waiting.start()
+    assert taker.has_taken(10)
+    box.mark_written(1)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_a_training_thread_that_waits_for_room_is_not_waited_for(box, monkeypatch):
+    monkeypatch.setattr(outbox, "MAX_ITEMS", 1)
+    waiting = threading.Thread(target=box.put, args=("step 2", 1))
+    waiting.start()
+    while not box.is_holding:
+        time.sleep(0.01)
+    assert Taker(box).has_taken(10)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
+    monkeypatch.setattr(outbox, "LULL_SECONDS", 0.1)
+    assert Taker(box).has_taken(10)
+
+
+def test_a_training_thread_without_lulls_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
+    box = Outbox()
+    box.put("step 1", 1)
+    assert Taker(box).has_taken(10)

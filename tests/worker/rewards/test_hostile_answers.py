@@ -1,0 +1,189 @@
+"""Hostile answers before every checker: no file, process, socket or code, and no later grade changed.
+
+GRPOLAB_ANSWERS=all adds the same under `strace`, which sees what the interpreter does not tell.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.config.reasoning_gym_tasks import TASKS
+from backend.sandbox.paths import ROOT
+from tests.worker.rewards.hostile_answers import ALL, LONG, SHORT
+from tests.worker.rewards.hostile_runner import BEGIN, END
+from worker.rewards.answers import MAX_ANSWER_CHARS, as_text, for_algebra, normalised, quick_verdict
+from worker.rewards.formats import last_boxed, lenient_answer
+from worker.rewards.reasoning_gym.checkers import INTEGRALS, NUMBERS
+from worker.rewards.reasoning_gym.expressions import NotExpression, read_expression
+from worker.rewards.reasoning_gym.literals import NotLiteral, read_literal
+
+REWARDS = ("mathematics", "answers", "formats", "flags", "language")
+MOST_KILLED = 4
+"""Answers to one task that are ended at their limit: there the library counts without end."""
+
+BEGINNINGS = re.compile(r"^\d* *([a-z_0-9]+)\(")
+
+
+def runner(*names: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "tests.worker.rewards.hostile_runner", *names]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def reports(folder: Path, *names: str, under: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+    done = subprocess.run(
+        [*under, *runner(*names)], capture_output=True, cwd=folder, env=environment(), text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return {report.pop("subject"): report for report in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+def test_hostile_answers_open_nothing_start_nothing_and_change_no_grade(tmp_path):
+    found = reports(tmp_path)
+    assert set(found) == {*REWARDS, *TASKS}
+    assert {name: report["events"] for name, report in found.items() if report["events"]} == {}
+    assert {name for name, report in found.items() if report["changed"] or report["files"]} == set()
+    killed = {name: report["killed"] for name, report in found.items() if len(report["killed"]) > MOST_KILLED}
+    assert set(killed) <= {"mathematics"}
+    assert all(report["judged"] >= 40 for report in found.values())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("GRPOLAB_ANSWERS") != "all", reason="with GRPOLAB_ANSWERS=all")
+def test_hostile_answers_make_no_system_call_of_files_processes_or_sockets(tmp_path):
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    traces, folder = tmp_path / "traces", tmp_path / "empty"
+    traces.mkdir()
+    folder.mkdir()
+    reports(
+        folder, under=("strace", "-ff", "-qq", "-e", "trace=%file,%process,%network", "-o", str(traces / "t"))
+    )
+    judged = [path.read_text() for path in traces.iterdir() if f'"{BEGIN}"' in path.read_text()]
+    assert len(judged) >= len(TASKS)
+    calls = [line for text in judged for line in text.partition(BEGIN)[2].partition(END)[0].splitlines()[1:]]
+    strange = {match[1] for line in calls if (match := BEGINNINGS.match(line))} - {
+        "exit_group",
+        "access",
+        "faccessat2",
+    }
+    assert strange == set()
+
+
+def test_the_corpus_is_large_and_has_answers_of_every_length():
+    assert len(set(SHORT)) == len(SHORT) >= 40
+    assert max(map(len, SHORT)) <= MAX_ANSWER_CHARS < min(map(len, LONG))
+    assert max(map(len, LONG)) >= 1_000_000
+
+
+@pytest.mark.parametrize("number", range(len(ALL)))
+def test_reading_a_hostile_answer_raises_nothing_else_than_that_it_is_none(number):
+    answer = ALL[number]
+    for read, refusal in (
+        (read_literal, (NotLiteral,)),
+        (lambda text: read_expression(text, NUMBERS), (NotExpression, ArithmeticError)),
+        (lambda text: read_expression(text, INTEGRALS), (NotExpression, ArithmeticError)),
+    ):
+        with suppress(*refusal):
+            read(answer)
+    quick_verdict(answer, answer)
+
+
+FORMULAS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "\\frac",
+                "\\sqrt",
+                "\\text",
+                "\\left(",
+                "\\right)",
+                "\\boxed",
+                "{",
+                "}",
+                "(",
+                ")",
+                "[",
+                "]",
+                "^",
+                "_",
+            ),
+            *(
+                "1",
+                "2",
+                "٣",
+                "²",
+                "⁻",
+                ".",
+                ",",
+                "e",
+                "E",
+                "x",
+                "-",
+                "−",
+                "+",
+                "*",
+                "/",
+                "!",
+                "%",
+                "$",
+                " ",
+                "\n",
+                "\\",
+            ),
+            *(
+                "\0",
+                "\ud800",
+                "a.",
+                "(C)",
+                "1 1/2",
+                "|",
+                "<|",
+                "|>",
+                "=",
+                "<",
+                "'",
+                '"',
+                "__class__",
+                "é",
+                "0",
+                "00",
+            ),
+        ]
+    ),
+    max_size=30,
+).map("".join)
+
+
+@settings(max_examples=500, deadline=None)
+@given(FORMULAS, FORMULAS)
+def test_no_pair_of_texts_makes_the_trainer_raise(expected, found):
+    assert quick_verdict(expected, found) in (True, False, None)
+    assert quick_verdict(expected, expected) is not False or not normalised(expected) or "_" in expected
+    for read in (normalised, as_text, for_algebra, last_boxed, lenient_answer):
+        read(found)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(FORMULAS, st.text(alphabet="0123456789+-*/^!().,xeE π\n", max_size=40)))
+def test_what_the_grammar_reads_are_objects_of_sympy_and_nothing_of_python(text):
+    try:
+        value = read_expression(text, INTEGRALS)
+    except (NotExpression, ArithmeticError):
+        return
+    assert type(value).__module__.startswith("sympy.")
+    assert {type(part).__module__.split(".")[0] for part in value.atoms()} <= {"sympy"}

@@ -1,0 +1,129 @@
+"""A reward plugin that attacks its machine reaches nothing, as a trainer would run it.
+
+Each attack is harmless where it succeeds, as it does in the control: files are opened for writing but not
+written, signals are 0.
+"""
+
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from backend.config.rewards import PluginReward
+from backend.sandbox.layers import missing_layers
+from worker.prompt import Prompt
+from worker.rewards.plugins import PluginTerm
+
+SECRET = "an operator's token, planted"
+
+ATTACK = """
+import glob, os, socket, subprocess, sys
+from pathlib import Path
+
+def read(path):
+    return Path(path).read_bytes().decode(errors="replace")
+
+def memory_of(pid):
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        return memory.read(1)
+
+def connect(address):
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as one:
+        one.settimeout(3)
+        one.connect(address)
+    return "connected"
+
+def attacks(text):
+    token, port = text.split("|")
+    yield "token", lambda: read(token)
+    yield "state", lambda: os.listdir(os.path.dirname(token))
+    yield "home", lambda: os.listdir(os.path.expanduser("~root"))
+    yield "environment", lambda: os.environ["GRPOLAB_TOKEN"]
+    yield "database", lambda: os.environ["DATABASE_URL"]
+    for pid in (os.getppid(), 1, 2, os.getpid()):
+        yield f"environment of {pid}", lambda pid=pid: read(f"/proc/{pid}/environ")
+        yield f"memory of {pid}", lambda pid=pid: memory_of(pid)
+    yield "network", lambda: connect(("127.0.0.1", int(port)))
+    yield "socket", lambda: connect("/var/run/docker.sock")
+    yield "program", lambda: subprocess.run(["/bin/sh", "-c", "true"], check=True)
+    yield "fork", lambda: os.fork() or os._exit(0)
+    yield "signal", lambda: os.kill(os.getppid(), 0)
+    yield "code", lambda: open(sys.modules["worker.rewards"].__file__, "r+b").close()
+    yield "packages", lambda: open(glob.__file__, "r+b").close()
+
+def greedy(prompt, text):
+    reached = []
+    for name, work in attacks(text):
+        try:
+            work()
+        except (OSError, KeyError):
+            continue
+        reached.append(name)
+    if reached:
+        raise RuntimeError(f"reached: {reached}")
+    return 1.0
+
+seen = []
+
+def remembering(prompt, text):
+    seen.append(text)
+    left = [entry for entry in os.listdir(os.environ["TMPDIR"])]
+    Path(os.environ["TMPDIR"], "note").write_text(text)
+    return float(len(seen) + 10 * len(left))
+"""
+
+pytestmark = pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here")
+
+
+@pytest.fixture
+def attack(tmp_path: Path, monkeypatch):
+    """The plugin, installed in a directory of its own beside a token."""
+    package, state = tmp_path / "package", tmp_path / "state"
+    info = package / "greedy-1.0.dist-info"
+    info.mkdir(parents=True)
+    state.mkdir()
+    (package / "greedy.py").write_text(ATTACK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greedy\nVersion: 1.0\n")
+    points = "greedy = greedy:greedy\nremembering = greedy:remembering\n"
+    (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}")
+    (state / "token").write_text(SECRET)
+    for name in ("GRPOLAB_TOKEN", "HF_TOKEN"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{state}/grpolab.db")
+    monkeypatch.setenv("STATE_DIR", str(state))
+    monkeypatch.syspath_prepend(str(package))
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    return str(state / "token")
+
+
+def rewards(name: str, *texts: str) -> tuple[list[float | None], str]:
+    prompt = Prompt("p", "?", "1", "sums")
+    with closing(PluginTerm(PluginReward(entry_point=name, timeout_seconds=60))) as term:
+        return term.rewards([(prompt, text) for text in texts]), term.last_failure
+
+
+def test_a_greedy_plugin_reaches_neither_token_nor_parent_nor_network(attack, listener):
+    assert rewards("greedy", f"{attack}|{listener}") == ([1.0], "")
+
+
+def test_a_plugin_remembers_nothing_of_the_call_before(attack):
+    assert rewards("remembering", "a", "b", "c") == ([1.0, 1.0, 1.0], "")
+
+
+def test_without_the_sandbox_the_same_attack_succeeds(attack, monkeypatch, listener, capfd):
+    """Else the test above would show nothing."""
+    monkeypatch.setattr("backend.sandbox.process.layer_names", lambda: {"on": []})
+    monkeypatch.setattr("backend.sandbox.bubblewrap.why_not", lambda: "switched off")
+    given, failure = rewards("greedy", f"{attack}|{listener}")
+    assert given == [None]
+    for name in ("token", "state", "program", "network", "fork", "signal", "code", "packages"):
+        assert f"'{name}'" in failure
+
+
+@pytest.fixture
+def listener():
+    """The port of a service that listens here."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]

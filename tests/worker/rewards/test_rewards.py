@@ -1,0 +1,689 @@
+"""Rewards: what is right, what is well-formed, and what happens to text that attacks its judge."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from backend.config.rewards import (
+    BoxedFormatReward,
+    CorrectnessReward,
+    LengthReward,
+    PluginReward,
+    ThinkFormatReward,
+)
+from backend.errors import PluginFailed
+from backend.sandbox.paths import ROOT
+from backend.sandbox.process import Refused, Sandbox, TimedOut
+from worker.prompt import Prompt
+from worker.rewards.answers import is_mathematical, quick_verdict
+from worker.rewards.correctness import JUDGING, Checkers, Grader
+from worker.rewards.flags import completion_flags, distinct_gram_share
+from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
+from worker.rewards.language import script_consistent, script_share
+from worker.rewards.lengths import group_length_rewards
+from worker.rewards.plugins import MOST_IN_A_ROW
+from worker.rewards.score import Scorer
+from worker.types import Completion
+
+HANGING = r"\boxed{9^{9^{9^9}}}"
+
+
+def prompt(answer: str, *, problem: str = "file:a.jsonl", domain: str = "math", **data: object) -> Prompt:
+    return Prompt(id="p", text="?", answer=answer, problem=problem, domain=domain, data=data)
+
+
+def completion(text: str) -> Completion:
+    nothing = np.zeros(0, dtype=np.float32)
+    return Completion(np.zeros(0, dtype=np.int64), text, (), "stop", nothing, nothing)
+
+
+@pytest.fixture(scope="module")
+def checkers():
+    checkers = Checkers(1)
+    yield checkers
+    checkers.close()
+
+
+def score_of(checkers: Checkers, answer: str, text: str, **term: object) -> float | None:
+    term = {"timeout_seconds": 20, **term}
+    [grade] = Grader(CorrectnessReward.model_validate(term), checkers).grades([(prompt(answer), text)])
+    return grade.score
+
+
+# ---------------------------------------------------------------- reading the form
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"so \boxed{233}", "233"),
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}} is it", r"\frac{1}{2}"),
+        (r"\boxed {7}", "7"),
+        (r"\boxed{ 7 }", "7"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{1} and \boxed{2", None),
+        (r"\boxed 5", "5"),
+        (r"\boxed 2.", "2"),
+        (r"\boxed -1,234/5 so", "-1,234/5"),
+        (r"\boxed x$", "x"),
+        (r"\boxed \frac{1}{2}", r"\frac{1}{2}"),
+        (r"\boxed\frac12", None),
+        (r"\boxed{3} is what \boxed means", "3"),
+        (r"\boxed 2x", None),
+        ("the answer is 5", None),
+        (r"\boxed{}", ""),
+        ("", None),
+        ("\\boxed{\\", None),
+    ],
+)
+def test_the_answer_is_what_the_last_box_holds(text, found):
+    assert last_boxed(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r"\boxed{5} and 6", "5"),
+        ("first 3, then 1,234", "1,234"),
+        ("it is 3/4 or -2.5", "-2.5"),
+        (" yes ", "yes"),
+    ],
+)
+def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, found):
+    assert lenient_answer(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "book", "strict"),
+    [
+        ("<think>1+1=2</think>2", 1, 1),
+        ("  <think>1+1=2</think>\n2", 1, 1),
+        ("<think></think><think></think>", 1, 0),
+        ("<think>1</think>", 1, 0),
+        ("well <think>1</think>2", 1, 0),
+        ("<think>1<think>2</think>3", 1, 0),
+        ("</think><think>", 0, 0),
+        ("</think><think></think>2", 0, 0),
+        ("<think>1", 0, 0),
+        ("1</think>2", 0, 0),
+        ("2", 0, 0),
+    ],
+)
+def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict):
+    assert (think_format(text, "book"), think_format(text, "strict")) == (book, strict)
+
+
+def test_boxed_format_wants_a_complete_box_with_something_inside():
+    texts = (r"\boxed{1}", r"\boxed{}", r"\boxed{1", "1", r"\boxed 1")
+    assert [boxed_format(text) for text in texts] == [1, 0, 0, 0, 0]
+
+
+# ---------------------------------------------------------------- comparing answers
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        ("233", "233"),
+        ("233", "0233"),
+        ("1234", "1,234"),
+        ("1/2", r"\frac{1}{2}"),
+        ("0.5", r"\dfrac12"),
+        ("90", r"90^\circ"),
+        ("5", "5."),
+        ("yes", r"\text{Yes}"),
+        ("3", "c. 3"),
+        ("(1, 2)", r"\left(1,2\right)"),
+        ("2x", "2 x"),
+        ("50", r"50\%"),
+        ("3/2", "3/2<|im_end|>"),
+        ("3/2", "1 1/2"),
+        ("2 3/4", "2.75"),
+        ("1e3", "1000"),
+        ("8", "2³"),
+        (r"\text{(C)}", "C"),
+        ("C", "C) Paris"),
+        ("11_2", "11_{2}"),
+        ("New York", r"\text{new  york}"),
+    ],
+)
+def test_answers_that_differ_only_in_spelling_are_equal_at_once(expected, found):
+    assert quick_verdict(expected, found) is True
+
+
+@pytest.mark.parametrize(("expected", "found"), [("233", "145"), ("233", "-233"), ("1 2", "12"), ("5", "")])
+def test_whole_numbers_that_differ_are_different_at_once(expected, found):
+    assert quick_verdict(expected, found) in (False, None)
+    assert quick_verdict(expected, found) is not True
+
+
+def test_a_page_in_a_box_is_wrong():
+    assert quick_verdict("1", "1" * 2001) is False
+
+
+@pytest.mark.parametrize("digits", ["9", "٣", "9.", "1/"])
+def test_an_expected_page_matches_nothing_and_is_never_converted(digits):
+    assert quick_verdict(digits * 5000, digits * 999) is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_it"),
+    [
+        *((text, True) for text in ("12", "x", r"\sqrt{x}", "a+b", "p - q", "ab-c", "xy")),
+        *((text, False) for text in ("Paris", r"\text{no}", "no", "well-known", "go-to", "NY", "2024-05-01")),
+    ],
+)
+def test_only_mathematical_answers_are_worth_algebra(answer, is_it):
+    assert is_mathematical(answer) is is_it
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "score"),
+    [
+        ("x^2+1", "1+x^2", 1),
+        (r"2\sqrt{2}", r"\sqrt{8}", 1),
+        (r"\{1,2\}", r"\{2,1\}", 1),
+        ("(1,2)", "(2,1)", 0),
+        ("0.333333", "1/3", 1),
+        ("10", r"10\text{ cm}", 1),
+        ("3", "x=3", 1),
+        ("5", "5+", 0),
+        ("3", r"\frac{1}{0}", 0),
+        ("Paris", "Rome", 0),
+    ],
+)
+def test_mathematics_is_compared_by_its_meaning(checkers, expected, found, score):
+    assert score_of(checkers, expected, rf"\boxed{{{found}}}") == score
+
+
+def test_an_answer_outside_a_box_counts_only_when_asked_for(checkers):
+    assert score_of(checkers, "5", "it is 5") == 0
+    assert score_of(checkers, "5", "it is 5", extraction="lenient") == 1
+
+
+def test_the_exact_grader_knows_no_algebra(checkers):
+    assert score_of(checkers, "x+1", r"\boxed{1+x}", grader="exact") == 0
+    assert score_of(checkers, "x+1", r"\boxed{x + 1}", grader="exact") == 1
+
+
+def test_a_prompt_without_an_expected_answer_is_not_graded(checkers):
+    assert score_of(checkers, "", r"\boxed{1}") is None
+
+
+def test_sums_never_start_a_process():
+    checkers = Checkers(1)
+    pairs = [
+        (prompt("233", problem="sums"), rf"\boxed{{{text}}}")
+        for text in ("233", "1", "2+", HANGING, "x" * 99)
+    ]
+    grades = Grader(CorrectnessReward(), checkers).grades(pairs)
+    assert [grade.score for grade in grades] == [1, 0, 0, 0, 0]
+    assert checkers._sandboxes[0].pid is None
+
+
+# ---------------------------------------------------------------- hostile text
+
+
+def test_a_completion_that_hangs_algebra_is_killed_in_its_limit_and_the_next_score_works(checkers):
+    score_of(checkers, "x+1", r"\boxed{1+x}")
+    before, started = checkers.timeouts, time.monotonic()
+    assert score_of(checkers, "3", HANGING, timeout_seconds=0.5) == 0
+    assert time.monotonic() - started < 15
+    assert checkers.timeouts == before + 1
+    assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
+
+
+class WatchedSandbox(Sandbox):
+    """A sandbox that notes how long each of its answers may take."""
+
+    def __init__(self) -> None:
+        super().__init__(JUDGING)
+        self.limits: list[float] = []
+
+    def ask(self, op: str, *, seconds: float, **request: Any) -> Any:
+        self.limits.append(seconds)
+        return super().ask(op, seconds=seconds, **request)
+
+
+def test_each_timeout_halves_the_limit_of_the_next_so_a_batch_of_attacks_stays_short():
+    checkers, child = Checkers(1), WatchedSandbox()
+    checkers._sandboxes = [child]
+    pairs = [(prompt("3"), rf"\boxed{{{number}^{{9^{{9^9}}}}}}") for number in range(12, 15)]
+    try:
+        grades = Grader(CorrectnessReward(timeout_seconds=0.5), checkers).grades(pairs)
+    finally:
+        checkers.close()
+    assert [grade.score for grade in grades] == [0, 0, 0]
+    assert child.limits == [0.5, 0.25, 0.2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 300 + ")" * 300,
+        "\\frac{" * 50,
+        "1" * 1999,
+        "\x00",
+        "\ud800",
+        "__import__('os').system('true')",
+        "{" * 50,
+    ],
+)
+def test_odd_text_is_wrong_and_breaks_nothing(checkers, text):
+    assert score_of(checkers, "3", rf"\boxed{{{text}}}", timeout_seconds=0.5) == 0
+    assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
+
+
+def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
+    code = (
+        "from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
+        "print(s.pid, flush=True)\n"
+        "s.ask('equal', expected='3', found='9^{9^{9^9}}', seconds=600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+    sandbox = psutil.Process(int(parent.stdout.readline()))
+    family = [sandbox, *sandbox.children(recursive=True)]
+    time.sleep(0.2)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
+
+
+def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
+    code = (
+        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
+        "s.ask('equal', expected='1', found='1+0', seconds=60)\n"
+        "print(s.pid, flush=True); os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)
+    psutil.wait_procs(
+        [psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [], timeout=60
+    )
+    assert not psutil.pid_exists(int(done.stdout))
+
+
+def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
+    (tmp_path / "threading_rewards.py").write_text(
+        "import threading, time\n"
+        "from backend.sandbox.operation import Operation\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "OPERATIONS = {'one': Operation(lambda request: 1)}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code = (
+        "import os; from backend.sandbox.process import Sandbox; s = Sandbox('threading_rewards')\n"
+        "s.ask('one', seconds=60)\n"
+        "print(s.pid, flush=True); os._exit(0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT) as trainer:
+        pid = int(trainer.stdout.readline())
+    left = [psutil.Process(pid)] if psutil.pid_exists(pid) else []
+    left += [inner for outer in left for inner in outer.children(recursive=True)]
+    _, alive = psutil.wait_procs(left, timeout=20)
+    for process in alive:
+        process.kill()
+    assert not alive
+
+
+def test_a_question_of_an_unknown_task_is_refused():
+    with Sandbox(JUDGING) as sandbox, pytest.raises(Refused):
+        sandbox.ask("gym_question", task="none", config={}, seed=0, offset=0, seconds=60)
+
+
+def test_reasoning_gym_answers_are_scored_by_the_task_itself(checkers):
+    place = {"task": "chain_sum", "config": {}, "seed": 5, "offset": 3}  # 484 + 229 + 297
+    asked = prompt("1010", problem="reasoning_gym:chain_sum", reasoning_gym=place)
+    pairs = [(asked, text) for text in (r"\boxed{1010}", r"\boxed{11}", "1010", r"\boxed{= 1010}")]
+    scores = [grade.score for grade in Grader(CorrectnessReward(timeout_seconds=20), checkers).grades(pairs)]
+    assert scores[:3] == [1, 0, 0]
+    assert (
+        0 < (scores[3] or 0) < 1
+    )  # the library gives partial credit to an answer that contains the right one
+
+
+FORGING = """
+from backend.sandbox.operation import Operation
+
+OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
+"""
+
+
+@pytest.mark.parametrize("said", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
+def test_a_value_that_is_no_score_is_wrong(said, tmp_path, monkeypatch):
+    """Only an answer that has taken over the process of its own checker can have it say this."""
+    (tmp_path / "forging.py").write_text(FORGING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("worker.rewards.correctness.JUDGING", "forging")
+    with closing(Checkers(processes=1)) as forged:
+        pairs = [(prompt("x+1"), f"\\boxed{{{text}}}") for text in (said, "True", "0.5")]
+        grades = Grader(CorrectnessReward(timeout_seconds=20), forged).grades(pairs)
+    assert [grade.score for grade in grades] == [0, 1, 0.5]
+
+
+def test_a_row_cannot_pretend_to_be_a_reasoning_gym_task(checkers):
+    [grade] = Grader(CorrectnessReward(), checkers).grades([(prompt("5", reasoning_gym="gcd"), r"\boxed{5}")])
+    assert grade.is_correct
+
+
+# ---------------------------------------------------------------- flags
+
+
+def test_flags_name_what_is_conspicuous():
+    flags = completion_flags(
+        "<think>" * 20, is_scored=True, is_truncated=True, is_correct=False, expects_think=True
+    )
+    assert flags == ("truncated", "wrong", "unparsed", "no_think", "repetitive")
+
+
+def test_a_good_completion_has_no_flags():
+    text = r"<think>85+60=145,145+88=233</think>\boxed{233}"
+    assert (
+        completion_flags(text, is_scored=True, is_truncated=False, is_correct=True, expects_think=True) == ()
+    )
+
+
+def test_ungraded_is_not_wrong_and_plain_answers_need_no_thinking():
+    assert (
+        completion_flags(
+            r"\boxed{1}", is_scored=True, is_truncated=False, is_correct=None, expects_think=False
+        )
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_repetitive"),
+    [
+        ("<think></think>" * 4, True),
+        ("wait, " * 20, True),
+        ("A sensible sentence that goes on for a while and then ends." + "no " * 200, True),
+        ("ha" * 10, False),
+        ("85+60=145,145+88=233,85+60+88=233", False),
+        ("The quick brown fox jumps over the lazy dog while the cat looks on.", False),
+    ],
+)
+def test_a_text_is_repetitive_when_its_end_repeats_itself(text, is_repetitive):
+    assert (distinct_gram_share(text) < 1 / 3) is is_repetitive
+
+
+# ---------------------------------------------------------------- the whole reward
+
+
+def scored(terms: Sequence[Any], prompts: list[Prompt], texts: list[list[str]]):
+    scorer = Scorer(terms, processes=1)
+    try:
+        return scorer.score(prompts, [[completion(text) for text in row] for row in texts])
+    finally:
+        scorer.close()
+
+
+SUM = prompt("5", problem="sums")
+RIGHT, WRONG = r"<think>2+3=5</think>\boxed{5}", r"<think>2+3=6</think>\boxed{6}"
+
+
+def test_the_reward_is_the_weighted_sum_of_its_terms():
+    [group] = scored(
+        [CorrectnessReward(), ThinkFormatReward(weight=0.25)], [SUM], [[RIGHT, WRONG, r"\boxed{5}", ""]]
+    )
+    assert group.rewards == (1.25, 0.25, 1, 0)
+    assert group.terms == {"correctness": (1, 0, 1, 0), "think_format": (1, 1, 0, 0)}
+    assert group.correctness == (1, 0, 1, 0)
+
+
+def test_a_conditional_term_is_for_correct_completions_only():
+    terms = [CorrectnessReward(), ThinkFormatReward(weight=0.5, only_when_correct=True)]
+    [group] = scored(terms, [SUM], [[RIGHT, WRONG]])
+    assert group.terms["think_format"] == (1, 0)
+    assert group.rewards == (1.5, 0)
+
+
+def test_without_a_required_form_nothing_counts():
+    """Magistral: a completion of the wrong format gets 0 and is not graded further."""
+    terms = [
+        CorrectnessReward(weight=0.9),
+        ThinkFormatReward(weight=0.1, required=True),
+        BoxedFormatReward(weight=0, required=True),
+    ]
+    texts = [RIGHT, WRONG, r"\boxed{5}", "<think>2+3=5</think> five"]
+    [group] = scored(terms, [SUM], [texts])
+    assert group.rewards == (1, 0.1, 0, 0)
+    assert group.missed == (False, False, True, True)
+    assert group.terms["correctness"] == (1, 0, 1, 0)
+    assert group.counted["correctness"] == (1, 0, 0, 0)
+
+
+def test_without_a_required_form_a_wrong_answer_costs_nothing_either():
+    terms = [CorrectnessReward(map="-1/1"), ThinkFormatReward(required=True)]
+    [group] = scored(terms, [SUM], [[r"\boxed{6}", WRONG]])
+    assert group.rewards == (0, -0.8)
+
+
+def test_the_shortest_of_a_group_earns_most_and_wrong_answers_never_gain():
+    assert group_length_rewards([10, 20, 30], [True, True, True]) == [0.5, 0, -0.5]
+    assert group_length_rewards([10, 20, 30], [False, True, False]) == [0, 0, -0.5]
+    assert group_length_rewards([7, 7], [True, False]) == [0, 0]
+    assert group_length_rewards([1, 2], [None, True]) == [None, -0.5]
+
+
+def test_length_is_a_reward_of_each_group_by_itself():
+    rows = [
+        [replace(completion(RIGHT), ids=np.zeros(n, dtype=np.int64)) for n in row] for row in ([2, 4], [8, 9])
+    ]
+    scorer = Scorer([CorrectnessReward(), LengthReward(weight=1)])
+    groups = scorer.score([SUM, SUM], rows)
+    scorer.close()
+    assert [group.terms["length"] for group in groups] == [(0.5, -0.5)] * 2
+    assert groups[0].rewards == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "share", "consistent"),
+    [
+        ("What is two plus three?", r"<think>two and three</think> so \boxed{5}", 1, 1),
+        ("What is two plus three?", "<think>два плюс три</think> five", 4 / 14, 0),
+        ("Сколько будет два плюс три?", "<think>пусть x равно 2, α мало</think> пять", 1, 1),
+        ("两个数", r"<think>设 x = 3</think> 答案 \boxed{5}", 1, 1),
+        ("二つの数", "<think>ふたつ</think> かんたん", 1, 1),
+        ("85+60=?", "<think>85+60=145</think> 145", 1, 1),
+        ("85+60=?", "sum сумма", 5 / 8, 1),
+        ("85+60=?", "", 1, 1),
+        ("What is it?", "<think>это просто</think> it is five", 8 / 17, 0),
+    ],
+)
+def test_a_completion_keeps_to_the_script_of_its_prompt(asked, text, share, consistent):
+    assert script_share(asked, text) == pytest.approx(share)
+    assert script_consistent(asked, text) == consistent
+
+
+def test_correctness_can_range_from_minus_one_to_one():
+    [group] = scored([CorrectnessReward(map="-1/1", weight=2)], [SUM], [[RIGHT, WRONG]])
+    assert group.terms["correctness"] == (1, -1)
+    assert group.rewards == (2, -2)
+    assert group.correctness == (1, 0)
+
+
+def test_correctness_is_known_even_when_only_form_is_rewarded():
+    [group] = scored([BoxedFormatReward(weight=1)], [SUM], [[RIGHT, WRONG]])
+    assert group.rewards == (1, 1)
+    assert group.correctness == (1, 0)
+
+
+def test_a_term_of_a_domain_replaces_the_general_one_there():
+    terms = [
+        CorrectnessReward(),
+        CorrectnessReward(weight=3, domain="code"),
+        ThinkFormatReward(domain="code", weight=1),
+    ]
+    code = prompt("5", problem="sums", domain="code")
+    first, second, third = scored(terms, [code, SUM, code], [[RIGHT], [RIGHT], [WRONG]])
+    assert (first.rewards, second.rewards, third.rewards) == ((4,), (1,), (1,))
+    assert list(second.terms) == ["correctness"]
+
+
+def test_groups_come_back_in_the_order_of_their_prompts():
+    prompts = [prompt(str(number), problem="sums", domain=f"d{number % 3}") for number in range(9)]
+    groups = scored([CorrectnessReward()], prompts, [[rf"\boxed{{{number}}}"] for number in range(9)])
+    assert [group.prompt for group in groups] == prompts
+    assert [group.rewards for group in groups] == [(1,)] * 9
+
+
+def test_a_prompt_of_a_domain_without_terms_is_not_scored():
+    [group] = scored([CorrectnessReward(domain="code")], [SUM], [[RIGHT]])
+    assert group.rewards == (None,)
+    assert group.correctness == (1,)
+
+
+def test_weights_are_known_by_domain():
+    scorer = Scorer([CorrectnessReward(), ThinkFormatReward(weight=0.5, domain="math")])
+    assert scorer.weights("math") == {"correctness": 1, "think_format": 0.5}
+    assert scorer.weights("code") == {"correctness": 1}
+
+
+# ---------------------------------------------------------------- plugins
+
+PLUGIN = """
+import os, time
+
+def brevity(prompt, text, *, limit=10):
+    print("chatter on standard output")
+    return float(len(text) <= limit)
+
+def picky(prompt, text):
+    return None if prompt.data["level"] == "hard" else 1
+
+def raising(prompt, text):
+    raise KeyError("no such column")
+
+def hanging(prompt, text):
+    time.sleep(600)
+
+def infinite(prompt, text):
+    return float("inf")
+
+def wordy(prompt, text):
+    return "good"
+
+def dying(prompt, text):
+    os._exit(3)
+
+def touchy(prompt, text):
+    return 1 if text != "odd" else 1 / 0
+
+def sleepy(prompt, text):
+    return 1 if text != "odd" else time.sleep(600)
+
+def vague(prompt, text):
+    return 1 if text != "odd" else float("nan")
+
+def vast(prompt, text):
+    return 1 if text != "odd" else 10**400
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch):
+    """A user's package with entry points, installed where trainer and child both find it."""
+    (tmp_path / "demo_rewards.py").write_text(PLUGIN)
+    info = tmp_path / "demo_rewards-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_rewards\nVersion: 1.0\n")
+    names = (
+        "brevity",
+        "picky",
+        "raising",
+        "hanging",
+        "infinite",
+        "wordy",
+        "dying",
+        "missing",
+        "touchy",
+        "sleepy",
+        "vague",
+        "vast",
+    )
+    points = "\n".join(f"{name} = demo_rewards:{name}" for name in names)
+    (info / "entry_points.txt").write_text(f"[grpolab.rewards]\n{points}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_a_users_own_reward_is_called_by_its_name_with_its_parameters(plugins):
+    [group] = scored([PluginReward(entry_point="brevity", params={"limit": 3})], [SUM], [["abc", "abcd"]])
+    assert group.terms == {"brevity": (1, 0)}
+
+
+def test_none_from_a_reward_means_not_scored(plugins):
+    terms = [PluginReward(entry_point="picky"), CorrectnessReward()]
+    hard, easy = (prompt("5", problem="sums", level=level) for level in ("hard", "easy"))
+    first, second = scored(terms, [hard, easy], [[RIGHT], [RIGHT]])
+    assert (first.rewards, second.rewards) == ((None,), (2,))
+    assert first.correctness == (1,)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("raising", r"reward plugin 'raising' on prompt 'p': KeyError: 'no such column'"),
+        ("hanging", r"reward plugin 'hanging' on prompt 'p': no answer within 0.5 seconds"),
+        ("infinite", r"a finite number or None is expected, got inf"),
+        ("wordy", r"a finite number or None is expected, got 'good'"),
+        ("dying", r"ended with code 3"),
+        ("missing", r"has no attribute 'missing'"),
+        (
+            "unknown",
+            r"there is no entry point 'unknown' in the group grpolab.rewards; installed are: brevity, dying",
+        ),
+    ],
+)
+def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugins, name, reason):
+    seconds = 0.5 if name == "hanging" else 60
+    with pytest.raises(PluginFailed, match=reason):
+        scored([PluginReward(entry_point=name, timeout_seconds=seconds)], [SUM], [[RIGHT] * MOST_IN_A_ROW])
+
+
+@pytest.mark.parametrize("name", ["touchy", "sleepy", "vague", "vast"])
+def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plugins, name):
+    seconds = 1.5 if name == "sleepy" else 60
+    terms = (PluginReward(entry_point=name, timeout_seconds=seconds), CorrectnessReward())
+    with closing(Scorer(terms, processes=1)) as scorer:
+        [group] = scorer.score([SUM], [[completion(text) for text in (RIGHT, "odd", RIGHT, "odd")]])
+        flags = scorer.flags(completion("odd"), 0.0, reward=group.rewards[1])
+        told = (scorer.failures, scorer.last_failure.partition(": ")[0])
+    assert list(group.rewards) == [2, None, 2, None]
+    assert told == (2, f"reward plugin {name!r} on prompt 'p'")
+    assert "unscored" in flags
+
+
+def test_a_closed_sandbox_is_gone_with_all_it_started():
+    sandbox = Sandbox(JUDGING)
+    sandbox.ask("equal", expected="1", found="1+0", seconds=60)
+    family = [psutil.Process(sandbox.pid), *psutil.Process(sandbox.pid).children(recursive=True)]
+    sandbox.close()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not alive
+
+
+def test_an_answer_that_hangs_costs_its_fork_and_not_the_imports():
+    with Sandbox(JUDGING) as sandbox:
+        sandbox.ask("equal", expected="1", found="1+0", seconds=60)
+        before = sandbox.pid
+        with pytest.raises(TimedOut):
+            sandbox.ask("equal", expected="3", found="9^{9^{9^9}}", seconds=0.3)
+        assert sandbox.ask("equal", expected="x+1", found="1+x", seconds=60)
+        assert sandbox.pid == before

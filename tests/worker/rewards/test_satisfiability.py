@@ -1,0 +1,42 @@
+"""The search behind the zebra puzzles."""
+
+import itertools
+import random
+
+import pytest
+
+from worker.rewards.reasoning_gym.satisfiability import itersolve
+
+
+def brute_force(clauses):
+    variables = sorted({abs(literal) for clause in clauses for literal in clause})
+    for signs in itertools.product([1, -1], repeat=len(variables)):
+        model = [sign * variable for sign, variable in zip(signs, variables, strict=True)]
+        if all(set(clause) & set(model) for clause in clauses):
+            yield model
+
+
+def test_one_of_two_has_three_solutions():
+    assert sorted(itersolve([(1, 2)])) == [[-1, 2], [1, -2], [1, 2]]
+
+
+def test_a_chain_of_implications_has_one_solution():
+    assert list(itersolve([(1,), (-1, 2), (-2, 3)])) == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize("clauses", [[(1,), (-1,)], [()], [(1, 2), (1, -2), (-1, 2), (-1, -2)]])
+def test_a_contradiction_has_none(clauses):
+    assert list(itersolve(clauses)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_finds_what_trying_everything_finds(seed):
+    rng = random.Random(seed)
+    clauses = [[rng.choice([1, -1]) * rng.randint(1, 6) for _ in range(3)] for _ in range(rng.randint(2, 24))]
+    assert sorted(itersolve(clauses)) == sorted(brute_force(clauses))
+
+
+def test_a_zebra_puzzle_has_the_answer_that_pycosat_gives():
+    from worker.rewards.reasoning_gym.entries import entry_at
+
+    assert entry_at("zebra_puzzles", {}, 1, 0)["answer"] == "bob"

@@ -1,0 +1,169 @@
+"""Sampling in another precision and with older weights."""
+
+from itertools import takewhile
+from operator import eq
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
+from backend.config.run import PolicyConfig, SamplingConfig
+from backend.errors import InvalidConfig
+from backend.settings import Settings
+from tests.worker.rollout.test_sampler import random_policy
+from worker.policy.copies import changed_copy, copied_weights, with_weights
+from worker.policy.int8 import Int8Linear, int8_copy
+from worker.policy.lean import LeanModel
+from worker.policy.model import load_policy
+from worker.problems.sums import Sums
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
+from worker.rollout.sampler import Decoding, Sampler
+
+PROMPTS = [Sums(seed=0).sample(index, "train") for index in range(4)]
+
+
+@pytest.fixture
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+def sampled(policy):
+    groups = Sampler(policy).sample(PROMPTS, 4, Decoding(40), torch.Generator().manual_seed(0))
+    return [completion for group in groups for completion in group]
+
+
+@torch.no_grad()
+def trained(policy, amount=0.01):
+    """The policy after something that moved its weights in place."""
+    for weight in policy.model.parameters():
+        weight.add_(amount * torch.randn(weight.shape, generator=torch.Generator().manual_seed(3)))
+
+
+def test_the_same_weights_and_precision_are_the_policy_itself(tiny):
+    assert Behaviour(SamplingConfig()).policy(tiny) is tiny
+
+
+@pytest.mark.parametrize("inputs", [8, 384, 1024])
+def test_a_layer_in_8_bits_computes_what_torchao_computes(inputs):
+    torch.manual_seed(0)
+    layer = nn.Linear(inputs, 16)
+    quantize_(layer, Int8DynamicActivationInt8WeightConfig())
+    hidden = torch.randn(50, inputs)
+    with torch.no_grad():
+        torch.testing.assert_close(Int8Linear(layer)(hidden), layer(hidden), rtol=0, atol=1e-6)
+
+
+def test_zeros_stay_zeros_in_8_bits():
+    layer = nn.Linear(8, 4, bias=False)
+    quantize_(layer, Int8DynamicActivationInt8WeightConfig())
+    assert torch.equal(Int8Linear(layer)(torch.zeros(2, 8)), torch.zeros(2, 4))
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_another_precision_samples_with_its_own_probabilities(tiny, precision):
+    policy = Behaviour(SamplingConfig(precision=precision)).policy(tiny)
+    assert isinstance(decoder_for(policy.model), LeanDecoder)
+    for completion in sampled(policy):
+        ids = torch.tensor([tiny.encode(PROMPTS[0].text, room=40)])
+        assert torch.isfinite(policy.model(ids).logits).all()
+        assert np.isfinite(completion.sampler_logprobs).all()
+    exact = np.concatenate([completion.sampler_logprobs for completion in sampled(tiny)])
+    other = np.concatenate([completion.sampler_logprobs for completion in sampled(policy)])
+    assert not np.array_equal(exact[: len(other)], other[: len(exact)])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_the_learner_keeps_its_weights_and_its_precision(tiny, precision):
+    before = copied_weights(tiny.model)
+    Behaviour(SamplingConfig(precision=precision)).policy(tiny)
+    assert tiny.model.dtype == torch.float32
+    assert all(torch.equal(weight, before[name]) for name, weight in tiny.model.named_parameters())
+    assert all(weight.requires_grad for weight in tiny.model.parameters())
+
+
+def test_8_bits_leave_embedding_and_output_layer_alone(tiny):
+    model = int8_copy(tiny.model)
+    assert model.lm_head.weight.data_ptr() == tiny.model.lm_head.weight.data_ptr()
+    assert isinstance(model.model.layers[0].mlp.down_proj, Int8Linear)
+    assert not any(isinstance(part, Int8Linear) for part in tiny.model.modules())
+
+
+def test_the_lean_path_takes_layers_in_8_bits_one_by_one(tiny):
+    model = int8_copy(tiny.model)
+    hidden = torch.randn(5, model.config.hidden_size)
+    for ours, layer in zip(LeanModel(model).layers, model.model.layers, strict=True):
+        attention, mlp = layer.self_attn, layer.mlp
+        expected = [part(hidden) for part in (attention.q_proj, attention.k_proj, attention.v_proj)]
+        assert torch.equal(ours.qkv(hidden), torch.cat(expected, dim=-1))
+        expected = [part(hidden) for part in (mlp.gate_proj, mlp.up_proj)]
+        assert torch.equal(ours.gate_up(hidden), torch.cat(expected, dim=-1))
+
+
+def test_8_bits_through_the_lean_path_are_8_bits_through_the_models_own(tiny, monkeypatch):
+    """The largest input of a token lies halfway between two of the 255 steps (torchao divides by 127.5): the
+    last bit of a sum decides. That makes up a third of what 8 bits change; other weights would make up all.
+    """
+    policy = Behaviour(SamplingConfig(precision="int8")).policy(tiny)
+    lean = sampled(policy)
+    monkeypatch.setattr("worker.rollout.sampler.decoder_for", GenericDecoder)
+    between_paths, of_8_bits = [], []
+    for number, (ours, theirs) in enumerate(zip(lean, sampled(policy), strict=True)):
+        same = sum(takewhile(bool, map(eq, ours.ids.tolist(), theirs.ids.tolist())))
+        in_float = token_logprobs_of(tiny, PROMPTS[number // 4], theirs.ids)
+        between_paths.extend(abs(ours.sampler_logprobs[:same] - theirs.sampler_logprobs[:same]))
+        of_8_bits.extend(abs(in_float[:same] - theirs.sampler_logprobs[:same]))
+    assert len(of_8_bits) > 200
+    assert np.mean(between_paths) < 0.6 * np.mean(of_8_bits)
+
+
+@torch.no_grad()
+def token_logprobs_of(policy, prompt, ids):
+    asked = policy.encode(prompt.text, room=40)
+    logits = policy.model(torch.tensor([asked + ids.tolist()])).logits[0, len(asked) - 1 : -1]
+    return logits.log_softmax(dim=-1).gather(1, torch.tensor(ids)[:, None]).squeeze(1).numpy()
+
+
+def test_a_model_without_linear_layers_cannot_be_quantised(tiny):
+    with pytest.raises(InvalidConfig, match="gpt2 has no linear layers"):
+        int8_copy(random_policy(tiny, "gpt2").model)
+
+
+def test_rotary_frequencies_keep_their_precision_in_a_copy(tiny):
+    copy = changed_copy(tiny.model, lambda weight: weight.to(torch.bfloat16))
+    assert copy.dtype == torch.bfloat16
+    assert copy.model.rotary_emb.inv_freq.dtype == torch.float32
+    assert copy.lm_head.weight is copy.model.embed_tokens.weight
+
+
+def test_step_s_samples_with_the_weights_that_step_s_less_n_began_with(tiny):
+    behaviour = Behaviour(SamplingConfig(staleness=2))
+    began, ages = [], []
+    for _ in range(5):
+        began.append(copied_weights(tiny.model))
+        ages.append(behaviour.age)
+        sampling = copied_weights(behaviour.policy(tiny).model)
+        expected = began[max(0, len(began) - 3)]
+        assert all(torch.equal(sampling[name], weight) for name, weight in expected.items())
+        behaviour.remember(tiny)
+        trained(tiny)
+    assert ages == [0, 1, 2, 2, 2]
+
+
+def test_stale_weights_come_back_from_a_checkpoint(tiny):
+    behaviour, restored = (Behaviour(SamplingConfig(staleness=3)) for _ in range(2))
+    for _ in range(2):
+        behaviour.remember(tiny)
+        trained(tiny)
+    restored.restore(behaviour.values(), behaviour.tensors())
+    ours, theirs = (copied_weights(part.policy(tiny).model) for part in (behaviour, restored))
+    assert restored.age == 2
+    assert all(torch.equal(theirs[name], weight) for name, weight in ours.items())
+
+
+def test_a_model_with_its_own_weights_is_the_same_model(tiny):
+    copy = with_weights(tiny.model, copied_weights(tiny.model))
+    ids = torch.tensor([tiny.encode(PROMPTS[0].text, room=40)])
+    assert torch.equal(copy(ids).logits, tiny.model(ids).logits)

@@ -1,0 +1,250 @@
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+from backend.config.run import PolicyConfig
+from backend.errors import InvalidConfig
+from backend.settings import Settings
+from worker.policy.lean import LeanModel, is_lean
+from worker.policy.model import as_policy, load_policy
+from worker.problems.sums import Sums
+from worker.prompt import Prompt
+from worker.rollout import sampler as sampler_module
+from worker.rollout.decoders import GenericDecoder, LeanDecoder, decoder_for
+from worker.rollout.sampler import Cadence, Decoding, Sampler, inverse_cdf, next_token_logprobs
+from worker.rollout.sharing import Going, placed
+
+FLOAT32 = 1e-4
+"""What float32 sums in another order may change a log-probability by."""
+
+SHAPE = {
+    "vocab_size": 101,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.5,
+}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+def random_policy(tiny, kind):
+    torch.manual_seed(0)
+    model = {
+        "llama": lambda: LlamaForCausalLM(LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True)),
+        "llama3 rope": lambda: LlamaForCausalLM(
+            LlamaConfig(
+                **SHAPE,
+                rope_parameters={
+                    "rope_type": "llama3",
+                    "rope_theta": 10000.0,
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 16,
+                },
+            )
+        ),
+        "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True)),
+        "gpt2": lambda: GPT2LMHeadModel(
+            GPT2Config(vocab_size=101, n_positions=128, n_embd=32, n_layer=2, n_head=4)
+        ),
+    }[kind]()
+    model.generation_config.eos_token_id = tiny.tokenizer.eos_token_id
+    return as_policy(model.eval(), tiny.tokenizer, name=kind, chat_template=False)
+
+
+def prompts(*texts):
+    return [Prompt(id=text, text=text, answer="", problem="sums") for text in texts]
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def flat(groups):
+    return [completion for group in groups for completion in group]
+
+
+UNEVEN = prompts("85+60+88=?", "1+2=?", "10+20+30+40=?")
+
+
+def test_greedy_decoding_is_what_generate_gives(tiny):
+    batch = tiny.tokenizer([prompt.text for prompt in UNEVEN], return_tensors="pt", padding=True)
+    expected = tiny.model.generate(
+        batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=40, do_sample=False
+    )[:, batch["input_ids"].shape[1] :]
+    groups = Sampler(tiny).sample(UNEVEN, 1, Decoding(40, temperature=0), generator())
+    for row, [completion] in zip(expected, groups, strict=True):
+        assert completion.ids.tolist() == row[: len(completion)].tolist()
+        assert (row[len(completion) :] == tiny.pad_id).all()
+
+
+@pytest.mark.parametrize("kind", ["tiny", "llama", "llama3 rope", "qwen2"])
+def test_the_lean_path_computes_what_the_model_computes(tiny, kind, monkeypatch):
+    policy = tiny if kind == "tiny" else random_policy(tiny, kind)
+    assert is_lean(policy.model)
+    lean = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    monkeypatch.setattr(sampler_module, "decoder_for", GenericDecoder)
+    generic = Sampler(policy).sample(UNEVEN, 5, Decoding(30), generator())
+    for ours, theirs in zip(flat(lean), flat(generic), strict=True):
+        assert ours.ids.tolist() == theirs.ids.tolist()
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
+        np.testing.assert_allclose(ours.entropies, theirs.entropies, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", ["tiny", "gpt2"])
+@pytest.mark.parametrize(
+    "decoding", [Decoding(30), Decoding(30, temperature=0.7), Decoding(30, 1.3, 0.9, 20)]
+)
+def test_recorded_log_probabilities_are_those_of_a_fresh_forward_pass(tiny, kind, decoding):
+    policy = tiny if kind == "tiny" else random_policy(tiny, kind)
+    for group, prompt in zip(Sampler(policy).sample(UNEVEN, 3, decoding, generator()), UNEVEN, strict=True):
+        for completion in group:
+            asked = policy.encode(prompt.text, room=30)
+            ids = torch.tensor([asked + completion.ids.tolist()])
+            with torch.no_grad():
+                logits = policy.model(ids).logits[0, len(asked) - 1 : -1].float()
+            expected = next_token_logprobs(logits, decoding)
+            of_tokens = expected.gather(1, torch.tensor(completion.ids)[:, None]).squeeze(1)
+            np.testing.assert_allclose(completion.sampler_logprobs, of_tokens, atol=FLOAT32)
+            entropy = torch.distributions.Categorical(logits=expected).entropy()
+            np.testing.assert_allclose(completion.entropies, entropy, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("kind", ["tiny", "llama"])
+def test_joined_projections_are_the_projections_side_by_side(tiny, kind):
+    model = (tiny if kind == "tiny" else random_policy(tiny, kind)).model
+    hidden = torch.randn(5, model.config.hidden_size)
+    for one, many in zip(
+        LeanModel(model, copies=True).layers, LeanModel(model, copies=False).layers, strict=True
+    ):
+        torch.testing.assert_close(one.qkv(hidden), many.qkv(hidden))
+        torch.testing.assert_close(one.gate_up(hidden), many.gate_up(hidden))
+
+
+def test_rows_draw_the_same_whoever_else_is_in_the_batch(tiny):
+    problem = Sums(seed=0)
+    asked = [problem.sample(index, "train") for index in range(6)]
+    together = Sampler(tiny).sample(asked, 4, Decoding(40), generator())
+    apart = Sampler(tiny, rows_at_once=4).sample(asked, 4, Decoding(40), generator())
+    assert [[c.text for c in group] for group in together] == [[c.text for c in group] for group in apart]
+
+
+def test_the_same_generator_state_gives_the_same_completions_and_another_one_others(tiny):
+    first, again, other = (
+        Sampler(tiny).sample(UNEVEN, 2, Decoding(30), generator(seed)) for seed in (1, 1, 2)
+    )
+    assert [c.text for c in flat(first)] == [c.text for c in flat(again)]
+    assert [c.text for c in flat(first)] != [c.text for c in flat(other)]
+
+
+def test_a_completion_ends_with_its_stop_token_or_at_the_cap(tiny):
+    [[whole]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(64, temperature=0), generator())
+    [[cut]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(5, temperature=0), generator())
+    assert (whole.finish_reason, cut.finish_reason) == ("stop", "length")
+    assert whole.ids[-1] == tiny.tokenizer.eos_token_id
+    assert "<eos>" not in whole.text
+    assert "".join(whole.token_strings) == whole.text + "<eos>"
+    assert len(cut) == 5
+    assert whole.text.startswith(cut.text)
+
+
+def test_copies_of_a_prompt_are_answered_differently(tiny):
+    [group] = Sampler(tiny).sample(UNEVEN[:1], 8, Decoding(64), generator())
+    assert len({completion.text for completion in group}) > 1
+
+
+def test_top_k_one_is_greedy(tiny):
+    [[drawn]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(30, 1.0, 1.0, 1), generator())
+    [[greedy]] = Sampler(tiny).sample(UNEVEN[:1], 1, Decoding(30, 0), generator())
+    assert drawn.text == greedy.text
+    assert drawn.sampler_logprobs.tolist() == [0.0] * len(drawn)
+
+
+def test_the_nucleus_is_the_smallest_set_that_reaches_its_mass():
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
+    kept = next_token_logprobs(logits, Decoding(1, top_p=0.8)).exp()
+    torch.testing.assert_close(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0]]))
+
+
+def test_the_inverse_cdf_maps_uniform_numbers_to_tokens():
+    probabilities = torch.tensor([[0.25, 0.0, 0.75]]).expand(5, 3)
+    numbers = torch.tensor([0.0, 0.2499, 0.25, 0.9, 1 - 2**-53], dtype=torch.float64)
+    assert inverse_cdf(probabilities, numbers).tolist() == [0, 0, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("sources", "places"),
+    [([0, 1, 2], [0, 1, 2]), ([0, 0, 2, 5], [0, 1, 2, 3]), ([1, 3, 3], [1, 0, 2]), ([4, 5], [0, 1])],
+)
+def test_a_forked_row_keeps_its_place_and_copies_take_free_ones(sources, places):
+    assert placed(torch.tensor(sources)).tolist() == places
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_every_completion_reads_a_row_that_says_what_it_said(share):
+    torch.manual_seed(0)
+    going = Going.from_prompts(24, 6, torch.device("cpu"))
+    said: list[tuple[str | int, ...]] = [(f"prompt {row // 6}",) for row in range(24)]
+    heard = said[::6]  # what each decoder row has read
+    for step in range(12):
+        tokens = torch.randint(0, 3, (len(going.rows),))
+        for row, token in zip(going.rows.tolist(), tokens.tolist(), strict=True):
+            said[row] = (*said[row], token)
+        going.mark_ended(tokens, torch.tensor([2]) if step > 1 else torch.tensor([9]))
+        sources, newest = going.regroup(tokens, share=share)
+        if sources is not None:
+            kept = [source for place, source in enumerate(sources.tolist()) if source == place]
+            assert all(source in kept or source >= len(sources) for source in sources.tolist())
+            heard = [heard[source] for source in sources.tolist()]
+        heard = [(*words, token) for words, token in zip(heard, newest.tolist(), strict=True)]
+        assert going.decoder_rows == len(heard)
+        assert [heard[read] for read in going.reads.tolist()] == [said[row] for row in going.rows.tolist()]
+        assert len(set(heard)) == len(heard) or not share
+    assert len(going.rows) < 24
+
+
+@pytest.mark.parametrize("decoder", [LeanDecoder, GenericDecoder])
+@pytest.mark.parametrize("plan", [Cadence(share=False, every=1), Cadence(share=False, every=16)])
+def test_neither_sharing_rows_nor_late_looks_change_a_completion(tiny, monkeypatch, decoder, plan):
+    shared = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+    monkeypatch.setattr(sampler_module, "cadence", lambda _: plan)
+    monkeypatch.setattr(sampler_module, "decoder_for", decoder)
+    plain = Sampler(tiny).sample(UNEVEN, 8, Decoding(64), generator())
+    for ours, theirs in zip(flat(shared), flat(plain), strict=True):
+        assert ours.text == theirs.text
+        np.testing.assert_allclose(ours.sampler_logprobs, theirs.sampler_logprobs, atol=FLOAT32)
+
+
+def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny):
+    long = prompts("1+" * 490 + "1=?")
+    with pytest.raises(
+        InvalidConfig,
+        match=r"has 983 tokens; at most 960 are expected \(context 1024 less max_new_tokens 64\)",
+    ):
+        Sampler(tiny).sample(long, 2, Decoding(64), generator())
+
+
+def test_an_empty_prompt_is_refused(tiny):
+    with pytest.raises(InvalidConfig, match="a prompt must contain text, got ' '"):
+        Sampler(tiny).sample(prompts(" "), 2, Decoding(64), generator())
+
+
+def test_families_with_other_layers_take_the_generic_path(tiny):
+    assert not is_lean(random_policy(tiny, "gpt2").model)
+    assert isinstance(decoder_for(tiny.model), LeanDecoder)

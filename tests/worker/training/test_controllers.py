@@ -1,0 +1,124 @@
+"""Coefficients that follow what is measured."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.objective import Objective
+from backend.errors import InvalidConfig
+from worker.training.controllers import EntropyControl, KlControl
+
+DUAL = knobs.KlK3(coef=0.1, controller=knobs.DualController(target=0.01))
+MASK = torch.tensor([[True, True, False], [True, False, False]])
+NAN = float("nan")
+
+
+def moved(control, *measured):
+    """Moves the control as after a step with these measurements (values and mask)."""
+    for values, mask in measured:
+        control.observe(values, mask)
+    control.move()
+
+
+def test_the_mean_over_tokens_decides_and_padding_does_not():
+    control = KlControl(Objective(kl=DUAL))
+    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
+    assert control.coefficients(["math"]).tolist() == [0.2]
+    moved(control, (torch.tensor([[0.006, 0.006, NAN], [0.006, NAN, NAN]]), MASK))
+    moved(control, (torch.tensor([[0.012, 0.012, NAN], [0.012, NAN, NAN]]), MASK))
+    assert control.coefficients(["math"]).tolist() == [0.1]
+
+
+def test_where_the_kl_is_a_sum_the_target_is_per_completion():
+    control = KlControl(Objective(kl=DUAL.with_(aggregation="seq_sum")))
+    moved(control, (torch.tensor([[0.008, 0.008, NAN], [0.008, NAN, NAN]]), MASK))  # 0.012 a completion
+    assert control.factor == 1
+    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
+    assert control.factor == 2
+
+
+def test_the_horizon_counts_completions():
+    knob = knobs.KlK3(coef=0.2, controller=knobs.HorizonController(target=6, horizon=10_000))
+    control = KlControl(Objective(kl=knob.with_(aggregation="seq_sum")))
+    moved(control, (torch.full((256, 1), 8.0), torch.ones(256, 1, dtype=torch.bool)))
+    assert control.coefficients(["math"]).item() == pytest.approx(0.2010, abs=6e-5)
+
+
+def test_domains_keep_their_proportions():
+    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.0, "code": 0.1})))
+    moved(control, (torch.tensor([[0.02, 0.02, NAN], [0.02, NAN, NAN]]), MASK))
+    assert control.coefficients(["code", "math", "code"]).tolist() == [0.2, 0.0, 0.2]
+
+
+def test_a_domain_that_only_a_prompt_names_is_refused_with_its_reason():
+    control = KlControl(Objective(kl=DUAL.with_(coef={"math": 0.1})))
+    with pytest.raises(InvalidConfig, match="nothing for the domain 'algebra'"):
+        control.coefficients(["math", "algebra"])
+
+
+def test_only_a_controller_has_a_state():
+    assert KlControl(Objective(kl=knobs.KlK3())).parts == {}
+    control = KlControl(Objective(kl=DUAL))
+    control.factor = 4.0
+    other = KlControl(Objective(kl=DUAL))
+    other.parts["kl"].restore(control.values(), control.tensors())
+    assert other.factor == 4
+
+
+def test_a_batch_without_tokens_says_nothing():
+    control = KlControl(Objective(kl=DUAL))
+    moved(control, (torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.bool)))
+    assert control.factor == 1
+
+
+ADAPTIVE = Objective(entropy=knobs.AdaptiveEntropy(target=1.0, step=0.005, coef=0.01))
+
+
+def test_the_entropy_of_the_sampled_tokens_moves_the_weight_of_the_next_step():
+    control = EntropyControl(ADAPTIVE)
+    low, high = torch.tensor([[0.9, 0.9, NAN], [0.9, NAN, NAN]]), torch.full((2, 3), 1.5)
+    used = []
+    for entropy in (low, low, high, low):
+        used.append(control.weights(entropy, MASK))
+        moved(control, (entropy, MASK))
+    assert [weights[0].item() for weights in used if weights is not None] == pytest.approx(
+        [0.01, 0.015, 0, 0.015]
+    )
+    assert control.coef == pytest.approx(0.02)
+
+
+def test_several_epochs_of_a_step_move_a_coefficient_once():
+    """A mean of 0.02 over both; the second alone would not have moved it."""
+    control = KlControl(Objective(kl=DUAL))
+    high, low = torch.full((2, 3), 0.03), torch.full((2, 3), 0.01)
+    moved(control, (high, MASK), (low, MASK))
+    assert control.factor == 2
+    control.move()
+    assert control.factor == 2
+    entropy = EntropyControl(ADAPTIVE)
+    moved(entropy, *[(torch.zeros(2, 3), MASK)] * 3)
+    assert entropy.coef == pytest.approx(0.015)
+    entropy.move()
+    assert entropy.coef == pytest.approx(0.015)
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+@pytest.mark.parametrize(
+    "controller", [knobs.DualController(target=1), knobs.HorizonController(target=1, horizon=2)]
+)
+def test_what_is_not_finite_moves_nothing(controller, value):
+    control = KlControl(Objective(kl=knobs.KlK3(controller=controller)))
+    moved(control, (torch.full((2, 3), value), MASK))
+    assert control.factor == 1
+    entropy = EntropyControl(ADAPTIVE)
+    moved(entropy, (torch.full((2, 3), value), MASK))
+    assert entropy.coef == 0.01
+
+
+def test_a_fixed_bonus_has_no_state():
+    control = EntropyControl(Objective(entropy=knobs.EntropyBonus()))
+    assert control.parts == {}
+    assert control.weights(torch.zeros(2, 3), MASK) is None
+    other = EntropyControl(ADAPTIVE)
+    other.parts["entropy"].restore({"coef": 0.5}, {})
+    assert other.coef == 0.5

@@ -1,0 +1,511 @@
+"""The learner's wiring: hand-made groups, and the loss's gradient by each token's log-probability."""
+
+import copy
+import threading
+from dataclasses import replace
+from typing import Literal
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config.merge import resolve
+from backend.settings import Settings
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.natural_gradient import TrustStep
+from worker.policy.optimizer import PolicyOptimizer, Update
+from worker.policy.routing import routed_logprobs
+from worker.prompt import Prompt
+from worker.rollout.collector import Collected
+from worker.training.learner import Learner
+from worker.training.trainer import Trainer
+from worker.training.update_stats import Learned
+from worker.types import Completion, Group
+
+LENGTHS = [[2, 3], [1, 4], [3, 2]]
+REWARDS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+CENTRED = [[0.5, -0.5], [-0.5, 0.5], [0.0, 0.0]]
+B = 6
+
+PLAIN = {
+    "advantage": {"type": "group_mean", "scale": {"type": "none"}},
+    "surrogate": {"type": "none"},
+    "kl": {"type": "none"},
+}
+TOKEN_CRITIC = {
+    "advantage": {
+        "type": "critic",
+        "scale": {"type": "none"},
+        "gamma": 1.0,
+        "lambda_policy": 1.0,
+        "lambda_critic": 1.0,
+    },
+    "aggregation": {"type": "token_mean"},
+}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    return load_policy(resolve({}).policy, Settings(state_dir=tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def policy(loaded):
+    return noisy(loaded, 0)
+
+
+def noisy(policy, noise=0.05):
+    """A copy with some noise on its weights."""
+    model = copy.deepcopy(policy.model).float().requires_grad_(True)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(noise * weight.std() * torch.randn(weight.shape, generator=generator))
+    return replace(policy, model=model)
+
+
+class Tape(PolicyOptimizer):
+    """Keeps, for each optimizer step, d loss / d log p of completion k's tokens as {k: values}."""
+
+    def __init__(self, policy, config, *, moves):
+        super().__init__(policy.model, config.optimizer, steps=config.steps)
+        self.moves, self.passes, self.updates = moves, [], []
+
+    def listen(self, tokens, scored):
+        scored.logprobs.retain_grad()
+        self.passes.append((tokens, scored.logprobs))
+
+    def step(self, step):
+        update = {}
+        for tokens, logprobs in self.passes:
+            for row, length in enumerate(tokens.lengths.tolist()):
+                number = int(tokens.ids[row, tokens.prompt_lengths[row]]) - 10
+                update[number] = logprobs.grad[row, :length].tolist()
+        self.passes.clear()
+        self.updates.append(update)
+        if self.moves:
+            return super().step(step)
+        for weight in self.weights.values():
+            weight.grad = None
+        return Update(1.0, 1e-3, applied=True)
+
+
+@pytest.fixture
+def build(policy, monkeypatch):
+    """Makes a learner whose gradients are on its tape."""
+
+    def build(objective=None, *, reference=None, moves=False, **changes):
+        changes = {"sampling": {"group_size": 2}, "evaluation": {"every": 0}} | changes
+        config = resolve({**changes, "objective": PLAIN | (objective or {})})
+        tape = Tape(policy, config, moves=moves)
+
+        def routed(model, tokens, **rest):
+            found = routed_logprobs(model, tokens, **rest)
+            if found.scored.logprobs.requires_grad:
+                tape.listen(tokens, found.scored)
+            return found
+
+        monkeypatch.setattr("worker.training.learner.routed_logprobs", routed)
+        return Learner(config, policy, tape, reference)
+
+    return build
+
+
+def made(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, ids=None, entropy=1.0):
+    groups = []
+    for p, row in enumerate(rewards):
+        completions = []
+        for g, length in enumerate(LENGTHS[p]):
+            number = len(row) * p + g
+            tokens = np.arange(length) + 20
+            tokens[0] = 10 + number  # by which the tape knows the completion
+            finish: Literal["length", "stop"] = "length" if number in truncated else "stop"
+            values = np.full(length, -1.0, dtype=np.float32)
+            completions.append(
+                Completion(
+                    tokens, "", ("x",) * length, finish, values, np.full(length, entropy, dtype=np.float32)
+                )
+            )
+        prompt = Prompt(ids[p] if ids else f"p{p}", f"{p}+1=?", "1", "sums", domains[p], index=p)
+        right = tuple(row if correct is None else correct[p])
+        groups.append(
+            Group(
+                prompt,
+                tuple(completions),
+                tuple(row),
+                terms={"correctness": right},
+                correctness=right,
+                counted={"correctness": tuple(row)},
+                weights={"correctness": 1.0},
+            )
+        )
+    return groups
+
+
+def collected(groups, kept=None):
+    return Collected(groups=groups, kept=list(range(len(groups))) if kept is None else kept)
+
+
+def learn(learner, groups, *, kept=None, step=1, **rest):
+    """What was learned, and the updates of that call."""
+    tape, learned = learner.optimizer, Learned(step)
+    tape.updates.clear()
+    learner.learn(collected(groups, kept), torch.Generator().manual_seed(0), learned, **rest)
+    return learned, [dict(update) for update in tape.updates]
+
+
+def logprobs(policy, groups, learner):
+    """{k: log p of each token} under a policy."""
+    tokens = learner.opening.tokens(groups)
+    with torch.no_grad():
+        found = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
+    return {k: found[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
+
+
+def matches(update, expected):
+    """`expected` is d loss / d log p: a number, or one per token, for each completion."""
+    assert update.keys() == expected.keys()
+    for number, values in update.items():
+        wanted = np.broadcast_to(expected[number], len(values)).tolist()
+        assert values == pytest.approx(wanted, abs=2e-6, rel=2e-5), number
+
+
+def slopes(advantages=CENTRED, divisor=B):
+    """-A / (B L) of each completion."""
+    flat = [
+        (a, n) for row, own in zip(advantages, LENGTHS, strict=False) for a, n in zip(row, own, strict=True)
+    ]
+    return {k: -a / (divisor * n) for k, (a, n) in enumerate(flat)}
+
+
+def test_each_token_is_pulled_by_its_advantage(build):
+    learned, (update,) = learn(build(), made())
+    matches(update, slopes())
+    assert learned.advantages == CENTRED
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("minibatches", [1, 3])
+def test_microbatches_divide_by_the_whole_optimizer_batch(build, rows, minibatches):
+    learner = build(resources={"microbatch_completions": rows}, updates={"minibatches": minibatches})
+    _, updates = learn(learner, made())
+    assert len(updates) == minibatches
+    joined = {number: values for update in updates for number, values in update.items()}
+    matches(joined, slopes(divisor=B // minibatches))
+
+
+ZERO_VARIANCE = {"groups": {"type": "zero_variance"}}
+MEANS = {
+    "seq_mean_token_mean": [1 / (B * n) for own in LENGTHS for n in own],
+    "prompt_mean": [1 / (3 * sum(own)) for own in LENGTHS for _ in own],
+    "seq_mean_token_sum": [1 / B] * B,
+    "seq_mean_token_sum_norm": [1 / (B * 64)] * B,
+}
+
+
+@pytest.mark.parametrize("aggregation", MEANS)
+@pytest.mark.parametrize("upweight", [False, True])
+def test_a_group_that_was_left_out_counts_in_means_unless_the_rest_is_upweighted(
+    build, aggregation, upweight
+):
+    changes = {"filters": {**ZERO_VARIANCE, "upweight": upweight}}
+    sampling = {"sampling": {"group_size": 2, "max_new_tokens": 64}}
+    objective = {"aggregation": {"type": aggregation}}
+    _, (whole,) = learn(build(objective, **sampling), made())
+    _, (filtered,) = learn(build(objective, **sampling, **changes), made(), kept=[0, 1])
+    factor = 1.5 if upweight else 1.0
+    flat = [a for row in CENTRED for a in row]
+    expected = {k: -flat[k] * MEANS[aggregation][k] for k in range(B)}
+    matches(whole, expected)
+    matches(filtered, {k: factor * expected[k] for k in range(4)})
+
+
+def test_a_mean_over_tokens_is_over_the_tokens_that_are_left(build):
+    learner = build({"aggregation": {"type": "token_mean"}}, filters=ZERO_VARIANCE)
+    _, (update,) = learn(learner, made(), kept=[0, 1])
+    matches(update, {0: -0.05, 1: 0.05, 2: 0.05, 3: -0.05})
+
+
+def test_with_refill_the_divisor_is_what_trains(build):
+    learner = build(filters={**ZERO_VARIANCE, "refill": {"type": "dynamic"}})
+    _, (update,) = learn(learner, made(), kept=[0, 1])
+    matches(update, {k: v for k, v in slopes(divisor=4).items() if k < 4})
+
+
+def test_completions_cut_at_the_cap_are_masked_where_that_is_wanted(build):
+    groups = made(truncated=(0, 3))
+    _, (kept,) = learn(build(), groups)
+    matches(kept, slopes())
+    _, (masked,) = learn(build(length={"truncated": {"type": "mask"}}), groups)
+    matches(masked, slopes() | {0: 0, 3: 0})
+
+
+def test_the_ratio_divides_by_the_policy_that_opened_the_step(build, policy):
+    learner, opening, groups = build(), noisy(policy), made()
+    _, (update,) = learn(learner, groups, opening=opening)
+    new, old = (logprobs(one, groups, learner) for one in (policy, opening))
+    assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
+    matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
+
+
+def drift(learned, before):
+    """exp(log p at the last update - log p before the step) over all tokens."""
+    arrays = [own["policy_logprob"] for group in learned.arrays for own in group]
+    return [np.exp(now - before[k]) for k, now in enumerate(arrays)]
+
+
+def test_the_second_epoch_still_divides_by_the_policy_that_opened_the_step(build, policy):
+    learner = build(moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
+    groups = made()
+    before = logprobs(policy, groups, learner)
+    learned, (_, second) = learn(learner, groups)
+    ratios = drift(learned, before)
+    assert max(ratio.max() for ratio in ratios) > 1.01
+    matches(second, {k: slope * ratios[k] for k, slope in slopes().items()})
+
+
+def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the_ratio_divides_by(
+    build, policy
+):
+    objective = {
+        "ratio": {"type": "token", "old": "current"},
+        "correction": {"type": "token_tis", "cap": 1e6},
+        "token_weight": {"type": "ar", "alpha": 0.5},
+    }
+    learner = build(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
+    groups = made()
+    before = logprobs(policy, groups, learner)
+    learned, (first, second) = learn(learner, groups)
+    for update in (first, second):  # rho = exp(old + 1), AR's factor 0.5 exp(old) + 0.5
+        matches(
+            update,
+            {
+                k: slope * np.exp(before[k] + 1) * (0.5 * np.exp(before[k]) + 0.5)
+                for k, slope in slopes().items()
+            },
+        )
+    rho = np.concatenate([np.exp(values + 1) for values in before.values()])
+    assert learned.sums.values()["mismatch/rho_mean"] == pytest.approx(rho.mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize("rule", ["sampling", "one"])
+def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperature, rule):
+    learner = build(
+        {"ratio": {"type": "token", "logprob_temperature": rule}},
+        sampling={"group_size": 2, "temperature": temperature},
+    )
+    groups = made()
+    learned, _ = learn(learner, groups)
+    tokens = learner.opening.tokens(groups)
+    with torch.no_grad():
+        logits = policy.model(tokens.ids[:1]).logits[0]
+    used = temperature if rule == "sampling" else 1.0
+    every = (logits / used).log_softmax(dim=-1)
+    start = int(tokens.prompt_lengths[0])
+    wanted = [every[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
+    assert learned.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_kl_loss_measures_the_distance_to_the_reference(build, policy):
+    reference = noisy(policy)
+    learner = build({"kl": {"type": "k2", "coef": 0.5}}, reference=reference)
+    groups = made()
+    _, (update,) = learn(learner, groups)
+    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
+    lengths = [n for own in LENGTHS for n in own]
+    matches(update, {k: slope + 0.5 * (new[k] - pull[k]) / (B * lengths[k]) for k, slope in slopes().items()})
+
+
+def test_each_domain_has_its_own_kl_coefficient(build, policy):
+    coef = {"math": 1.0, "easy": 0.25, "hard": 0.0}
+    problems = [{"name": "sums", "domain": name} for name in coef]
+    learner = build({"kl": {"type": "k1", "coef": coef}}, reference=noisy(policy), problems=problems)
+    groups = made([[1.0, 1.0]] * 3, domains=("easy", "hard", "math"))
+    _, (update,) = learn(learner, groups)
+    lengths = [n for own in LENGTHS for n in own]
+    expected = {k: (0.25, 0.0, 1.0)[k // 2] / (B * lengths[k]) for k in range(B)}
+    matches(update, expected)
+
+
+IN_REWARD = {"kl": {"type": "k1", "place": "reward", "coef": 0.5}}
+
+
+def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
+    reference, groups = noisy(policy), made()
+    learner = build(IN_REWARD, reference=reference)
+    learned, _ = learn(learner, groups)
+    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
+    left = np.array(REWARDS) - np.array([0.5 * (new[k] - pull[k]).sum() for k in range(B)]).reshape(3, 2)
+    assert np.array(learned.advantages) == pytest.approx(left - left.mean(axis=1, keepdims=True), abs=1e-4)
+
+
+def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, policy):
+    reference, groups = noisy(policy), made()
+    learner = build(TOKEN_CRITIC | IN_REWARD, reference=reference)
+    learned, _ = learn(learner, groups)
+    new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
+    for k in range(B):
+        toll = 0.5 * (new[k] - pull[k])
+        wanted = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic expects 0
+        found = learned.arrays[k // 2][k % 2]["advantage"]
+        assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+def test_the_critic_learns_at_its_own_rate(build):
+    learner = build(TOKEN_CRITIC | {"value": {"lr_factor": 7}}, optimizer={"lr": 1e-4})
+    learn(learner, made())
+    rates = [group["lr"] for group in learner.valuation.critic.optimizer.adam.param_groups]
+    assert rates == pytest.approx([7e-4] * len(rates))
+
+
+def test_only_right_completions_are_imitated(build):
+    learner = build({"nll": {"type": "positive", "coef": 0.3}})
+    _, (update,) = learn(learner, made([[1.0, 1.0]] * 3, correct=[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+    matches(update, {k: -0.3 / 6 if k in (0, 3) else 0.0 for k in range(B)})
+
+
+def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
+    learner = build({"advantage": {"type": "ema", "decay": 0.5, "scale": {"type": "none"}}})
+    low = made([[0.0, 0.0]] * 3)
+    epochs = [learn(learner, groups)[0].advantages for groups in (made(), low)]
+    assert epochs == [REWARDS, [[0.0, 0.0]] * 3]
+    learner.end_step()
+    mean = (4 / 6) / 2  # over both epochs
+    assert learner.baseline.average == pytest.approx(0.5 * mean)
+    learned, _ = learn(learner, low)
+    assert learned.advantages[0] == pytest.approx([-0.5 * mean] * 2)
+    learner.end_step()
+    learner.end_step()  # nothing new was seen
+    assert learner.baseline.average == pytest.approx(0.25 * mean)
+
+
+DUAL = {"kl": {"type": "k3", "coef": 0.1, "controller": {"type": "dual", "target": 1e-9}}}
+ADAPTIVE = {"entropy": {"type": "adaptive", "target": 2.0, "step": 0.01, "coef": 0.05}}
+
+
+def test_coefficients_move_once_a_step_however_many_epochs_it_has(build, policy):
+    learner = build(DUAL | ADAPTIVE, reference=noisy(policy))
+    for _ in range(3):
+        learned, _ = learn(learner, made())
+        assert learned.sums.values()["kl/coef"] == pytest.approx(0.1)
+        assert learned.sums.values()["entropy/coef"] == pytest.approx(0.05)
+    learner.end_step()
+    learned, _ = learn(learner, made())
+    assert learned.sums.values()["kl/coef"] == pytest.approx(0.2)
+    assert learned.sums.values()["entropy/coef"] == pytest.approx(0.06)
+
+
+def test_a_step_without_updates_of_the_policy_moves_no_coefficient(build):
+    """While the critic is pretrained, and where no group trains."""
+    learner = build(TOKEN_CRITIC | ADAPTIVE | {"value": {"pretrain_steps": 1}})
+    assert learn(learner, made(), step=1)[1] == []
+    learner.end_step()
+    assert learn(learner, made(), kept=[], step=2)[1] == []
+    learner.end_step()
+    assert learner.entropy.coef == 0.05
+    assert len(learn(learner, made(), step=2)[1]) == 1
+    learner.end_step()
+    assert learner.entropy.coef == pytest.approx(0.06)
+
+
+def lopti(before):
+    """Half of the tokens are rare."""
+    return {
+        "token_weight": {"type": "lopti", "eta": float(np.exp(np.median(np.concatenate([*before.values()]))))}
+    }
+
+
+def test_the_losses_of_loptis_halves_add_up(build, policy):
+    reference, groups = noisy(policy), made()
+    kl = {"kl": {"type": "k2", "coef": 0.5}}
+    learner = build(kl, reference=reference)
+    whole, _ = learn(learner, groups)
+    halves, updates = learn(build(kl | lopti(logprobs(policy, groups, learner)), reference=reference), groups)
+    assert len(updates) == 2
+    whole, halves = whole.sums.values(), halves.sums.values()
+    assert whole["loss/kl"] > 0
+    for name in ("loss/total", "loss/policy", "loss/kl", "kl/coef"):
+        assert halves[name] == pytest.approx(whole[name], rel=1e-4, abs=1e-6), name
+
+
+def test_ratios_count_the_tokens_that_a_half_of_lopti_trains(build, policy):
+    """The rare ones come first, with ratios of 1; the others then meet weights that have moved."""
+    groups = made()
+    before = logprobs(policy, groups, build())
+    learner = build(lopti(before), moves=True, optimizer={"lr": 1e-3})
+    learned, _ = learn(learner, groups)
+    ratios, old = np.concatenate(drift(learned, before)), np.concatenate([*before.values()])
+    rare = old < np.median(old)
+    expected = np.where(rare, 1.0, ratios).mean()
+    assert abs(ratios[rare].mean() - 1) > 0.01
+    assert learned.sums.values()["ratio/mean"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_advantages_have_the_sample_deviation_that_rewards_have(build):
+    learned, _ = learn(build(), made())
+    assert learned.metrics()["advantage/std"] == pytest.approx(np.std([0.5, -0.5, -0.5, 0.5, 0, 0], ddof=1))
+    learned, _ = learn(build(TOKEN_CRITIC), made())
+    paid = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [n for own in LENGTHS for n in own])
+    assert learned.metrics()["advantage/std"] == pytest.approx(np.std(paid, ddof=1))
+
+
+def test_a_search_that_found_no_step_is_no_update(build, monkeypatch):
+    learner = build(updates={"rule": "natural_gradient"})
+    for is_failed in (True, False):
+        step = TrustStep(1.0, 0.0, 3, 0.0, is_failed=is_failed)
+        monkeypatch.setattr("worker.training.learner.trust_region_step", lambda *_, step=step, **__: step)
+        learned, _ = learn(learner, made())
+        assert learned.metrics()["optim/updates"] == (0 if is_failed else 1)
+        assert learned.metrics()["optim/grad_norm"] == 1
+
+
+def test_a_prompt_that_is_drawn_twice_in_a_step_has_two_visits(build):
+    """DCPO's history [1, 1, 0, 0], [1, 1, 1, 1]; the second group already knows the first."""
+    sas = {"advantage": {"type": "group_mean", "scale": {"type": "sas"}}}
+    apart, twice = (build(sas, sampling={"group_size": 2}) for _ in range(2))
+    found = [learn(apart, made([row], ids=["a"]))[0].advantages[0] for row in ([1.0, 0.0], [1.0, 1.0])]
+    other = learn(apart, made([[0.0, 1.0]], ids=["b"]))[0].advantages[0]
+    together, _ = learn(twice, made([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ids=["a", "b", "a"]))
+    assert together.advantages == [found[0], other, found[1]]
+    assert found[1][0] > 0
+    for ours, theirs in zip(twice.history.visits(["a", "b"]), apart.history.visits(["a", "b"]), strict=True):
+        assert ours.tolist() == theirs.tolist()
+    assert twice.history.visits(["a"]).seen.item() == 2
+
+
+def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_step(tmp_path, monkeypatch):
+    changes = {"updates": {"resample_each_epoch": True, "epochs": 3}, "evaluation": {"every": 0}}
+    trainer = Trainer(
+        resolve(changes),
+        Mock(),
+        settings=Settings(state_dir=tmp_path),
+        checkpoints=Mock(),
+        device="cpu",
+        stopping=threading.Event(),
+    )
+    first = next(trainer.policy.model.parameters())
+    seen = []
+
+    def weight(policy):
+        return next(policy.model.parameters())[0, 0].item()
+
+    def collect(sampler, *_, **__):
+        seen.append(("sampled by", weight(sampler.policy)))
+        return Collected()
+
+    def moved(*_, opening=None):
+        seen.append(("compared with", None if opening is None else weight(opening)))
+        with torch.no_grad():
+            first.add_(1)
+
+    monkeypatch.setattr(trainer.collector, "collect", collect)
+    monkeypatch.setattr(trainer.learner, "learn", moved)
+    monkeypatch.setattr(trainer.learner, "end_step", lambda: seen.append(("ended", None)))
+    start = weight(trainer.policy)
+    trainer._learn(Collected())
+    trainer.scorer.close()
+    again = [("sampled by", start), ("compared with", start)]
+    assert seen == [("compared with", None), *again, *again, ("ended", None)]

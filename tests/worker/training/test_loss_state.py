@@ -1,0 +1,114 @@
+"""What the loss carries from step to step survives an interruption."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.models import Event
+from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
+from worker.outcome import Outcome
+
+__all__ = ["queued", "sessions", "train"]
+
+TWO_DOMAINS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
+CONFIGS: dict[str, dict[str, Any]] = {
+    "dual KL to the old policy, by domain": {
+        "problems": TWO_DOMAINS,
+        "updates": {"epochs": 2},
+        "objective": {
+            "kl": {
+                "type": "k3",
+                "to": "old",
+                "coef": {"math": 0.1, "easy": 0.2},
+                "controller": {"type": "dual", "target": 1e-9},
+            }
+        },
+    },
+    "adaptive entropy": {"objective": {"entropy": {"type": "adaptive", "target": 5, "step": 0.01}}},
+    "reference replaced every two steps": {
+        "objective": {"kl": {"type": "k3"}, "reference": {"type": "every_n", "n": 2, "reset_optimizer": True}}
+    },
+    "reference replaced on stagnation": {
+        "evaluation": {"every": 1, "prompts": 4},
+        "objective": {"kl": {"type": "k2"}, "reference": {"type": "on_stagnation", "patience": 1}},
+    },
+    "reference drawn nearer": {
+        "objective": {"kl": {"type": "k3"}, "reference": {"type": "ema", "alpha": 0.6, "n": 2}}
+    },
+    "horizon KL in the reward": {
+        "objective": {
+            "kl": {
+                "type": "k1",
+                "place": "reward",
+                "controller": {"type": "horizon", "target": 1e-6, "horizon": 100},
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(sessions, queued, train, name):
+    config = resolve(SMALL | CONFIGS[name])
+    straight = queued(config)
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+
+
+def test_a_controller_moves_the_coefficient_that_is_recorded(sessions, queued, train):
+    config = resolve(SMALL | CONFIGS["dual KL to the old policy, by domain"])
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    shares = [value / 2**step for step, value in enumerate(recorded["kl/coef"].values())]
+    assert all(0.1 <= share <= 0.2 for share in shares)  # doubled after each step
+    assert {"kl/math", "kl/easy"} <= recorded.keys()
+
+
+def test_lopti_takes_two_optimizer_steps_for_each_batch(sessions, queued, train):
+    config = resolve(SMALL | {"preset": "lopti", "updates": {"minibatches": 2}})
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert set(recorded["optim/updates"].values()) == {4}
+    assert min(recorded["lopti/high_shift"].values()) > 0
+    rates = set(recorded["optim/lr"].values())
+    assert rates == {config.optimizer.lr}
+
+
+def test_top_entropy_trains(sessions, queued, train):
+    config = resolve(SMALL | {"steps": 2, "objective": {"token_weight": {"type": "top_entropy"}}})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    assert min(series(sessions, run_id)["optim/grad_norm"].values()) > 0
+
+
+def test_after_a_replacement_the_distance_is_zero_and_an_event_says_so(sessions, queued, train):
+    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    for name in ("kl/k1", "kl/k2", "kl/k3"):
+        # step 1 begins at the reference, step 3 at the replaced one
+        assert [recorded[name][step] for step in (1, 3)] == pytest.approx([0, 0], abs=1e-9)
+        assert abs(recorded[name][2]) > 1e-9
+    with sessions() as session:
+        query = select(Event.step, Event.message).where(Event.run_id == run_id, Event.kind == "reference")
+        events = [tuple(row) for row in session.execute(query.order_by(Event.step))]
+    message = "reference replaced by the policy; the optimizer begins anew"
+    assert events == [(2, message), (4, message)]
+
+
+def test_a_fork_begins_with_the_reference_that_its_parent_had(sessions, queued, train):
+    config = resolve(SMALL | CONFIGS["reference replaced every two steps"])
+    parent = queued(config)
+    train(parent, config)
+    fork = resolve(SMALL | {"steps": 5, "objective": {"kl": {"type": "k3"}}})
+    child = queued(fork, parent=parent, step=4)
+    train(child, fork)
+    assert series(sessions, child)["kl/k3"][5] == pytest.approx(0, abs=1e-9)

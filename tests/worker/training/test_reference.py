@@ -1,0 +1,119 @@
+"""When and how a reference follows its policy."""
+
+import pytest
+import torch
+
+from backend.config import knobs
+from backend.config.run import OptimizerConfig, PolicyConfig
+from backend.settings import Settings
+from worker.policy.model import frozen_copy, load_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.training.reference import ReferenceChanged, ReferenceUpdates, digest
+
+
+@pytest.fixture
+def policy():
+    return load_policy(PolicyConfig(), Settings())
+
+
+def moved(policy, knob):
+    """The updates of a reference that the policy has already left by one optimizer step."""
+    reference = frozen_copy(policy)
+    optimizer = PolicyOptimizer(policy.model, OptimizerConfig(lr=0.1), steps=10)
+    for weight in policy.model.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step(1)
+    return ReferenceUpdates(knob, policy, reference, optimizer)
+
+
+def weights(policy):
+    return torch.cat([weight.detach().flatten() for weight in policy.model.parameters()])
+
+
+def test_every_n_steps_the_reference_becomes_the_policy(policy):
+    updates = moved(policy, knobs.EveryN(n=3))
+    assert [bool(updates.after_step(step)) for step in (1, 2)] == [False, False]
+    assert not torch.equal(weights(updates.reference), weights(policy))
+    assert updates.after_step(3) == "reference replaced by the policy"
+    assert torch.equal(weights(updates.reference), weights(policy))
+    assert updates.optimizer.tensors()  # the moments were kept
+
+
+def test_a_replacement_may_empty_the_optimizer(policy):
+    updates = moved(policy, knobs.EveryN(n=1, reset_optimizer=True))
+    updates.after_step(1)
+    assert updates.optimizer.tensors() == {}
+
+
+def test_the_reference_is_a_copy_that_later_updates_leave_alone(policy):
+    updates = moved(policy, knobs.EveryN(n=1))
+    updates.after_step(1)
+    before = weights(updates.reference)
+    for weight in policy.model.parameters():
+        weight.grad = torch.ones_like(weight)
+    updates.optimizer.step(2)
+    assert torch.equal(weights(updates.reference), before)
+    assert not any(weight.requires_grad for weight in updates.reference.model.parameters())
+
+
+def test_stagnation_is_counted_in_evaluations_and_begins_anew_after_a_replacement(policy):
+    updates = moved(policy, knobs.OnStagnation(patience=2))
+    said = []
+    for step, accuracy in enumerate([0.1, 0.3, None, 0.3, 0.2, 0.25, None, 0.2, 0.24]):
+        updates.saw(accuracy)
+        said.append(updates.after_step(step))
+    assert [step for step, text in enumerate(said) if text] == [4, 8]
+    assert "after 2 evaluations without a better accuracy than 0.3" in said[4]
+    assert "than 0.25" in said[8]  # 0.25 was an improvement on the 0.2 of the replacement
+    assert updates.optimizer.tensors() == {}
+
+
+def test_a_share_of_the_way(policy):
+    updates = moved(policy, knobs.EmaReference(alpha=0.6, n=2))
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight.fill_(1.0)
+        for weight in updates.reference.model.parameters():
+            weight.fill_(0.0)
+    assert updates.after_step(1) == ""
+    assert updates.after_step(2) == "reference moved 0.6 of the way to the policy"
+    assert weights(updates.reference).unique().tolist() == pytest.approx([0.6])
+
+
+def test_the_moved_weights_are_state_and_the_loaded_ones_are_not(policy):
+    updates = moved(policy, knobs.EveryN(n=2))
+    assert updates.tensors() == {}
+    updates.saw(0.5)
+    updates.after_step(2)
+    other = moved(load_policy(PolicyConfig(), Settings()), knobs.EveryN(n=2))
+    other.restore(updates.values(), updates.tensors())
+    assert torch.equal(weights(other.reference), weights(updates.reference))
+    assert (other.best, other.waited) == (0.5, 0)
+    assert other.tensors().keys() == updates.tensors().keys()
+
+
+def test_without_a_reference_there_is_no_state(policy):
+    unused = ReferenceUpdates(knobs.EveryN(n=1), policy, None, moved(policy, knobs.EveryN()).optimizer)
+    assert unused.parts == {}
+    assert unused.after_step(1) == ""
+
+
+def test_a_reference_that_never_moved_must_be_the_one_the_run_began_with(policy):
+    began = moved(policy, knobs.FixedReference())
+    values = began.values()
+    assert began.parts["reference"] is began
+    assert began.tensors() == {}  # 64 digits, not a copy of the weights
+    other = moved(policy, knobs.FixedReference())  # by now the policy's weights are others
+    with pytest.raises(ReferenceChanged, match="not the one this run began with"):
+        other.restore(values, {})
+    began.restore(values, {})
+
+
+def test_a_reference_that_has_moved_comes_from_the_checkpoint(policy):
+    began = moved(policy, knobs.EveryN(n=1))
+    began.after_step(1)
+    values, tensors = began.values(), {name: weight.clone() for name, weight in began.tensors().items()}
+    other = moved(policy, knobs.EveryN(n=1))
+    other.restore(values, tensors)
+    assert digest(other.reference) == digest(began.reference)
+    assert ReferenceUpdates(knobs.FixedReference(), policy, None, began.optimizer).parts == {}

@@ -1,0 +1,637 @@
+"""The training loop on the tiny policy, with a real database and real checkpoints."""
+
+import json
+import math
+import shutil
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.config.metrics import find_metric
+from backend.config.presets import PRESETS
+from backend.config.presets.book import BOOK
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Checkpoint, Event, Metric, MetricKey, Rollout, RolloutGroup, Run
+from backend.rollouts.reading import tokens_of
+from backend.runs import lifecycle
+from worker.checkpoints.files import BadCheckpoint
+from worker.checkpoints.fork import origin_of
+from worker.checkpoints.store import Checkpoints
+from worker.objective.policy_loss import policy_loss
+from worker.outcome import Outcome
+from worker.policy.model import BUILT_IN
+from worker.recording.recorder import Recorder
+from worker.rollout import sampler
+from worker.training import learner
+from worker.training.learner import Learner
+from worker.training.reference import ReferenceChanged
+from worker.training.stop_rules import EMPTY_STEPS
+from worker.training.trainer import Trainer
+
+SMALL: dict[str, Any] = {
+    "steps": 4,
+    "sampling": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 40},
+    "evaluation": {"every": 2, "prompts": 8},
+    "checkpointing": {"every": 2, "keep": 2},
+}
+STRAIGHT: dict[str, dict[int, float]] = {}
+"""The series of the first run of SMALL that nothing interrupted."""
+
+CLOCKS = ("time/", "throughput/", "memory/")
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    return open_sessions(open_engine(sqlite_url))
+
+
+@pytest.fixture
+def queued(sessions):
+    """Puts a run into the queue."""
+
+    def queue(config, *, parent=None, step=None):
+        with sessions.begin() as session:
+            run = Run(
+                name="r",
+                variant="v",
+                seed=config.seed,
+                config=config.model_dump(mode="json"),
+                config_hash="",
+                steps=config.steps,
+                status="queued",
+                parent_run=parent,
+                fork_step=step,
+            )
+            session.add(run)
+            session.flush()
+            return run.id
+
+    return queue
+
+
+@pytest.fixture
+def train(sessions, settings):
+    """Claims a run and trains it; `stop_after` asks for a shutdown in that step."""
+
+    def train(run_id, config, *, stop_after=None, prepare=None):
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        assert claim.run_id == run_id
+        stopping = threading.Event()
+        recorder = Recorder(sessions, run_id, claim.attempt, config=config)
+        with recorder:
+            root = settings.artifacts_of(run_id)
+            origin = recorder.read(lambda session: origin_of(session, run_id, settings))
+            own = {"run_id": run_id, "attempt": claim.attempt, "config": config, "origin": origin}
+            checkpoints = Checkpoints(root, recorder, **own)
+            trainer = Trainer(
+                config,
+                recorder,
+                settings=settings,
+                checkpoints=checkpoints,
+                device="cpu",
+                stopping=stopping,
+            )
+            if stop_after is not None:
+                _stop_after(trainer, stopping, stop_after)
+            if prepare is not None:
+                prepare(trainer)
+            outcome = trainer.train()
+            recorder.flush()
+        with sessions.begin() as session:
+            if outcome.status == "queued":
+                lifecycle.release_run(session, run_id, claim.attempt, outcome.reason)
+            else:
+                lifecycle.finish_run(session, run_id, claim.attempt, outcome.status, outcome.reason)
+        return outcome
+
+    return train
+
+
+def _stop_after(trainer, stopping, step):
+    record = trainer.recorder.record_step
+
+    def record_and_stop(row):
+        record(row)
+        if row.step == step:
+            stopping.set()
+
+    trainer.recorder.record_step = record_and_stop
+
+
+def series(sessions, run_id):
+    """{metric: {step: value}} of the newest attempt, without what depends on the machine's speed."""
+    query = (
+        select(MetricKey.name, Metric.step, Metric.value)
+        .join(MetricKey, MetricKey.id == Metric.key_id)
+        .where(Metric.run_id == run_id)
+        .order_by(Metric.attempt)
+    )
+    found = {}
+    with sessions() as session:
+        for name, step, value in session.execute(query):
+            if not name.startswith(CLOCKS):
+                found.setdefault(name, {})[step] = value
+    return found
+
+
+@pytest.fixture
+def straight(sessions, queued, train):
+    """The series of a run of SMALL that nothing interrupted; it is trained once for all tests."""
+    if not STRAIGHT:
+        config = resolve(SMALL)
+        run_id = queued(config)
+        train(run_id, config)
+        STRAIGHT.update(series(sessions, run_id))
+    return STRAIGHT
+
+
+def test_a_run_records_every_step_and_only_metrics_of_the_catalog(sessions, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    recorded = series(sessions, run_id)
+    assert sorted(recorded["reward/mean"]) == [1, 2, 3, 4]
+    assert sorted(recorded["eval/accuracy"]) == [0, 2, 4]
+    with sessions() as session:
+        names = list(session.scalars(select(MetricKey.name)))
+        groups = list(session.scalars(select(RolloutGroup).where(RolloutGroup.kind == "train")))
+        rollouts = list(session.scalars(select(Rollout)))
+        run = session.get(Run, run_id)
+    assert [name for name in names if find_metric(name) is None] == []
+    assert len(groups) == 4 * 4
+    assert len(rollouts) == 4 * 4 * 4 + 3 * 8
+    assert run.status == "finished"
+    assert run.summary["last"]["eval/accuracy"] == recorded["eval/accuracy"][4]
+
+
+def test_group_advantages_sum_to_zero_in_what_is_stored(sessions, queued, train):
+    config = resolve(SMALL | {"preset": "dr_grpo"})
+    run_id = queued(config)
+    train(run_id, config)
+    with sessions() as session:
+        groups = session.scalars(select(RolloutGroup.id).where(RolloutGroup.kind == "train"))
+        for group_id in groups:
+            advantages = session.scalars(select(Rollout.advantage).where(Rollout.group_id == group_id))
+            assert sum(advantages) == pytest.approx(0, abs=1e-6)
+
+
+def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
+    """16 completions in two minibatches of 8: each has mean 0 and sample deviation 1, if its rewards vary."""
+    changes = {
+        "preset": "magistral",
+        "objective": {"advantage": {"scale": {"eps": 0}}},
+        "updates": {"minibatches": 2},
+        "filters": {"groups": {"type": "none"}, "upweight": False},
+    }
+    config = resolve(SMALL | changes)
+    run_id = queued(config)
+    train(run_id, config)
+    found = series(sessions, run_id)
+    assert list(found["advantage/mean"].values()) == pytest.approx([0] * 4, abs=1e-5)
+    allowed = [0, (7 / 15) ** 0.5, (14 / 15) ** 0.5]  # none, one or both minibatches vary
+    for spread in found["advantage/std"].values():
+        assert min(abs(spread - value) for value in allowed) < 2e-3
+    assert max(found["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preset": "grpo"},
+        {"preset": "grpo_book_clip"},
+        {"preset": "gspo"},
+        {"preset": "ppo"},
+        {"preset": "olmo3", "sampling": {**SMALL["sampling"], "precision": "int8", "staleness": 2}},
+        {
+            "preset": "grpo",
+            "sampling": {**SMALL["sampling"], "top_p": 0.9, "keep_mask": True},
+            "updates": {"epochs": 2, "minibatches": 2},
+        },
+        {
+            "policy": {"name": "tiny_moe"},
+            "sampling": {**SMALL["sampling"], "staleness": 1, "routing_replay": True},
+            "objective": {
+                "ratio": {"type": "seq_geo"},
+                "surrogate": {"type": "geo_token"},
+                "router": {"type": "router_shift"},
+            },
+            "updates": {"minibatches": 2},
+            "resources": {"microbatch_completions": 3},
+        },
+    ],
+    ids=str,
+)
+def test_a_run_that_was_interrupted_continues_bit_by_bit(sessions, queued, train, changes):
+    config = resolve(SMALL | changes)
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+
+
+def test_groups_that_wait_for_the_next_step_survive_an_interruption(sessions, queued, train):
+    config = resolve(SMALL | {"preset": "olmo3"})
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    assert train(broken, config, stop_after=3).status == "queued"
+    assert train(broken, config) == Outcome("finished")
+    expected = series(sessions, straight)
+    assert series(sessions, broken) == expected
+    assert expected["sampling/carried_frac"][4] > 0  # what step 3 left over trained after the resume
+
+
+def test_a_step_that_finds_too_few_informative_groups_trains_on_them_and_says_so(sessions, queued, train):
+    once = {"filters": {"refill": {"type": "dynamic", "max_batches": 1}}}
+    config = resolve(SMALL | once | {"preset": "dapo", "steps": 2})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    found = series(sessions, run_id)
+    assert 0 < found["groups/kept_frac"][1] < 1
+    assert found["optim/updates"][1] == 1
+    with sessions() as session:
+        messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
+    assert any("of 4 informative groups in 1 batches; the step trains on those" in text for text in messages)
+
+
+@pytest.fixture
+def few_sums(settings):
+    """Eight sums to train on, so that every step meets prompts of the step before."""
+    rows = [
+        {"prompt": f"{a}+{b}=?", "answer": str(a + b), "split": split}
+        for split, numbers in (("train", range(11, 19)), ("eval", range(21, 29)))
+        for a, b in ((number, 7) for number in numbers)
+    ]
+    settings.datasets_dir.mkdir(parents=True, exist_ok=True)
+    (settings.datasets_dir / "few.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return {"problems": [{"name": "file", "path": "few.jsonl"}]}
+
+
+def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, queued, train, few_sums):
+    config = resolve(SMALL | few_sums | {"preset": "dcpo"})
+    straight, broken = queued(config), None
+    train(straight, config)
+    broken = queued(config)
+    remembered = []
+
+    def remember(trainer):
+        remembered.append(trainer.learner.history)
+
+    assert train(broken, config, stop_after=3, prepare=remember).status == "queued"
+    assert train(broken, config, prepare=remember) == Outcome("finished")
+    assert series(sessions, broken) == series(sessions, straight)
+    seen = remembered[1].visits(remembered[1].values()["prompts"]).seen.flatten().tolist()
+    assert len(seen) == 8
+    assert sum(seen) == 4 * 4
+
+
+def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
+    """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
+    answers = [
+        "9" * 5000,
+        "-" + "9" * 5000,
+        "0." + "3" * 5000,
+        "1/" + "7" * 5000,
+        "٣" * 5000,
+        "٣",
+        "²",
+        "\0",
+        "5\0",
+    ]
+    answers += [
+        "{" * 9000,
+        "\\frac" * 9000,
+        " " * 9000 + "x",
+        "1e999999999",
+        "9^{9^{9}}",
+        "{}",
+        "$",
+        ".",
+        "\\text{}",
+    ]
+    rows: list[dict[str, Any]] = [
+        {"prompt": f"{number}?", "answer": answer, "id": "\0" * 9} for number, answer in enumerate(answers)
+    ]
+    rows += [
+        {"prompt": "n?", "answer": int("9" * 4300), "more": [int("8" * 4300)]},
+        {"prompt": "\0", "answer": 1e-320},
+    ]
+    rows += [{"prompt": "deep", "answer": "x", "deep": json.loads("[" * 62 + "]" * 62)}]
+    settings.datasets_dir.mkdir(parents=True, exist_ok=True)
+    (settings.datasets_dir / "hostile.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    problems = [{"name": "file", "path": "hostile.jsonl", "eval_fraction": 0.1}]
+    rewards = [{"name": "correctness", "extraction": "lenient", "timeout_seconds": 1}]
+    config = resolve(SMALL, {"problems": problems, "rewards": rewards})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    assert max(series(sessions, run_id)["reward/accuracy"].values()) < 1
+
+
+def test_while_the_critic_is_pretrained_the_policy_stays_as_it_is(sessions, queued, train):
+    """Greedy accuracy is that of the start until the third step has moved the policy."""
+    pretraining = {"preset": "ppo", "steps": 3, "evaluation": {"every": 1, "prompts": 16}}
+    config = resolve(SMALL | pretraining, {"objective": {"value": {"pretrain_steps": 2}}})
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert recorded["optim/updates"] == {1: 0, 2: 0, 3: 4}
+    assert recorded["eval/length_mean"][0] == recorded["eval/length_mean"][2]
+    assert sorted(recorded["critic/loss"]) == [1, 2, 3]
+    assert sorted(recorded["loss/total"]) == [3]
+
+
+def test_one_completion_per_prompt_is_enough_for_a_critic(sessions, settings, queued, train):
+    """Its advantages are kept token by token."""
+    config = resolve(SMALL | {"preset": "ppo", "sampling": {"prompts_per_step": 4, "group_size": 1}})
+    run_id = queued(config)
+    train(run_id, config)
+    with sessions() as session:
+        rollout = session.scalars(
+            select(Rollout).join(RolloutGroup).where(RolloutGroup.kind == "train")
+        ).first()
+        found = tokens_of(session, rollout.id)
+    assert {"advantage", "value", "ratio"} <= found["arrays"].keys()
+    assert len(found["arrays"]["advantage"]) == len(found["tokens"])
+    assert np.mean(found["arrays"]["advantage"]) == pytest.approx(rollout.advantage, abs=1e-5)
+
+
+def test_a_mixture_records_how_its_routers_move(sessions, queued, train):
+    """The first of two updates sees the routers that opened the step; the second sees them moved."""
+    config = resolve(
+        {
+            **SMALL,
+            "steps": 1,
+            "policy": {"name": "tiny_moe"},
+            "objective": {"router": {"type": "router_shift"}},
+            "updates": {"epochs": 2},
+        }
+    )
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert 0.9 < recorded["router/shift_mean"][1] < 1
+    assert recorded["router/shift_min"][1] < recorded["router/shift_mean"][1]
+    assert 0 <= recorded["router/floor_frac"][1] < 0.5
+    assert 0 < recorded["router/expert_change_frac"][1] < 0.5
+
+
+def test_router_knobs_on_a_dense_policy_do_nothing_and_say_so(sessions, queued, train):
+    plain = resolve({**SMALL, "steps": 2, "updates": {"epochs": 2}})
+    routed = resolve(
+        {
+            **SMALL,
+            "steps": 2,
+            "updates": {"epochs": 2},
+            "objective": {"router": {"type": "router_shift"}},
+            "sampling": {**SMALL["sampling"], "routing_replay": True},
+        }
+    )
+    runs = [queued(plain)]
+    train(runs[0], plain)
+    runs.append(queued(routed))
+    train(runs[1], routed)
+    assert series(sessions, runs[0]) == series(sessions, runs[1])
+    with sessions() as session:
+        events = session.scalars(select(Event.message).where(Event.run_id == runs[1]))
+        assert "the policy has no routers: router shift and routing replay do nothing" in list(events)
+
+
+def test_probabilities_over_the_kept_tokens_agree_with_a_sampler_that_cuts(sessions, queued, train):
+    runs = []
+    for keep_mask in (False, True):
+        sampling = {**SMALL["sampling"], "top_p": 0.9, "keep_mask": keep_mask}
+        config = resolve({**SMALL, "steps": 1, "sampling": sampling})
+        runs.append(queued(config))
+        train(runs[-1], config)
+    full, kept = (series(sessions, run_id) for run_id in runs)
+    assert full["mismatch/rho_mean"][1] == pytest.approx(kept["sampling/kept_mass"][1], abs=1e-4)
+    assert kept["mismatch/rho_mean"][1] == pytest.approx(1, abs=1e-4)
+    assert kept["mismatch/ess"][1] == pytest.approx(1, abs=1e-6)
+    assert kept["policy/entropy"][1] == pytest.approx(full["policy/entropy"][1], abs=1e-6)
+
+
+def test_stale_rollouts_say_how_stale_they_are(sessions, queued, train):
+    config = resolve({**SMALL, "sampling": {**SMALL["sampling"], "staleness": 2}})
+    run_id = queued(config)
+    train(run_id, config)
+    recorded = series(sessions, run_id)
+    assert recorded["sampling/staleness"] == {1: 0, 2: 1, 3: 2, 4: 2}
+    assert recorded["mismatch/k3"][1] == pytest.approx(0, abs=1e-6)
+    assert recorded["mismatch/k3"][4] > 1e-5
+
+
+def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, train, straight, monkeypatch):
+    """The step that was given up is sampled again, with the same random numbers."""
+    monkeypatch.setattr(sampler, "ASK_EVERY", 1)
+    config = resolve(SMALL)
+    broken = queued(config)
+    asked = []
+
+    def in_the_third_step(trainer):
+        def is_unwanted():
+            if trainer.standing.step == 2 and not asked:
+                asked.append(True)
+                trainer.stopping.set()
+            return trainer.stopping.is_set()
+
+        trainer._is_asked_to_end = is_unwanted
+
+    assert train(broken, config, prepare=in_the_third_step).status == "queued"
+    assert sorted(series(sessions, broken)["reward/mean"]) == [1, 2]
+    train(broken, config)
+    assert series(sessions, broken) == straight
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(sessions, queued, train, straight):
+    runs = []
+    for seed in (0, 1):
+        config = resolve(SMALL, {}, seed)
+        runs.append(queued(config))
+        train(runs[-1], config)
+    again, other = (series(sessions, run_id) for run_id in runs)
+    assert straight == again
+    assert straight["loss/policy"] != other["loss/policy"]
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_continues(
+    sessions, settings, queued, train, straight
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    weights = settings.artifacts_of(run_id) / "s000003-a1" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert train(run_id, config) == Outcome("finished")
+    assert series(sessions, run_id) == straight
+    with sessions() as session:
+        messages = list(session.scalars(select(Event.message).where(Event.run_id == run_id)))
+    assert any("refused" in message and "model.safetensors" in message for message in messages)
+    assert any("continued from step 2" in message for message in messages)
+
+
+def test_a_damaged_checkpoint_takes_no_whole_ones_place_and_goes_with_the_next(
+    sessions, settings, queued, train
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=3)
+    (settings.artifacts_of(run_id) / "s000003-a1" / "config.json").unlink()
+    train(run_id, config, stop_after=3)
+    with sessions() as session:
+        kept = session.scalars(select(Checkpoint.path).order_by(Checkpoint.path)).all()
+    assert kept == ["s000002-a1", "s000003-a2"]
+    assert sorted(path.name for path in settings.artifacts_of(run_id).iterdir()) == kept
+
+
+def test_what_a_killed_attempt_left_is_removed_even_when_nothing_is_left_to_train(settings, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=4)  # its last checkpoint is there, its end is not
+    root = settings.artifacts_of(run_id)
+    shutil.copytree(root / "s000004-a1", root / "s000003-a1")
+    (root / ".s000004-a1.77.draft").mkdir()
+    assert train(run_id, config) == Outcome("finished")
+    assert sorted(path.name for path in root.iterdir()) == ["s000002-a1", "s000004-a1"]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(settings, queued, train):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    train(run_id, config, stop_after=1)
+    for manifest in settings.artifacts_of(run_id).glob("*/manifest.json"):
+        manifest.write_text("{}")
+    with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+        train(run_id, config)
+
+
+def test_a_run_does_not_go_on_against_another_reference(settings, queued, train):
+    local = settings.models_dir / "mine"
+    shutil.copytree(BUILT_IN["tiny"], local)
+    config = resolve(
+        SMALL | {"policy": {"name": "mine", "dtype": "float32", "chat_template": False}, "preset": "grpo"}
+    )
+    run_id = queued(config)
+    train(run_id, config, stop_after=1)
+    weights = load_file(local / "model.safetensors")
+    first = next(iter(weights))
+    save_file(weights | {first: weights[first] + 0.01}, local / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ReferenceChanged, match=r"not the one this run began with.*policy\.revision"):
+        train(run_id, config)
+
+
+def test_the_newest_checkpoints_the_best_and_an_old_one_are_kept(sessions, settings, queued, train):
+    config = resolve(
+        SMALL
+        | {
+            "steps": 6,
+            "checkpointing": {"every": 1, "keep": 2, "spaced": 1},
+            "evaluation": {"every": 1, "prompts": 8},
+        }
+    )
+    run_id = queued(config)
+    train(run_id, config)
+    accuracy = series(sessions, run_id)["eval/accuracy"]
+    with sessions() as session:
+        kept = list(session.scalars(select(Checkpoint.step).order_by(Checkpoint.step)))
+        paths = set(session.scalars(select(Checkpoint.path)))
+    best = max(kept, key=accuracy.__getitem__)
+    assert set(kept) - {best} in ({1, 5, 6} - {best}, {2, 5, 6})  # the best is beside the older one
+    assert accuracy[best] == max(accuracy[step] for step in range(1, 7))
+    assert {path.name for path in settings.artifacts_of(run_id).iterdir()} == paths
+
+
+def test_a_policy_that_never_succeeds_stops_for_lack_of_signal(queued, train):
+    hopeless = {
+        "steps": 100,
+        "preset": "dapo",
+        "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 2},
+        "filters": {"refill": {"type": "dynamic", "max_batches": 1}},
+        "evaluation": {"every": 0},
+        "checkpointing": {"every": 0},
+    }
+    config = resolve(hopeless)
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("stopped", "no_signal")
+    assert EMPTY_STEPS < 100
+
+
+def break_the_loss(monkeypatch, *, step, value):
+    """The loss of that step (None: of every step) is multiplied by `value`, and so is its gradient."""
+    learn, now = Learner.learn, []
+
+    def learning(self, collected, generator, learned, **kwargs):
+        now.append(learned.step)
+        return learn(self, collected, generator, learned, **kwargs)
+
+    def broken(*args, **kwargs):
+        found = policy_loss(*args, **kwargs)
+        return found._replace(loss=found.loss * value) if step in (None, now[-1]) else found
+
+    monkeypatch.setattr(Learner, "learn", learning)
+    monkeypatch.setattr(learner, "policy_loss", broken)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_update_that_is_not_finite_is_skipped_told_and_stored_as_it_is(
+    sessions, queued, train, monkeypatch, value
+):
+    config = resolve(SMALL)
+    run_id = queued(config)
+    break_the_loss(monkeypatch, step=3, value=value)
+    assert train(run_id, config) == Outcome("finished")
+    recorded = series(sessions, run_id)
+    assert recorded["optim/skipped"] == {1: 0, 2: 0, 3: 1, 4: 0}
+    assert recorded["optim/grad_norm"][3] is None
+    assert math.isfinite(recorded["optim/grad_norm"][4])
+    with sessions() as session:
+        alerts = session.scalars(select(Event).where(Event.kind == "alert")).all()
+        kinds = session.scalars(select(Metric.kind).where(Metric.value.is_(None), Metric.step == 3))
+        assert set(kinds) <= {1, 2, 3}
+    assert [(alert.step, alert.message) for alert in alerts] == [
+        (3, "1 updates skipped: loss or gradient is not finite")
+    ]
+
+
+def test_updates_that_stay_not_finite_fail_the_run(queued, train, monkeypatch):
+    config = resolve(SMALL | {"stop_rules": [{"type": "non_finite", "patience": 2}]})
+    break_the_loss(monkeypatch, step=None, value=math.nan)
+    outcome = train(queued(config), config)
+    assert outcome == Outcome("failed", "2 steps in a row had no finite loss or gradient")
+
+
+def test_accuracy_can_end_a_run(queued, train):
+    config = resolve(SMALL | {"stop_rules": [{"type": "accuracy", "value": 0.001}], "steps": 50})
+    run_id = queued(config)
+    assert train(run_id, config).reason == "held-out accuracy reached 0.001"
+
+
+def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queued, train):
+    config = resolve(SMALL)
+    trained = queued(config)
+    train(trained, config)
+    question = resolve(SMALL | {"steps": 0})
+    asked = queued(question, parent=trained, step=4)
+    assert train(asked, question) == Outcome("finished")
+    answer = series(sessions, asked)
+    assert answer["eval/accuracy"] == {0: series(sessions, trained)["eval/accuracy"][4]}
+    assert "reward/mean" not in answer
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
+    sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})
+    evaluation = {"every": 2, "prompts": 2}
+    config = resolve({"preset": preset, "steps": 2, "sampling": sampling, "evaluation": evaluation})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    recorded = series(sessions, run_id)
+    pretrains = config.objective.value.pretrain_steps > 0
+    assert np.isfinite(list(recorded["critic/loss" if pretrains else "loss/total"].values())).all()

@@ -1,0 +1,71 @@
+"""A natural-gradient step on the tiny policy."""
+
+import copy
+
+import pytest
+import torch
+
+from backend.config.merge import resolve
+from backend.config.run import TrustRegion
+from backend.settings import Settings
+from worker.policy import logprobs
+from worker.policy.logprobs import next_tokens, token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.token_batch import microbatches, token_batch
+from worker.training.trust_region import trust_region_step
+
+TRUST = TrustRegion(delta=0.01, damping=0.1, cg_iters=4)
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    return load_policy(resolve({}).policy, Settings(state_dir=tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture
+def tokens(policy):
+    prompts = [policy.encode("1+2=?", room=8)] * 2 + [policy.encode("12+7=?", room=8)]
+    return token_batch(prompts, [[5, 6, 7], [5, 6, 8, 9], [6]], pad_id=policy.pad_id)
+
+
+def step_on(policy, tokens, *, microbatch=0):
+    """Raise the probability of the first completion; the step and how the distributions moved."""
+    model = copy.deepcopy(policy.model)
+    likes = torch.tensor([1.0, -1.0, 0.0])
+    with torch.no_grad():
+        old = token_logprobs(model, tokens, temperature=1.0).logprobs
+
+    def surrogate():
+        for rows in microbatches(tokens, rows=microbatch):
+            new = token_logprobs(model, tokens.rows(rows), temperature=1.0).logprobs
+            ratio = (new - old[rows, : new.shape[1]]).exp() * tokens.mask[rows, : new.shape[1]]
+            yield (likes[rows].unsqueeze(1) * ratio).sum() / 8
+
+    step = trust_region_step(
+        model, tokens, tokens.mask, surrogate, temperature=1.0, trust=TRUST, microbatch=microbatch
+    )
+    with torch.no_grad():
+        return step, next_tokens(model, tokens, temperature=1.0).logprobs
+
+
+def test_the_step_improves_and_keeps_to_the_region(policy, tokens):
+    step, now = step_on(policy, tokens)
+    with torch.no_grad():
+        before = next_tokens(policy.model, tokens, temperature=1.0)
+    each = (before.logprobs.exp() * (before.logprobs - now)).sum(dim=1)[before.of_token]
+    assert not step.is_failed
+    assert step.improvement > 0
+    assert 0 < step.kl <= TRUST.delta
+    assert step.kl == pytest.approx(each.mean().item(), rel=1e-3)
+
+
+def test_neither_micro_batches_nor_the_way_of_computing_attention_change_it(policy, tokens, monkeypatch):
+    whole, distributions = step_on(policy, tokens)
+    split, _ = step_on(policy, tokens, microbatch=2)
+    assert split.kl == pytest.approx(whole.kl, rel=1e-2)
+    assert split.improvement == pytest.approx(whole.improvement, rel=1e-2)
+    monkeypatch.setattr(logprobs, "suits_tree", lambda *_: False)
+    rows, _ = step_on(policy, tokens)
+    assert rows.kl == pytest.approx(whole.kl, rel=1e-2)
+    assert rows.improvement == pytest.approx(whole.improvement, rel=1e-2)
+    assert len(distributions) < int(tokens.mask.sum())

@@ -1,0 +1,234 @@
+"""Checkpoints: a Hugging Face directory that `from_pretrained` opens, with all that a run continues from.
+
+    config.json model.safetensors tokenizer.json ...   the policy
+    trainer/<part>.safetensors                         tensors of each part of the run's state
+    trainer/state.json                                 step, run, JSON values of each part, versions
+    manifest.json                                      size and SHA-256 of every file above
+
+A directory appears under its name only when it is complete and on disk. Nothing in it is pickled.
+"""
+
+import json
+import os
+import platform
+import shutil
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from backend.durable_files import make_directory, publish, sync
+from backend.errors import Conflict
+from worker.checkpoints.disk import need_room, on_disk
+from worker.policy.model import Policy
+from worker.state import Parts
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+
+TEXT_BYTES = 1_000_000
+"""Room for all files of a checkpoint that hold no tensors."""
+
+SYNCS = 8
+"""Files that are forced to the disk at the same time."""
+
+
+class BadCheckpoint(Conflict):
+    """A checkpoint that cannot be used."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        super().__init__(f"checkpoint {directory}: {reason}")
+
+
+class Loaded(NamedTuple):
+    """What was taken from a checkpoint."""
+
+    step: int
+    restored: list[str]
+    """Parts of the run's state that go on as they were."""
+    fresh: list[str]
+    """Parts that begin anew."""
+    versions: dict[str, str]
+    """What wrote the checkpoint."""
+
+
+def save_checkpoint(
+    directory: Path, policy: Policy, parts: Parts, *, step: int, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write what a run is after `step` under the name `directory`; one of that name is replaced.
+
+    `about` says whose it is, in JSON values: see `worker.checkpoints.lineage`.
+    Raises DiskTrouble, and leaves nothing behind, when the disk is full, read-only or faulty.
+    """
+    tensors = {name: part.tensors() for name, part in parts.items()}
+    needed = _size_of(policy, tensors)
+    need_room(directory.parent, needed)
+    draft = directory.with_name(f".{directory.name}.{os.getpid()}.draft")
+    try:
+        with on_disk(directory.parent, needed=needed):
+            shutil.rmtree(draft, ignore_errors=True)
+            make_directory(draft / "trainer")
+            _write(draft, policy, parts, tensors, {"step": step, "about": dict(about or {})})
+            with ThreadPoolExecutor(SYNCS) as pool:  # a slow disk takes them together
+                deque(pool.map(sync, draft.rglob("*")))
+            _publish(draft, directory)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return directory
+
+
+def _write(
+    draft: Path,
+    policy: Policy,
+    parts: Parts,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    identity: Mapping[str, Any],
+) -> None:
+    policy.model.save_pretrained(draft)
+    policy.tokenizer.save_pretrained(draft)
+    for name, own in tensors.items():
+        if own:
+            _save_tensors(draft / f"trainer/{name}.safetensors", own)
+    values = {name: part.values() for name, part in parts.items()}
+    state = {**identity, "parts": values, "format": FORMAT, "versions": versions()}
+    _write_json(draft / "trainer/state.json", state)
+    _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
+
+
+def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
+    """Bytes that a checkpoint takes, about: its tensors and a little text."""
+    own = [tensor for part in tensors.values() for tensor in part.values()]
+    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*policy.model.state_dict().values(), *own])
+
+
+def verify_checkpoint(directory: Path) -> None:
+    """Raise BadCheckpoint unless every file is there and unchanged."""
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        raise BadCheckpoint(directory, f"no complete checkpoint, {MANIFEST} is missing")
+    expected: dict[str, dict[str, Any]] = json.loads(manifest.read_text())["files"]
+    for name, entry in expected.items():
+        path = directory / name
+        if not path.is_file():
+            raise BadCheckpoint(directory, f"{name} is missing")
+        if _digest(path) != entry:
+            raise BadCheckpoint(
+                directory, f"{name} is damaged: its size or SHA-256 is not that of the manifest"
+            )
+
+
+def load_checkpoint(
+    directory: Path, policy: Policy, parts: Parts, *, fitting: Collection[str] | None = None
+) -> Loaded:
+    """Verify a checkpoint and put the policy and every part in its state.
+
+    A checkpoint of the run's own holds exactly its parts. With `fitting` it is one of another run: only the
+    parts named there are taken over, where it holds them.
+    """
+    verify_checkpoint(directory)
+    state = json.loads((directory / "trainer/state.json").read_text())
+    if state["format"] != FORMAT:
+        raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
+    if fitting is None and (strangers := sorted(state["parts"].keys() ^ parts.keys())):
+        raise BadCheckpoint(directory, f"holds other state than the run has: {', '.join(strangers)}")
+    load_weights(directory, policy)
+    taken = sorted(parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting)))
+    for name in taken:
+        file = directory / f"trainer/{name}.safetensors"
+        parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
+    return Loaded(int(state["step"]), taken, sorted(parts.keys() - set(taken)), state["versions"])
+
+
+@torch.no_grad()
+def load_weights(directory: Path, policy: Policy) -> None:
+    """Copy the weights of a checkpoint into a policy of the same shape.
+
+    Read by `from_pretrained`, because a file may name and join weights otherwise than the model does.
+    """
+    try:
+        saved, report = type(policy.model).from_pretrained(
+            directory,
+            dtype=policy.model.dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadCheckpoint(directory, f"the weights cannot be read: {error}") from error
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if names := sorted(map(str, report[kind])):
+            raise BadCheckpoint(directory, f"weights do not fit the policy: {kind} {names[:3]}")
+    own, found = policy.model.state_dict(), saved.state_dict()
+    if strangers := own.keys() ^ found.keys():
+        raise BadCheckpoint(directory, f"weights do not fit the policy: {sorted(strangers)[:3]}")
+    for name, tensor in found.items():
+        if tensor.shape != own[name].shape:
+            expected = list(own[name].shape)
+            reason = f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
+            raise BadCheckpoint(directory, reason)
+        own[name].copy_(tensor)
+
+
+def checkpoints(parent: Path) -> list[Path]:
+    """The complete checkpoints in a directory, by name."""
+    return sorted(manifest.parent for manifest in parent.glob(f"[!.]*/{MANIFEST}"))
+
+
+def remove_checkpoint(directory: Path) -> None:
+    """Delete a checkpoint; at no time does half of one stand under its name."""
+    doomed = directory.with_name(f".{directory.name}.{os.getpid()}.doomed")
+    directory.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True) -> None:
+    """Delete what interrupted saves and removals left behind, but not what another process writes."""
+    for pattern in (".*.draft", ".*.doomed"):
+        for leftover in parent.glob(pattern):
+            if is_ours(leftover):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def versions() -> dict[str, str]:
+    """What wrote a checkpoint."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _digests(directory: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(directory).as_posix(), _digest(path)
+
+
+def _digest(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": file_digest(file, "sha256").hexdigest()}
+
+
+def _publish(draft: Path, directory: Path) -> None:
+    if directory.exists():
+        remove_checkpoint(directory)
+    publish(draft, directory)
+    sync(directory.parent.parent)  # the run's own directory may be new

@@ -1,0 +1,57 @@
+"""Runs that begin with a checkpoint of another run: where it lies, and which of its parts still fit."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.db.models import Run
+from backend.errors import Conflict
+from backend.runs.checkpoints import checkpoint_at
+from backend.settings import Settings
+
+
+class Origin(NamedTuple):
+    """The checkpoint that a fork continues behind, or whose policy an evaluation measures."""
+
+    directory: Path
+    sha256: str
+    """Of its manifest."""
+    run_id: str
+    run_name: str
+    config: RunConfig
+    """Of the run that wrote it."""
+
+
+def origin_of(session: Session, run_id: str, settings: Settings) -> Origin | None:
+    """Where a run begins; None: anew. Raises NotFound or Conflict when that is no longer there."""
+    run = session.get_one(Run, run_id)
+    if run.fork_step is None:
+        return None
+    if run.parent_run is None:
+        raise Conflict(f"the run whose checkpoint of step {run.fork_step} it begins with was deleted")
+    parent = session.get_one(Run, run.parent_run)
+    checkpoint = checkpoint_at(session, parent.id, run.fork_step)
+    directory = settings.artifacts_of(parent.id) / checkpoint.path
+    config = RunConfig.model_validate(parent.config)
+    return Origin(directory, checkpoint.sha256, parent.id, parent.name, config)
+
+
+def fitting(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:
+    """The parts of a checkpoint written under one config that mean the same under another."""
+    old, new = _meaning(before), _meaning(after)
+    return {name for name in parts if old.get(name) == new.get(name)}
+
+
+def _meaning(config: RunConfig) -> dict[str, Any]:
+    """For each part that a config may give another meaning: what must stay the same for it to fit."""
+    kl = config.objective.kl
+    return {
+        "random": config.seed,
+        "optimizer": config.updates.rule,
+        "kl": (kl.type, getattr(getattr(kl, "controller", None), "type", None)),
+        "entropy": config.objective.entropy.type,
+        "pool": (config.sampling, config.problems, config.rewards, config.length, config.filters),
+    }

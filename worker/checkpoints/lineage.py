@@ -1,0 +1,66 @@
+"""Lineage of a checkpoint: the run, config and origin that wrote it, kept within the checkpoint itself.
+
+A database that lost its newest transactions does not know the newest checkpoints. Those that are whole and
+of the same lineage can be adopted; anything else in a run's directory proves nothing.
+"""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from backend.config.run import RunConfig
+from worker.checkpoints.files import checkpoints
+from worker.checkpoints.fork import Origin
+
+
+class Lineage(NamedTuple):
+    """Whose checkpoints these are."""
+
+    run_id: str
+    config: RunConfig
+    origin: str
+    """SHA-256 of the manifest of the checkpoint that the run began with; empty: from nothing."""
+
+    def document(self, *, attempt: int, accuracy: float | None) -> dict[str, Any]:
+        """What is stored in each checkpoint."""
+        return {
+            "run": self.run_id,
+            "config": self.config.model_dump(mode="json"),
+            "origin": self.origin,
+            "attempt": attempt,
+            "accuracy": accuracy,
+        }
+
+
+class Stranger(NamedTuple):
+    """A checkpoint of the run that has no row."""
+
+    directory: Path
+    step: int
+    attempt: int
+    accuracy: float | None
+
+
+def lineage_of(run_id: str, config: RunConfig, origin: Origin | None) -> Lineage:
+    """The lineage of what a run writes."""
+    return Lineage(run_id, config, origin.sha256 if origin else "")
+
+
+def strangers(root: Path, known: Collection[str], lineage: Lineage) -> list[Stranger]:
+    """Checkpoints below `root` without a row that this lineage wrote; nobody has verified them yet."""
+    found = (_stranger(directory, lineage) for directory in checkpoints(root) if directory.name not in known)
+    return [stranger for stranger in found if stranger is not None]
+
+
+def _stranger(directory: Path, lineage: Lineage) -> Stranger | None:
+    try:
+        state = json.loads((directory / "trainer/state.json").read_bytes())
+        about = state["about"]
+        written_by = Lineage(about["run"], RunConfig.model_validate(about["config"]), about["origin"])
+        found = Stranger(directory, int(state["step"]), int(about["attempt"]), about["accuracy"])
+    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+        return None  # of an earlier version, or damaged
+    return found if written_by == lineage else None

@@ -1,0 +1,255 @@
+"""The checkpoints of one run: files first, then the row; the newest good one continues the run.
+
+Steps, files, row: each is on the disk before the next is written, so after a power cut no row lacks its files
+and no file is ahead of the run's steps. A database that is older than that all the same, because its log
+was lost, does not know the newest checkpoints: those are adopted.
+"""
+
+import logging
+import re
+import shutil
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.db.models import Checkpoint
+from backend.durable_files import sync
+from backend.runs import checkpoints as store
+from worker.checkpoints.disk import on_disk
+from worker.checkpoints.files import (
+    MANIFEST,
+    BadCheckpoint,
+    Loaded,
+    load_checkpoint,
+    load_weights,
+    remove_checkpoint,
+    remove_drafts,
+    save_checkpoint,
+    verify_checkpoint,
+    versions,
+)
+from worker.checkpoints.fork import Origin, fitting
+from worker.checkpoints.lineage import Stranger, lineage_of, strangers
+from worker.policy.model import Policy
+from worker.recording.recorder import Recorder
+from worker.state import Parts
+
+logger = logging.getLogger(__name__)
+
+Candidate = Checkpoint | Stranger
+
+ATTEMPT = re.compile(r"-a(\d+)")
+"""Within the name of a checkpoint's directory, or of its draft: the attempt that wrote it."""
+
+
+class Checkpoints:
+    """Saves, prunes and restores the checkpoints under `root`, the run's own directory."""
+
+    def __init__(
+        self,
+        root: Path,
+        recorder: Recorder,
+        *,
+        run_id: str,
+        attempt: int,
+        config: RunConfig,
+        origin: Origin | None = None,
+    ) -> None:
+        """`origin` is the checkpoint of another run that this one begins with."""
+        self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
+        self.config, self.origin = config, origin
+        self.saved_step = -1
+        self.refused: set[str] = set()
+        """Ids of checkpoints that turned out damaged: forgotten as soon as there is a new one."""
+        self.lineage = lineage_of(run_id, config, origin)
+        self.strangers: dict[str, Stranger] = {}
+        """Checkpoints of this run that the database did not know when this attempt began, by name."""
+        self.inherited: set[str] = set()
+        """Names that were there when this attempt began, whatever attempt they are called after."""
+
+    def restore(self, policy: Policy, parts: Parts) -> int | None:
+        """Put everything in the state of the newest checkpoint that is whole; its step, None without one.
+
+        A damaged one is passed over with an event. One without a row is adopted; where steps up to it are
+        not recorded, only if nothing else is left. A fork that has none of its own begins with its origin's.
+        Raises BadCheckpoint when all are damaged.
+        """
+        with on_disk(self.root):
+            return self._restore(policy, parts)
+
+    def _restore(self, policy: Policy, parts: Parts) -> int | None:
+        remove_drafts(self.root, self._is_ours)
+        rows = self.recorder.read(lambda session: store.checkpoints_of(session, self.run_id))
+        recorded = self.recorder.read(lambda session: store.last_step_of(session, self.run_id))
+        self._look_for_strangers({row.path for row in rows})
+        refused: list[dict[str, Any]] = []
+        for one in by_preference([*rows, *self.strangers.values()], recorded):
+            name = one.directory.name if isinstance(one, Stranger) else one.path
+            try:
+                if not isinstance(one, Stranger):
+                    check_manifest(self.root / name, one.sha256)
+                loaded = load_checkpoint(self.root / name, policy, parts)
+            except BadCheckpoint as error:
+                self._refuse(one, name, error.detail)
+                refused.append({"checkpoint": name, "reason": error.detail})
+                continue
+            if isinstance(one, Stranger):
+                self._adopt(one, recorded)
+            self.saved_step = loaded.step
+            # The attempt that saved it may have died before it tidied up, and nothing may be left to save.
+            self._remove_strangers({name, *(row.path for row in rows)})
+            self._tell(f"continued from step {loaded.step}", loaded, name, refused)
+            return loaded.step
+        if self.origin is not None:
+            return self._fork(self.origin, policy, parts, refused)
+        if rows:
+            raise BadCheckpoint(self.root, f"none of the run's {len(rows)} checkpoints is whole")
+        return None
+
+    def _refuse(self, one: Candidate, name: str, reason: str) -> None:
+        logger.warning("%s", reason)
+        self.recorder.event("checkpoint", "error", f"refused: {reason}", step=one.step)
+        if isinstance(one, Stranger):
+            del self.strangers[name]
+        else:
+            self.refused.add(one.id)
+
+    def _look_for_strangers(self, known: Collection[str]) -> None:
+        """What of this run's lineage has no row. Attempts later than this one are of a time that was lost."""
+        found = strangers(self.root, known, self.lineage)
+        if found:
+            self.recorder.commit(lambda _: None)  # the run is ours, so no later attempt writes here
+        self.strangers = {one.directory.name: one for one in found}
+        self.inherited = {*known, *self.strangers}
+
+    def _adopt(self, one: Stranger, recorded: int) -> None:
+        """Enter a checkpoint that the database did not know."""
+        row = self._row(one.directory, one.step, one.accuracy, min(one.attempt, self.attempt))
+        self.recorder.commit(lambda session: store.add_checkpoint(session, row))
+        del self.strangers[one.directory.name]
+        message = f"adopted checkpoint {one.directory.name}: it is whole and of this run, but had no row"
+        if one.step > recorded:
+            message += f"; metrics and rollouts of the steps {recorded + 1} to {one.step} are lost"
+        logger.warning("%s", message)
+        self.recorder.event("checkpoint", "warning", message, {"adopted": one.directory.name}, step=one.step)
+
+    def take_weights(self, policy: Policy) -> None:
+        """Give the policy the weights of the origin, where the run has one, and nothing else of it."""
+        if self.origin is not None:
+            check_manifest(self.origin.directory, self.origin.sha256)
+            verify_checkpoint(self.origin.directory)
+            load_weights(self.origin.directory, policy)
+
+    def _fork(self, origin: Origin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
+        check_manifest(origin.directory, origin.sha256)
+        fit = fitting(parts, origin.config, self.config)
+        loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)
+        message = f"forked from step {loaded.step} of {origin.run_name}"
+        if loaded.fresh:
+            message += f"; {', '.join(loaded.fresh)} {'begins' if len(loaded.fresh) == 1 else 'begin'} anew"
+        self._tell(message, loaded, origin.directory.name, refused, run=origin.run_id)
+        return loaded.step
+
+    def _tell(
+        self, message: str, loaded: Loaded, name: str, refused: list[dict[str, Any]], **more: Any
+    ) -> None:
+        """The restored manifest, as an event: what goes on, what begins anew, what was refused."""
+        now = versions()
+        differing = {
+            package: [loaded.versions.get(package, ""), found]
+            for package, found in now.items()
+            if loaded.versions.get(package) != found
+        }
+        restored = {
+            "checkpoint": name,
+            "step": loaded.step,
+            "parts": ["policy", *loaded.restored],
+            "fresh": loaded.fresh,
+            "refused": refused,
+            "versions": differing,
+            **more,
+        }
+        self.recorder.event("checkpoint", "info", message, {"restored": restored}, step=loaded.step)
+
+    def save(self, policy: Policy, parts: Parts, *, step: int, accuracy: float | None) -> None:
+        """Write a checkpoint of a step and forget the ones that are no longer kept.
+
+        `accuracy` is what the policy reached on held-out problems at this very step, if it was measured.
+        """
+        if step == self.saved_step:
+            return
+        directory = self.root / f"s{step:06d}-a{self.attempt}"
+        self.recorder.flush()  # or a checkpoint could outlive a power cut that its steps do not
+        about = self.lineage.document(attempt=self.attempt, accuracy=accuracy)
+        save_checkpoint(directory, policy, parts, step=step, about=about)
+        row = self._row(directory, step, accuracy, self.attempt)
+        self.recorder.commit(lambda session: store.add_checkpoint(session, row))
+        self.saved_step = step
+        with on_disk(self.root):
+            self._prune()
+
+    def _row(self, directory: Path, step: int, accuracy: float | None, attempt: int) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "step": step,
+            "attempt": attempt,
+            "path": directory.name,
+            "sha256": sha256((directory / MANIFEST).read_bytes()).hexdigest(),
+            "bytes_total": sum(file.stat().st_size for file in directory.rglob("*") if file.is_file()),
+            "manifest": _described(directory, accuracy),
+        }
+
+    def _prune(self) -> None:
+        """Remove rows that retention lets go, then their directories; the new checkpoint's row is safe."""
+        kept: set[str] = set()
+        rule = {"keep": self.config.checkpointing.keep, "spaced": self.config.checkpointing.spaced}
+
+        def forget(session: Session) -> None:
+            kept.update(store.forget_old_checkpoints(session, self.run_id, **rule, damaged=self.refused))
+
+        self.recorder.commit(forget)
+        self._remove_strangers(kept)
+
+    def _remove_strangers(self, kept: Collection[str]) -> None:
+        """Directories that belong to no row: of a forgotten checkpoint, or of a save that never ended."""
+        found = [directory for directory in self.root.iterdir() if directory.is_dir()]
+        doomed = [one for one in found if one.name not in kept and self._may_go(one)]
+        for directory in doomed:
+            remove_checkpoint(directory) if (directory / MANIFEST).is_file() else shutil.rmtree(directory)
+        if doomed:
+            sync(self.root)  # or a power cut brings them back, and a run that has ended tidies up no more
+
+    def _may_go(self, directory: Path) -> bool:
+        """Whether it is ours and, where it could be adopted, training has come as far again."""
+        stranger = self.strangers.get(directory.name)
+        return self._is_ours(directory) if stranger is None else stranger.step <= self.saved_step
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether this attempt or an earlier one wrote it: a later one, if we are fenced, writes here too."""
+        found = ATTEMPT.search(path.name)
+        return path.name in self.inherited or found is None or int(found[1]) <= self.attempt
+
+
+def by_preference(found: Sequence[Candidate], recorded: int) -> list[Candidate]:
+    """The one to continue from first: the newest of the steps that are recorded, then the oldest beyond."""
+    newest_first = sorted(found, key=lambda one: (one.step, one.attempt), reverse=True)
+    complete = [one for one in newest_first if one.step <= recorded]
+    return complete + [one for one in reversed(newest_first) if one.step > recorded]
+
+
+def check_manifest(directory: Path, expected: str) -> None:
+    """Raise BadCheckpoint unless the manifest is the one whose SHA-256 the row holds."""
+    manifest = directory / MANIFEST
+    if not manifest.is_file():
+        raise BadCheckpoint(directory, f"{MANIFEST} is missing")
+    if sha256(manifest.read_bytes()).hexdigest() != expected:
+        raise BadCheckpoint(directory, f"{MANIFEST} is not the one that was written")
+
+
+def _described(directory: Path, accuracy: float | None) -> dict[str, Any]:
+    files = sorted(file.relative_to(directory).as_posix() for file in directory.rglob("*") if file.is_file())
+    return {"files": files, "accuracy": accuracy}

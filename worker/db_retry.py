@@ -1,0 +1,84 @@
+"""What a process does while the database is away for a while: wait and try again, or leave it for later."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, reading, url_of
+from backend.db.faults import Trouble, database_trouble
+
+logger = logging.getLogger(__name__)
+
+PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Between tries; the last one again and again."""
+
+Result = TypeVar("Result")
+
+
+Waiting = Callable[[Trouble], None]
+"""Is told at every try that failed, and why."""
+
+
+def _in_silence(_trouble: Trouble) -> None:
+    """Nobody but the log hears of it."""
+
+
+def persist(
+    sessions: Sessions, transact: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+) -> Result:
+    """Run a transaction, again and again while the database is away, locked, full or read-only.
+
+    The database may go away while it commits, so `transact` may run again after it has succeeded.
+    """
+
+    def once() -> Result:
+        with sessions.begin() as session:
+            return transact(session)
+
+    return _insist(once, sessions, waiting)
+
+
+def consult(
+    sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _in_silence
+) -> Result:
+    """What a query finds, however long the database is away; no writer waits for it."""
+
+    def once() -> Result:
+        with reading(sessions) as session:
+            return query(session)
+
+    return _insist(once, sessions, waiting)
+
+
+def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) -> Result:
+    tries = 0
+    while True:
+        try:
+            return once()
+        except SQLAlchemyError as error:
+            trouble = database_trouble(error, url_of(sessions))
+            if trouble is None or trouble.kind == "damaged":
+                raise
+            logger.warning("%s, trying again: %s", trouble.sentence, first_line(error))
+            waiting(trouble)
+            time.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
+            tries += 1
+
+
+@contextmanager
+def left_for_later(what: str) -> Iterator[None]:
+    """What is done again anyway may fail, whatever the database says."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        logger.warning("cannot %s now: %s", what, first_line(error))
+
+
+def first_line(error: BaseException) -> str:
+    """The essence of a database driver's message."""
+    return str(error).strip().partition("\n")[0]

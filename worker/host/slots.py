@@ -1,0 +1,180 @@
+"""The slots of one worker process: they claim runs when the bell rings and, without it, every few seconds."""
+
+import logging
+import os
+import platform
+import threading
+import uuid
+
+import psutil
+from sqlalchemy.exc import SQLAlchemyError
+
+from backend.db.engine import Sessions, reading
+from backend.runs import lifecycle
+from backend.runs.lifecycle import Claim
+from backend.runs.lost import Lease, LostRuns
+from backend.sandbox.layers import layer_names
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
+from worker.db_retry import first_line, left_for_later
+from worker.host.supervisor import Supervisor
+from worker.host.trainer_process import TRAINER
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0
+"""How often a slot shows that it is there."""
+
+
+class Place:
+    """One slot, its supervisor, and the run it works on."""
+
+    def __init__(self, worker_id: str, slot: Slot, supervisor: Supervisor) -> None:
+        self.worker_id = worker_id
+        self.slot = slot
+        self.supervisor = supervisor
+        self.busy = threading.Lock()
+        self.run_id: str | None = None
+
+    @property
+    def status(self) -> str:
+        """`busy`, `idle` (starts a run at once) or `starting` (imports first)."""
+        if self.run_id:
+            return "busy"
+        return "idle" if self.supervisor.spare_is_ready else "starting"
+
+
+class Station:
+    """All slots of this process."""
+
+    def __init__(
+        self, settings: Settings, sessions: Sessions, slots: list[Slot], *, argv: tuple[str, ...] = TRAINER
+    ) -> None:
+        self.name = f"gpu{uuid.uuid4().hex[:8]}"
+        self.stopping = threading.Event()
+        self.hurrying = threading.Event()
+        self._settings = settings
+        self._sessions = sessions
+        self._look = threading.Event()
+        self._heartbeat = min(HEARTBEAT_SECONDS, settings.lease_seconds / 4)
+        self._watch = LostRuns(settings.lease_seconds, look_seconds=self._heartbeat)
+        self._lost: list[Lease] = []
+        self._threads: list[threading.Thread] = []
+        self._places = [
+            Place(
+                f"{self.name}-{slot.number}",
+                slot,
+                Supervisor(settings, sessions, slot, self.stopping, argv=argv, hurrying=self.hurrying),
+            )
+            for slot in slots
+        ]
+
+    def open(self) -> None:
+        """Register, warm up the spares and look for work, with or without a broker."""
+        for work in (self._show_life, self._poll):
+            thread = threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def serve(self) -> None:
+        """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
+        place = next((place for place in self._places if place.busy.acquire(blocking=False)), None)
+        if place is None:
+            return
+        try:
+            while not self.stopping.is_set() and (claim := self._claim(place)) is not None:
+                self._look.set()  # where one run waits there may be more, for other slots
+                self._train(place, claim)
+        finally:
+            place.busy.release()
+
+    def _train(self, place: Place, claim: Claim) -> None:
+        place.run_id = claim.run_id
+        try:
+            place.supervisor.supervise(claim)
+        finally:
+            place.run_id = None
+
+    def _claim(self, place: Place) -> Claim | None:
+        """A run that is ours in SQL: a claim whose transaction failed is none."""
+        lease = self._settings.lease_seconds
+        try:
+            with self._sessions.begin() as session:
+                return lifecycle.claim_run(
+                    session, place.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
+                )
+        except SQLAlchemyError as error:
+            logger.warning("cannot look for runs now: %s", first_line(error))
+            return None
+
+    def _poll(self) -> None:
+        while not self.stopping.is_set():
+            for place in self._places:
+                if not place.busy.locked():
+                    thread = threading.Thread(target=self.serve, name=f"poll {place.worker_id}", daemon=True)
+                    thread.start()
+                    self._threads.append(thread)
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._look.wait(self._settings.poll_seconds)
+            self._look.clear()
+
+    def _show_life(self) -> None:
+        while not self.stopping.is_set():
+            for place in self._places:
+                if place.status == "starting":
+                    place.supervisor.keep_spare()
+            with left_for_later("show a sign of life"):
+                self._report()
+            self._look_for_lost()
+            self.stopping.wait(self._heartbeat)
+
+    def _look_for_lost(self) -> None:
+        """Runs of workers that are gone are claimed here too: the service may be gone with them."""
+        try:
+            with reading(self._sessions) as session:
+                self._lost = self._watch.look(session)
+        except SQLAlchemyError as error:
+            logger.warning("cannot look for lost runs now: %s", first_line(error))
+            self._watch.forget()
+            self._lost = []
+        if self._lost:
+            self._look.set()
+
+    def _report(self) -> None:
+        memory = psutil.virtual_memory()
+        stats = {
+            "memory_used": memory.used,
+            "memory_total": memory.total,
+            "cpu_percent": psutil.cpu_percent(),
+            "sandbox": layer_names(),
+        }
+        with self._sessions.begin() as session:
+            for place in self._places:
+                if not report_slot(session, place.worker_id, place.status, place.run_id, stats):
+                    register_slot(session, place.worker_id, place.slot, host=platform.node(), pid=os.getpid())
+                    report_slot(session, place.worker_id, place.status, place.run_id, stats)
+            forget_silent(session)
+
+    def stop(self) -> None:
+        """Ask everything to end: running trainers save a checkpoint; asked again, they end at once.
+
+        Safe in a signal handler.
+        """
+        if self.stopping.is_set():
+            self.hurrying.set()
+        self.stopping.set()
+        self._look.set()
+
+    def close(self) -> None:
+        """Wait for the running trainers, end the spares, leave the record."""
+        self.stopping.set()
+        self._look.set()
+        for thread in self._threads:
+            thread.join()
+        for place in self._places:
+            place.busy.acquire()
+            place.supervisor.close()
+        with left_for_later("leave the record"), self._sessions.begin() as session:
+            for place in self._places:
+                remove_slot(session, place.worker_id)

@@ -1,0 +1,311 @@
+"""Supervises one trainer process per claimed run: renews the lease, keeps the output, judges the end.
+
+Exit codes of a trainer:
+
+    0     it has written its outcome to SQL itself
+    75    its supervisor is gone
+    76    fenced: another attempt owns the run
+    else  it failed; it said why on its output
+    -9..  a signal ended it: from outside (then the run goes back to the queue) or by its own fault
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from typing import NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, db_now, reading
+from backend.db.models import Run
+from backend.errors import Fenced
+from backend.logs import about
+from backend.runs import lifecycle
+from backend.runs.lifecycle import Claim
+from backend.runs.store import append_log
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from worker.db_retry import first_line, left_for_later, persist
+from worker.host.hang_detector import Patience, Progress
+from worker.host.trainer_logs import FLUSH_SECONDS, LogCollector
+from worker.host.trainer_process import TRAINER, TrainerProcess, trainer_environment
+from worker.out_of_memory import oom_kills, used_text
+from worker.outcome import EXIT_FENCED, EXIT_ORPHANED
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 30.0
+"""A trainer that was asked to stop gets this long to save a checkpoint."""
+
+SPARE_PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0)
+"""Before the next spare, by spares in a row that could not start or died before they were ready."""
+
+START_PAUSE_SECONDS = 20.0
+"""Pause before a run is tried again for which no process could be started."""
+
+LEAVE_SECONDS = 10.0
+"""A trainer whose run has ended gets this long to end too."""
+
+DUMP_SECONDS = 2.0
+"""A trainer that hangs gets this long to print where it stands."""
+
+HUNG = -1000
+"""In place of an exit code: the trainer was ended because it hung."""
+
+SPARE_DELAY_SECONDS = 5.0
+"""The next spare starts importing this long after a run has started, not to slow its first steps."""
+
+OUTSIDE_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+"""Signals that somebody else sends; a trainer that dies by SIGSEGV or SIGABRT did so itself."""
+
+
+RETRY_SECONDS = 1.0
+"""How soon a lease that could not be renewed is tried again: others wait for it only a short while."""
+
+OOM_LIMIT = 2
+"""A run that ran out of memory is tried once more, then failed."""
+
+KILLED_PAUSE_SECONDS = 1.0
+"""Pause before a run whose trainer was killed from outside starts again."""
+
+
+class Verdict(NamedTuple):
+    """Why a trainer ended without writing an outcome."""
+
+    reason: str
+    is_own_fault: bool = True
+    """Whether it counts against the run's retries."""
+    limit: int = lifecycle.FAILURE_LIMIT
+    """Own faults in a row until the run fails."""
+    pause_seconds: float = KILLED_PAUSE_SECONDS
+    """Pause before the run starts again through no fault of its own."""
+
+
+class Supervisor:
+    """The trainers of one slot: the one at work and a spare that has imported everything already."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sessions: Sessions,
+        slot: Slot,
+        stopping: threading.Event,
+        *,
+        argv: tuple[str, ...] = TRAINER,
+        patience: Patience | None = None,
+        hurrying: threading.Event | None = None,
+    ) -> None:
+        """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once."""
+        self._settings = settings
+        self._sessions = sessions
+        self._slot = slot
+        self._stopping = stopping
+        self._hurrying = hurrying or threading.Event()
+        self._argv = argv
+        self._patience = patience or Patience()
+        self._bad_spares = 0
+        self._spare_after = 0.0
+        self._spare: TrainerProcess | None = None
+        self._spare_lock = threading.Lock()
+
+    @property
+    def spare_is_ready(self) -> bool:
+        """Whether a run given to this slot now starts without waiting for imports."""
+        spare = self._spare
+        return spare is not None and spare.ready.is_set() and spare.is_running()
+
+    def keep_spare(self) -> None:
+        """Start a spare where none lives, ever more rarely while they do not get ready."""
+        with self._spare_lock:
+            if self._stopping.is_set() or time.monotonic() < self._spare_after:
+                return
+            if self._spare is not None and self._spare.is_running():
+                self._bad_spares = 0 if self._spare.ready.is_set() else self._bad_spares
+                return
+            self._drop_dead(self._spare)
+            self._spare_after = time.monotonic() + self._next_pause()
+            try:
+                self._spare = self._start()
+            except OSError as error:
+                logger.warning("cannot start a spare trainer: %s", error)
+
+    def _next_pause(self) -> float:
+        """How long to wait after this start, should it come to nothing."""
+        pause = SPARE_PAUSES_SECONDS[min(self._bad_spares, len(SPARE_PAUSES_SECONDS) - 1)]
+        self._bad_spares += 1
+        return pause
+
+    def close(self) -> None:
+        """End the spare."""
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.kill()
+
+    def _start(self) -> TrainerProcess:
+        return TrainerProcess(self._argv, trainer_environment(self._settings, self._slot, os.environ))
+
+    def _take_spare(self) -> TrainerProcess:
+        with self._spare_lock:
+            spare, self._spare = self._spare, None
+            if spare is not None and spare.ready.is_set():
+                self._bad_spares, self._spare_after = 0, 0.0
+        if spare is not None and spare.is_running():
+            return spare
+        self._drop_dead(spare)
+        return self._start()
+
+    @staticmethod
+    def _drop_dead(spare: TrainerProcess | None) -> None:
+        if spare is not None:
+            spare.kill()  # it has ended; what it started, and its pipes, have not
+
+    def supervise(self, claim: Claim) -> None:
+        """From assignment to the end of the trainer and the run's next status."""
+        with about(run_id=claim.run_id, attempt=claim.attempt):
+            self._supervise(claim)
+
+    def _supervise(self, claim: Claim) -> None:
+        try:
+            trainer = self._take_spare()
+        except OSError as error:
+            reason = f"no trainer could be started: {error}"
+            logger.warning("%s", reason)
+            self._settle(claim, Verdict(reason, is_own_fault=False, pause_seconds=START_PAUSE_SECONDS))
+            return
+        self._see_through(trainer, claim)
+
+    def _see_through(self, trainer: TrainerProcess, claim: Claim) -> None:
+        kills = oom_kills()
+        log = LogCollector(lambda number, text: self._append_log(claim, number, text))
+        database_url = self._settings.effective_database_url
+        trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url)
+        logger.info("trainer %s", trainer.pid)
+        self._note_trainer(claim, trainer.pid)
+        progress = Progress(self._patience)
+        try:
+            code = self._watch(trainer, claim, log, progress)
+        finally:
+            trainer.kill()  # its whole session, whatever it left behind
+        self._flush(log)
+        logger.info("trainer %s ended with %s", trainer.pid, code)
+        if code == HUNG:
+            verdict = Verdict(f"hung: no step for {progress.silent_seconds:.0f} s")
+        else:
+            verdict = self._judge(trainer, code, is_oom=oom_kills() > kills)
+        self._settle(claim, verdict)
+
+    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: Progress) -> int:
+        lease = self._settings.lease_seconds
+        started = time.monotonic()
+        renew_at, flush_at, kill_at = started, started, float("inf")
+        while (code := trainer.wait(0.05)) is None:
+            now = time.monotonic()
+            if now >= renew_at:
+                try:
+                    is_answered = self._renew(claim, progress)
+                except Fenced:
+                    return self._leave(trainer, claim)
+                renew_at = now + (lease / 4 if is_answered else RETRY_SECONDS)
+            if now >= flush_at or log.is_full:
+                flush_at = now + FLUSH_SECONDS
+                trainer.see_memory()
+                self._flush(log)
+            if progress.is_hung:
+                self._end_hung(trainer, log)
+                return HUNG
+            if self._stopping.is_set() and kill_at == float("inf"):
+                trainer.ask_to_stop()
+                kill_at = now + GRACE_SECONDS
+            if now >= kill_at or (self._hurrying.is_set() and kill_at < float("inf")):
+                trainer.kill()
+            if now - started > SPARE_DELAY_SECONDS:
+                self.keep_spare()
+        return code
+
+    def _leave(self, trainer: TrainerProcess, claim: Claim) -> int:
+        """The run is another's, or the trainer has said its last word: then it is on its way out."""
+        status = None
+        with left_for_later("see why the lease is over"), reading(self._sessions) as session:
+            query = select(Run.status).where(Run.id == claim.run_id, Run.attempt == claim.attempt)
+            status = session.scalar(query)
+        code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED, "paused") else None
+        return EXIT_FENCED if code is None else code
+
+    def _renew(self, claim: Claim, progress: Progress) -> bool:
+        """Keep the run ours and see how far it is; False when the database is away. Raises Fenced."""
+        lease, run_id = self._settings.lease_seconds, claim.run_id
+        try:
+            with self._sessions.begin() as session:
+                lifecycle.renew_lease(
+                    session, run_id, claim.attempt, owner=claim.worker_id, lease_seconds=lease
+                )
+                step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
+        except SQLAlchemyError as error:
+            logger.warning("cannot renew the lease: %s", first_line(error))
+            progress.lose_sight()  # its steps cannot be stored either
+            return False
+        progress.see(step.last_step, step.progress_at)
+        return True
+
+    def _end_hung(self, trainer: TrainerProcess, log: LogCollector) -> None:
+        """End a trainer that stands still; its log says where."""
+        trainer.dump_stacks()
+        trainer.wait(DUMP_SECONDS)
+        trainer.kill()
+        self._flush(log)
+
+    def _note_trainer(self, claim: Claim, pid: int) -> None:
+        with left_for_later("note the trainer's process"), self._sessions.begin() as session:
+            lifecycle.note_attempt(session, claim.run_id, claim.attempt, pid=pid, device=self._slot.device)
+
+    def _append_log(self, claim: Claim, number: int, text: str) -> None:
+        with self._sessions.begin() as session:
+            append_log(session, claim.run_id, claim.attempt, number, text)
+
+    def _flush(self, log: LogCollector) -> None:
+        with left_for_later("store output"):
+            log.flush()
+
+    def _judge(self, trainer: TrainerProcess, code: int, *, is_oom: bool) -> Verdict:
+        """What an exit code means for a run that the trainer has left unfinished."""
+        if code < 0 and -code in OUTSIDE_SIGNALS and not (is_oom and -code == signal.SIGKILL):
+            ended = f"the trainer was ended by {signal.Signals(-code).name}"
+            why = ": its worker was asked to end" if self._stopping.is_set() else ""
+            return Verdict(ended + why, is_own_fault=False)
+        if code in (0, EXIT_ORPHANED, EXIT_FENCED):
+            return Verdict("the trainer ended without a word", is_own_fault=code == 0)
+        if code < 0 and is_oom:
+            used = used_text(trainer.see_memory())
+            reason = f"the machine ran out of memory and the kernel ended the trainer: {used}"
+            return Verdict(reason, limit=OOM_LIMIT)
+        if code < 0:
+            return Verdict(
+                f"the trainer crashed with {signal.Signals(-code).name}: {trainer.last_error_line}"
+            )
+        reason = (
+            trainer.failure.get("reason") or trainer.last_error_line or f"the trainer ended with code {code}"
+        )
+        is_memory = trainer.failure.get("kind") == "memory"
+        return Verdict(reason, limit=OOM_LIMIT if is_memory else lifecycle.FAILURE_LIMIT)
+
+    def _settle(self, claim: Claim, verdict: Verdict) -> None:
+        """Move the run on, unless its trainer has done so; waits for a database that is away."""
+        # finished or released by the trainer, or owned by another attempt
+        with contextlib.suppress(Fenced):
+            persist(self._sessions, lambda session: self._move_on(session, claim, verdict))
+
+    def _move_on(self, session: Session, claim: Claim, verdict: Verdict) -> None:
+        run_id, attempt = claim.run_id, claim.attempt
+        lifecycle.fence(session, run_id, attempt, owner=claim.worker_id)
+        if verdict.is_own_fault:
+            lifecycle.fail_attempt(session, run_id, attempt, verdict.reason, limit=verdict.limit)
+        else:
+            pause = 0.0 if self._stopping.is_set() else verdict.pause_seconds
+            lifecycle.fence(session, run_id, attempt, run_after=db_now() + pause)
+            lifecycle.release_run(session, run_id, attempt, verdict.reason)

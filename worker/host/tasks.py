@@ -1,0 +1,48 @@
+"""The Celery worker's process: its slots, its one task, and the signals that open and close them."""
+
+import warnings
+from typing import Any
+
+from celery import Celery
+from celery.platforms import SecurityWarning
+from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
+
+from backend.db.engine import open_engine, open_sessions
+from backend.logs import set_up_logging
+from backend.process.lifeline import follow_launcher
+from backend.queue.doorbell import TASK, worker_queue
+from backend.settings import Settings
+from backend.workers.devices import Slot, find_slots
+from worker.host.gpu_lock import lock_gpu
+from worker.host.slots import Station
+from worker.host.trainer_process import TRAINER
+
+
+def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celery:
+    """The Celery app of a worker whose trainers are started by `argv`."""
+    # Celery warns root because of pickle; this queue takes JSON only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    app = worker_queue(settings)
+    sessions = open_sessions(open_engine(settings.effective_database_url))
+    station = Station(settings, sessions, free_slots(settings), argv=argv)
+
+    @app.task(name=TASK)
+    def train() -> None:
+        """Somebody rang, so look into SQL."""
+        station.serve()
+
+    def open_station(**_: Any) -> None:
+        # Before the broker is reached, and without it if need be.
+        follow_launcher()
+        station.open()
+
+    setup_logging.connect(lambda **_: set_up_logging(settings), weak=False)
+    worker_init.connect(open_station, weak=False)
+    worker_shutting_down.connect(lambda **_: station.stop(), weak=False)
+    worker_shutdown.connect(lambda **_: station.close(), weak=False)
+    return app
+
+
+def free_slots(settings: Settings) -> list[Slot]:
+    """This machine's slots without the GPUs that another worker holds."""
+    return [slot for slot in find_slots(settings) if not slot.gpu or lock_gpu(slot.gpu)]

@@ -1,0 +1,72 @@
+"""A trainer's output on its way to SQL: cleaned, collected for a moment, limited."""
+
+import re
+import threading
+from collections.abc import Callable
+
+from backend.db.text import written_out
+from backend.redaction import redact
+
+LIMIT_CHARACTERS = 2_000_000
+"""What is kept of one attempt's output."""
+
+FLUSH_SECONDS = 1.0
+"""How often output that waits is written."""
+
+FLUSH_CHARACTERS = 32_000
+
+LIMIT_NOTE = f"[output beyond {LIMIT_CHARACTERS:,} characters is not kept]\n"
+
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Shown as their escapes."""
+
+
+def clean_line(line: str) -> str:
+    """A line without colours and secrets, its controls written out; of a progress bar, its last state."""
+    last = ESCAPES.sub("", line.rstrip("\r")).rpartition("\r")[2]
+    return redact(CONTROLS.sub(written_out, last))
+
+
+class LogCollector:
+    """Collects lines and hands chunks to `write(number, text)`, from whichever thread calls."""
+
+    def __init__(self, write: Callable[[int, str], None], *, limit: int = LIMIT_CHARACTERS) -> None:
+        self._write = write
+        self._lines: list[str] = []
+        self._size = 0
+        self._left = limit
+        self._number = 0
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+
+    def add(self, line: str) -> None:
+        """Take one line of output."""
+        if self._left < 0:
+            return
+        text = clean_line(line) + "\n"
+        with self._lock:
+            if len(text) > self._left:
+                text, self._left = LIMIT_NOTE, 0
+            self._left -= len(text)
+            self._lines.append(text)
+            self._size += len(text)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits to be written without waiting for the clock."""
+        return self._size >= FLUSH_CHARACTERS
+
+    def flush(self) -> None:
+        """Write what waits; if that fails it waits on."""
+        with self._writing:
+            with self._lock:
+                count = len(self._lines)
+                text = "".join(self._lines)
+            if not text:
+                return
+            self._write(self._number, text)
+            with self._lock:
+                self._number += 1
+                del self._lines[:count]
+                self._size -= len(text)

@@ -1,0 +1,240 @@
+"""One trainer process as its supervisor sees it: start, assign, watch, end.
+
+The trainer's standard input is its lifeline: it ends when the pipe does, so a killed supervisor leaves
+no trainer behind. It lives in a session of its own, so that it can be ended with all it started.
+"""
+
+import codecs
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO, cast
+
+import psutil
+
+from backend.redaction import LONGEST_SECRET, redact
+from backend.settings import Settings
+from backend.workers.devices import Slot
+from worker.outcome import REASON_CHARACTERS
+
+TRAINER = (sys.executable, "-m", "worker.train")
+
+INHERITED = ("CUBLAS_", "CUDA_", "HF_", "LC_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "TRITON_")
+"""Prefixes of variables that a trainer gets from the worker."""
+
+INHERITED_NAMES = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "HOME",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NO_PROXY",
+    "PATH",
+    "PYTHONPATH",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+    "XDG_CACHE_HOME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+}
+"""Further variables that a trainer gets. The operator's token and the addresses of database and broker are
+none of them: plugins, and whatever they start, can read the environment."""
+
+LINE_LIMIT = 32_768
+"""Of a longer line of output the beginning is kept, in bytes."""
+
+Listener = Callable[[str], None]
+
+
+def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of a trainer in this slot."""
+    granted = (permissions.variables for permissions in settings.permissions.values())
+    names = INHERITED_NAMES.union(*granted)
+    kept = {name: value for name, value in inherited.items() if name in names or name.startswith(INHERITED)}
+    if not settings.hf_online:
+        kept.pop("HF_TOKEN", None)
+    own = {
+        "STATE_DIR": str(settings.state),
+        "MODELS_DIR": str(settings.models_dir.absolute()),
+        "DATASETS_DIR": str(settings.datasets_dir.absolute()),
+        "HF_ONLINE": str(settings.hf_online),
+        "HF_HUB_OFFLINE": "0" if settings.hf_online else "1",
+        "LEASE_SECONDS": str(settings.lease_seconds),
+        "SANDBOX": settings.sandbox,
+        "PLUGIN_PERMISSIONS": settings.plugin_permissions,
+        "CUDA_VISIBLE_DEVICES": slot.gpu,
+        "OMP_NUM_THREADS": str(slot.threads),
+        "PYTHONUNBUFFERED": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    return kept | own
+
+
+class TrainerProcess:
+    """A trainer that imports, says that it is ready, and waits for a run."""
+
+    def __init__(self, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+        self.ready = threading.Event()
+        self.failure: dict[str, str] = {}
+        """What the trainer said about its own end: {"reason", "kind"}."""
+        self._last_error = ""
+        self._memory = 0
+        self._listener: Listener | None = None
+        self._waiting: list[str] = []
+        self._lock = threading.Lock()
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), start_new_session=True
+        )
+        self._stdin = cast("IO[bytes]", self._process.stdin)
+        self._readers = [
+            self._read(cast("IO[bytes]", self._process.stdout), self._on_output),
+            self._read(cast("IO[bytes]", self._process.stderr), self._on_error),
+        ]
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def last_error_line(self) -> str:
+        """The last that it said on standard error, without secrets; "" when it said nothing."""
+        return redact(self._last_error.strip())[:REASON_CHARACTERS]
+
+    def see_memory(self) -> int:
+        """The most memory that it was seen to hold, in bytes; call it now and then."""
+        with contextlib.suppress(psutil.Error):
+            self._memory = max(self._memory, psutil.Process(self.pid).memory_info().rss)
+        return self._memory
+
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self._process.poll() is None
+
+    def assign(self, run_id: str, attempt: int, slot: Slot, listener: Listener, *, database_url: str) -> None:
+        """Give it its run, before or after it is ready; its output goes to `listener` from now on."""
+        with self._lock:
+            for line in self._waiting:
+                listener(line)
+            self._waiting.clear()
+            self._listener = listener
+        order = {
+            "run_id": run_id,
+            "attempt": attempt,
+            "device": slot.device,
+            "threads": slot.threads,
+            "database_url": database_url,
+        }
+        with contextlib.suppress(OSError):  # it is dead: wait() tells
+            self._stdin.write(json.dumps(order).encode() + b"\n")
+            self._stdin.flush()
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, once it has ended and all its output has been read; None while it runs."""
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        self._end_session()  # what it left behind would hold its output open
+        for reader in self._readers:
+            reader.join(2)
+        return code
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: save a checkpoint after this step and end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def dump_stacks(self) -> None:
+        """SIGUSR1: print where every thread is."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End it and everything in its session, now."""
+        self._end_session()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._stdin.close()
+
+    def _end_session(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _read(self, stream: IO[bytes], handle: Listener) -> threading.Thread:
+        def read() -> None:
+            with stream:
+                while line := stream.readline(LINE_LIMIT + LONGEST_SECRET):
+                    is_cut = len(line) == LINE_LIMIT + LONGEST_SECRET and not line.endswith(b"\n")
+                    handle(_decoded(line, is_cut=is_cut))
+                    if is_cut:
+                        dropped = LONGEST_SECRET + _skip_line(stream)
+                        self._emit(f"[{dropped:,} more bytes of this line are not kept]")
+
+        thread = threading.Thread(target=read, name=f"output of {self._process.pid}", daemon=True)
+        thread.start()
+        return thread
+
+    def _on_output(self, line: str) -> None:
+        if not self.ready.is_set() and line.startswith('{"ready"'):
+            self.ready.set()
+        elif failure := _failure_in(line):
+            self.failure = failure
+        else:
+            self._emit(line)
+
+    def _on_error(self, line: str) -> None:
+        if line.strip():
+            self._last_error = line
+        self._emit(line)
+
+    def _emit(self, line: str) -> None:
+        with self._lock:
+            if self._listener:
+                self._listener(line)
+            elif len(self._waiting) < 1000:
+                self._waiting.append(line)
+
+
+def _decoded(line: bytes, *, is_cut: bool) -> str:
+    r"""The text of a line; bytes that are no UTF-8 as `\xff`, what may be half a secret at a cut left out."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    text = decoder.decode(line, final=not is_cut).rstrip("\n")
+    return redact(text).encode()[:LINE_LIMIT].decode(errors="ignore") if is_cut else text
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Read up to the end of the line and forget it; how many bytes that were."""
+    dropped = 0
+    while piece := stream.readline(LINE_LIMIT):
+        dropped += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return dropped
+
+
+def _failure_in(line: str) -> dict[str, str]:
+    """What a trainer says about its own end; {} when the line says nothing of the kind."""
+    if not line.startswith('{"failed":'):
+        return {}
+    try:
+        said = json.loads(line)["failed"]
+    except ValueError:  # the beginning of a long line, or something else that prints so
+        return {}
+    return {str(key): str(value) for key, value in said.items()} if isinstance(said, dict) else {}

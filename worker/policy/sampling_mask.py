@@ -1,0 +1,53 @@
+"""Which tokens top-p or top-k sampling left: the support that log-probabilities are renormalised over."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from worker.types import KeptTokens
+
+
+class KeptPairs(NamedTuple):
+    """Kept ids of the N tokens of a batch as K pairs; tokens without a pair kept the whole vocabulary."""
+
+    token: Tensor
+    """(K,) which token; ascending."""
+    ids: Tensor
+    """(K,) an id that was left there."""
+
+    def to(self, device: torch.device) -> "KeptPairs":
+        """The pairs on another device."""
+        return KeptPairs(self.token.to(device), self.ids.to(device))
+
+    def between(self, first: int, end: int) -> "KeptPairs":
+        """The pairs of tokens first..end-1, numbered from 0."""
+        low, high = torch.searchsorted(self.token, torch.tensor([first, end], device=self.token.device))
+        return KeptPairs(self.token[low:high] - first, self.ids[low:high])
+
+
+def kept_pairs(rows: Sequence[KeptTokens]) -> KeptPairs:
+    """The pairs of completions whose tokens stand one after another."""
+    counts = np.concatenate([row.counts for row in rows])
+    token = np.repeat(np.arange(len(counts)), counts)
+    return KeptPairs(torch.from_numpy(token), torch.from_numpy(np.concatenate([row.ids for row in rows])))
+
+
+def kept_log_mass(logprobs: Tensor, of_token: Tensor, pairs: KeptPairs) -> Tensor:
+    """Logarithm of the probability (N,) of what was kept at each token; 0 where nothing was cut off.
+
+    `logprobs` (M, V) are whole distributions, `of_token` (N,) says which of them each token was drawn from.
+    Computed as a logarithm of a sum of exponentials: finite however little the kept tokens weigh.
+    """
+    places = of_token.index_select(0, pairs.token) * logprobs.shape[1] + pairs.ids
+    values = logprobs.reshape(-1).index_select(0, places)  # (K,)
+    highest = logprobs.new_full(of_token.shape, -torch.inf)
+    # detach: a constant that is added again
+    highest = highest.scatter_reduce(0, pairs.token, values.detach(), "amax")
+    is_cut = highest > -torch.inf
+    highest = highest.where(is_cut, highest.new_zeros(()))
+    relative = (values - highest.index_select(0, pairs.token)).exp()
+    total = logprobs.new_zeros(of_token.shape).index_add(0, pairs.token, relative)
+    return total.where(is_cut, total.new_ones(())).log() + highest

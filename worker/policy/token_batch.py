@@ -1,0 +1,91 @@
+"""Completions as padded tensors for the trainer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from worker.types import KeptTokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """The tokens of B completions, each behind its prompt, padded on the right.
+
+    Rows may start with prompts of different lengths: token t of row b's completion stands in column
+    `prompt_lengths[b] + t` of `ids` and in column t of every (B, T) tensor of the objective.
+    """
+
+    ids: Tensor
+    """(B, S) int64: prompt, completion, padding."""
+    prompt_lengths: Tensor
+    """(B,) int64, on the CPU."""
+    lengths: Tensor
+    """(B,) int64, on the CPU: tokens of each completion."""
+    mask: Tensor
+    """(B, T) bool: True on the tokens of the completion."""
+    kept: tuple[KeptTokens, ...] = ()
+    """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
+    routes: Tensor | None = None
+    """(B, S - 1, L, K) the experts that read each input token in the sampler, for replay; 0 on padding."""
+
+    def rows(self, index: Tensor | slice) -> "TokenBatch":
+        """Some of the rows, with columns that only other rows needed cut off."""
+        lengths, prompt_lengths = self.lengths[index], self.prompt_lengths[index]
+        total = int((lengths + prompt_lengths).max()) if len(lengths) else 0
+        width = int(lengths.max()) if len(lengths) else 0
+        on_device = index if isinstance(index, slice) else index.to(self.ids.device)
+        chosen = range(len(self))[index] if isinstance(index, slice) else index.tolist()
+        return TokenBatch(
+            self.ids[on_device, :total],
+            prompt_lengths,
+            lengths,
+            self.mask[on_device, :width],
+            tuple(self.kept[row] for row in chosen) if self.kept else (),
+            None if self.routes is None else self.routes[on_device, : total - 1],
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def token_batch(
+    prompts: Sequence[Sequence[int]],
+    completions: Sequence[Sequence[int]],
+    *,
+    pad_id: int,
+    device: torch.device | str = "cpu",
+    kept: Sequence[KeptTokens] = (),
+    routes: Sequence[NDArray[np.integer]] = (),
+) -> TokenBatch:
+    """The batch of B prompts (repeated for every completion) and their completions, as token ids."""
+    pairs = zip(prompts, completions, strict=True)
+    rows = [torch.tensor([*prompt, *completion]) for prompt, completion in pairs]
+    lengths = torch.tensor([len(completion) for completion in completions])
+    columns = torch.arange(int(lengths.max()))
+    return TokenBatch(
+        ids=pad_sequence(rows, batch_first=True, padding_value=pad_id).to(device),
+        prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
+        lengths=lengths,
+        mask=(columns < lengths[:, None]).to(device),
+        kept=tuple(kept),
+        routes=pad_sequence([torch.from_numpy(row) for row in routes], batch_first=True).to(device)
+        if routes
+        else None,
+    )
+
+
+def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
+    """Per-token numbers of B completions as one float32 (B, T) tensor, 0 on padding."""
+    rows = [torch.as_tensor(row, dtype=torch.float32) for row in values]
+    return pad_sequence(rows, batch_first=True).to(like.ids.device)
+
+
+def microbatches(batch: TokenBatch, *, rows: int) -> list[Tensor]:
+    """Row indices, at most `rows` at a time, of completions of similar length, so that little is padding."""
+    order = torch.argsort(batch.lengths + batch.prompt_lengths, stable=True)
+    return list(order.split(rows)) if rows > 0 else [order]

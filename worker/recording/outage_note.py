@@ -1,0 +1,50 @@
+"""How a trainer shows, while the database is away, that its steps wait to be stored."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from backend.db.faults import Trouble
+from backend.monitoring.backlog import Note, remove_note, write_note
+
+WORTH_TELLING_SECONDS = 2.0
+"""A shorter wait is no news."""
+
+
+class Backlog(NamedTuple):
+    """What waits at this moment."""
+
+    steps: int
+    is_held: bool
+    """Whether training itself waits."""
+
+
+class Vigil:
+    """One run's wait for its database: a note while it lasts, a sentence when it is over."""
+
+    def __init__(self, path: Path | None, run_id: str, backlog: Callable[[], Backlog]) -> None:
+        """`path` is where the service looks for the note; None: nobody looks."""
+        self._path, self._run_id, self._backlog = path, run_id, backlog
+        self._since = 0.0
+        self._started = 0.0
+        self._reason = ""
+
+    def wait(self, trouble: Trouble) -> None:
+        """A try has failed."""
+        if not self._since:
+            self._since, self._started = time.time(), time.monotonic()
+        self._reason = trouble.sentence
+        steps, is_held = self._backlog()
+        if self._path is not None:
+            write_note(self._path, Note(self._run_id, self._since, steps, is_held, trouble.sentence))
+
+    def end(self) -> str:
+        """A try has succeeded, or nobody tries any more; the line for the run's history, if any."""
+        if not self._since:
+            return ""
+        seconds = time.monotonic() - self._started
+        self._since = 0.0
+        if self._path is not None:
+            remove_note(self._path)
+        return f"waited {seconds:.0f} s: {self._reason}" if seconds >= WORTH_TELLING_SECONDS else ""

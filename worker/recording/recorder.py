@@ -1,0 +1,273 @@
+"""Hands each step to a writer thread that brings it into SQL while training goes on.
+
+Every transaction begins by proving that this attempt still owns the run; the same statement shows
+progress, renews the lease, stores the summary and reads the user's wish. Writing the same step twice
+changes nothing, so a transaction of uncertain fate is simply repeated.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.run import RunConfig
+from backend.db.engine import Sessions, db_now, reading
+from backend.db.models import Run
+from backend.errors import Fenced
+from backend.metrics.history import valid_steps
+from backend.metrics.store import write_points
+from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.runs import lifecycle
+from backend.runs.events import add_event
+from worker.db_retry import consult, left_for_later, persist
+from worker.recording.outage_note import Backlog, Vigil
+from worker.recording.records import GroupRecord, StepRecord
+from worker.recording.selection import recording_mode, select_groups
+from worker.recording.summary import Summary
+from worker.recording.write_queue import Outbox
+
+BATCH_SECONDS = 0.2
+"""Quick steps are committed together, this often."""
+
+SWITCH_SECONDS = 0.0005
+"""So long the writer may hold the interpreter while the training thread waits for it, outside a lull. With
+Python's own 5 ms training stands still for nearly as long as the writer works."""
+
+BYTES_PER_TOKEN = 100
+"""Memory of a waiting token without its id and values: a string and its place in the text."""
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something worth a line in the run's history."""
+
+    kind: str
+    level: str
+    message: str
+    step: int | None
+    data: Mapping[str, Any]
+
+
+class Recorder:
+    """The way of a run's data into SQL. Use as a context; leaving it writes what still waits."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        run_id: str,
+        attempt: int,
+        *,
+        config: RunConfig,
+        lease_seconds: float = 60.0,
+        note: Path | None = None,
+    ) -> None:
+        """`note` is the file that tells the service while steps wait for the database."""
+        self.wish = ""
+        """The user's last seen wish: "", "stop" or "pause"."""
+        self._sessions = sessions
+        self._run_id = run_id
+        self._attempt = attempt
+        self._config = config
+        self._mode = recording_mode(config)
+        self._lease_seconds = lease_seconds
+        self._summary = Summary()
+        self._outbox: Outbox[StepRecord | EventRecord] = Outbox()
+        self._steps_put = 0  # the training thread counts these, the writer thread those
+        self._steps_written = 0
+        self._vigil = Vigil(note, run_id, self._backlog)
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def __enter__(self) -> Self:
+        sys.setswitchinterval(SWITCH_SECONDS)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._outbox.close()
+        self._thread.join()
+        self._vigil.end()
+        if kind is None:
+            self._outbox.flush()
+
+    # ------------------------------------------------------------ the training thread
+
+    def begin(self, from_step: int) -> None:
+        """Continue behind `from_step` (-1: from nothing); later rows of older attempts are hidden.
+
+        The summary goes back to what it was then.
+        """
+        self._summary = self.read(lambda session: self._summary_at(session, from_step))
+        self._persist(lambda session: self._begin(session, from_step))
+
+    def record_step(self, record: StepRecord) -> None:
+        """Hand over a step. Waits only when the database has been away for very long."""
+        self._outbox.put(record, _size(record.groups))
+        self._steps_put += 1
+
+    def event(
+        self,
+        kind: str,
+        level: str,
+        message: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        step: int | None = None,
+    ) -> None:
+        """Hand over a line for the run's history."""
+        self._outbox.put(EventRecord(kind, level, message, step, data or {}), 0)
+
+    def lull(self) -> AbstractContextManager[None]:
+        """Around what the training thread computes without the interpreter: then the writer works."""
+        return self._outbox.lull()
+
+    def flush(self) -> None:
+        """Return once everything handed over is committed."""
+        self._outbox.flush()
+
+    def commit(self, write: Callable[[Session], None]) -> None:
+        """Write what waits, then `write` in a transaction of its own that only the run's owner can make.
+
+        `write` may be called again when the database went away, so it must not mind being repeated.
+        """
+        self.flush()
+
+        def guarded(session: Session) -> None:
+            self._guard(session, {})
+            write(session)
+
+        self._persist(guarded)
+
+    def read(self, query: Callable[[Session], Found]) -> Found:
+        """What a query finds, however long the database takes to come back."""
+        found = consult(self._sessions, query, waiting=self._vigil.wait)
+        self._vigil.end()
+        return found
+
+    def _backlog(self) -> Backlog:
+        return Backlog(self._steps_put - self._steps_written, self._outbox.is_holding)
+
+    def _persist(self, transact: Callable[[Session], None]) -> None:
+        """Run a transaction, however long it takes; a long wait becomes a line of the run's history."""
+        persist(self._sessions, transact, waiting=self._vigil.wait)
+        if told := self._vigil.end():
+            line = EventRecord("database", "warning", f"{told}; nothing was lost", None, {})
+            with left_for_later("note the wait"), self._sessions.begin() as session:
+                self._guard(session, {})
+                self._add_events(session, [line])
+
+    # ------------------------------------------------------------ the writer thread
+
+    def _run(self) -> None:
+        try:
+            self._write_all()
+        except BaseException as error:  # noqa: BLE001 - raised again in the training thread
+            self._outbox.fail(error)
+
+    def _write_all(self) -> None:
+        next_commit = 0.0
+        while (batch := self._outbox.take(next_commit)) is not None:
+            next_commit = time.monotonic() + BATCH_SECONDS
+            if batch:
+                self._persist(self._prepare(batch))
+                self._steps_written += sum(isinstance(item, StepRecord) for item in batch)
+                self._outbox.mark_written(len(batch))
+            else:
+                with left_for_later("look for a wish"):
+                    self._look_for_wish()
+
+    def _prepare(self, batch: list[StepRecord | EventRecord]) -> Callable[[Session], None]:
+        """The transaction that stores a batch; what it stores is decided here, once."""
+        steps = [item for item in batch if isinstance(item, StepRecord)]
+        events = [item for item in batch if isinstance(item, EventRecord)]
+        for record in steps:
+            self._summary.take(record.step, record.metrics)
+        points = [(record.step, record.metrics) for record in steps]
+        groups = [self._packed(record) for record in steps]
+        summary = self._summary.document()
+
+        def write(session: Session) -> None:
+            self._guard(session, _progress(steps[-1].step, summary) if steps else {})
+            write_points(session, self._run_id, self._attempt, points)
+            for packed in groups:
+                write_groups(session, packed)
+            self._add_events(session, events)
+
+        return write
+
+    def _packed(self, record: StepRecord) -> PackedGroups:
+        chosen = select_groups(
+            record.groups,
+            mode=self._mode,
+            step=record.step,
+            last_step=self._config.steps,
+            is_alarmed=record.is_alarmed,
+            seed=self._config.seed,
+        )
+        kept = [record.groups[n] for n in chosen]
+        with_tokens = self._config.recording.tokens
+        return pack_groups(self._run_id, record.step, self._attempt, kept, with_tokens=with_tokens)
+
+    def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
+        for event in events:
+            add_event(
+                session,
+                event.kind,
+                event.message,
+                run_id=self._run_id,
+                attempt=self._attempt,
+                level=event.level,
+                step=event.step,
+                data=event.data,
+            )
+
+    def _guard(self, session: Session, changes: Mapping[str, Any]) -> None:
+        """Prove ownership and renew the lease, as the first statement of a transaction; raises Fenced."""
+        values = dict(changes) or {"changed_at": Run.changed_at}
+        until = db_now() + self._lease_seconds
+        self.wish = lifecycle.fence(session, self._run_id, self._attempt, lease_until=until, **values)
+
+    def _summary_at(self, session: Session, step: int) -> Summary:
+        summary = Summary()
+        for number, metrics in valid_steps(session, self._run_id, up_to=step):
+            summary.take(number, metrics)
+        return summary
+
+    def _begin(self, session: Session, from_step: int) -> None:
+        lifecycle.begin_attempt(session, self._run_id, self._attempt, from_step)
+        self._guard(session, _progress(max(from_step, 0), self._summary.document()))
+
+    def _look_for_wish(self) -> None:
+        """Between steps: what the user wants, and whether the run is still ours."""
+        query = select(Run.wish).where(
+            Run.id == self._run_id, Run.attempt == self._attempt, Run.status == "running"
+        )
+        with reading(self._sessions) as session:
+            wish = session.scalar(query)
+        if wish is None:
+            raise Fenced(self._run_id, self._attempt)
+        self.wish = wish
+
+
+def _progress(step: int, summary: dict[str, Any]) -> dict[str, Any]:
+    return {"last_step": step, "summary": summary, "progress_at": db_now()}
+
+
+def _size(groups: Sequence[GroupRecord]) -> int:
+    """Memory of a waiting step: ids and values lie in arrays that are as wide as the longest completion."""
+    completions = [completion for group in groups for completion in group.completions]
+    lengths = [len(completion.token_ids) for completion in completions]
+    arrays = max((len(completion.arrays) for completion in completions), default=0)
+    padded = len(lengths) * max(lengths, default=0)
+    return 4_000 + BYTES_PER_TOKEN * sum(lengths) + (8 + 4 * arrays) * padded

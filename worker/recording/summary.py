@@ -1,0 +1,39 @@
+"""The last and best value of each metric of a run: one document that fills a row of the runs table."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from backend.config.metrics import find_metric
+from backend.db.numbers import spell
+
+
+class Summary:
+    """Grows by one step at a time."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self._last: dict[str, float | str] = {}
+        self._best: dict[str, tuple[float, int]] = {}
+
+    def take(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Enter the metrics of a step; a metric that is absent keeps its last value."""
+        self.step = step
+        for name, value in metrics.items():
+            self._last[name] = spell(value)
+            if math.isfinite(value) and self._is_better(name, value):
+                self._best[name] = (value, step)
+
+    def _is_better(self, name: str, value: float) -> bool:
+        metric = find_metric(name)
+        if metric is None or not metric.better:
+            return False
+        if name not in self._best:
+            return True
+        best, _ = self._best[name]
+        return value > best if metric.better == "up" else value < best
+
+    def document(self) -> dict[str, Any]:
+        """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
+        best = {name: {"value": value, "step": step} for name, (value, step) in self._best.items()}
+        return {"step": self.step, "last": dict(self._last), "best": best}

@@ -1,0 +1,52 @@
+"""Entries of reasoning_gym tasks by position. Runs inside the checking process; imports no torch."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import lru_cache
+from json import dumps, loads
+from typing import Any
+
+from worker.rewards.reasoning_gym.satisfiability import stand_in_for_pycosat
+
+CHUNK = 64
+"""Entries per data set object: a few tasks compute all of theirs at once."""
+
+
+def entry_at(task: str, config: Mapping[str, Any], seed: int, offset: int) -> dict[str, Any]:
+    """Question, answer and metadata at an offset below CHUNK of the task's data set with that seed."""
+    return _entry(task, dumps(config, sort_keys=True), seed, offset)
+
+
+def score_at(task: str, config: Mapping[str, Any], seed: int, offset: int, *, answer: str) -> float:
+    """The task's own score of an answer, kept within 0..1.
+
+    Tasks whose checker would give the answer to an evaluator have one here instead (see CHECKERS).
+    """
+    from worker.rewards.reasoning_gym.checkers import CHECKERS
+
+    dataset = _dataset(task, dumps(config, sort_keys=True), seed)
+    entry = entry_at(task, config, seed, offset)
+    if checker := CHECKERS.get(task):
+        score = checker(dataset, answer, entry)
+    else:
+        score = dataset.score_answer(answer, deepcopy(entry))  # some checkers write into it
+    return min(1.0, max(0.0, float(score)))
+
+
+def library() -> Any:
+    """reasoning_gym, which takes more than a second to import; the trainer itself never needs it."""
+    stand_in_for_pycosat()
+    import reasoning_gym
+
+    return reasoning_gym
+
+
+@lru_cache(maxsize=256)
+def _entry(task: str, config: str, seed: int, offset: int) -> dict[str, Any]:
+    entry: dict[str, Any] = _dataset(task, config, seed)[offset]
+    return entry
+
+
+@lru_cache(maxsize=16)
+def _dataset(task: str, config: str, seed: int) -> Any:
+    return library().create_dataset(task, **loads(config), seed=seed, size=CHUNK)

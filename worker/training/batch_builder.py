@@ -1,0 +1,151 @@
+"""What stays constant while a step is learned from: its tokens, and what other policies think of them."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.length import MaskTruncated
+from backend.config.run import RunConfig
+from worker.objective.batch import PolicyBatch
+from worker.objective.token_choice import with_token_choice
+from worker.policy.model import Policy
+from worker.policy.routing import replayed_experts, routed_logprobs
+from worker.policy.token_batch import TokenBatch, microbatches, padded, token_batch
+from worker.training.update_stats import Learned
+from worker.types import Completion, Group
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Lays the groups of a step out for the updates to come."""
+
+    config: RunConfig
+    policy: Policy
+    reference: Policy | None
+    temperature: float
+    """The logits of all policies are divided by it."""
+
+    def tokens(self, groups: Sequence[Group]) -> TokenBatch:
+        """Prompts and completions of all groups, on the policy's device."""
+        room = self.config.sampling.max_new_tokens
+        prompts = [self.policy.encode(group.prompt.text, room=room) for group in groups]
+        return token_batch(
+            [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group.completions],
+            [completion.ids.tolist() for group in groups for completion in group.completions],
+            pad_id=self.policy.pad_id,
+            device=self.policy.model.device,
+            kept=[
+                completion.kept
+                for group in groups
+                for completion in group.completions
+                if completion.kept is not None
+            ],
+            routes=[
+                completion.routes
+                for group in groups
+                for completion in group.completions
+                if completion.routes is not None
+            ],
+        )
+
+    def batch(
+        self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
+    ) -> PolicyBatch:
+        """The batch before rewards are compared: masks, log-probabilities of sampler, old and reference.
+
+        `opening` is the policy that opened the step, where it differs from the present one.
+        """
+        completions = [completion for group in groups for completion in group.completions]
+        mask = self._mask(tokens, completions)
+        domains = domains_of(groups)
+        names = tuple(sorted({*domains, *(source.domain for source in self.config.problems)}))
+        batch = PolicyBatch(
+            mask=mask,
+            correct=_correct(groups).to(mask.device),
+            domains=names,
+            domain_index=torch.tensor([names.index(name) for name in domains], device=mask.device),
+            advantages=torch.zeros(len(mask), device=mask.device),
+            group_index=torch.arange(len(groups), device=mask.device).repeat_interleave(
+                len(groups[0].completions)
+            ),
+            sampler_logprobs=padded(
+                [completion.sampler_logprobs.tolist() for completion in completions], tokens
+            ),
+            old_experts=replayed_experts(tokens),
+        )
+        batch = with_token_choice(batch, entropies(groups, tokens), self.config.objective.token_weight)
+        if self._needs_old(opening):
+            batch = self._with_old(batch, opening or self.policy, tokens)
+        if self.reference is None:
+            return batch
+        started = time.perf_counter()
+        batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
+        if tokens.ids.is_cuda:
+            torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
+        learned.reference_seconds += time.perf_counter() - started
+        return batch
+
+    def _mask(self, tokens: TokenBatch, completions: Sequence[Completion]) -> Tensor:
+        """(B, T): the tokens that the loss may use."""
+        if not isinstance(self.config.length.truncated, MaskTruncated):
+            return tokens.mask
+        ended = torch.tensor([not completion.is_truncated for completion in completions])
+        return tokens.mask & ended.to(tokens.mask.device).unsqueeze(1)
+
+    def _needs_old(self, opening: Policy | None) -> bool:
+        """Whether the opening log-probs differ from those of the first update, or are needed before it."""
+        updates = self.config.updates
+        several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
+        several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
+        searches = updates.rule == "natural_gradient"
+        return several or searches or opening is not None or self.config.objective.kl_in_reward
+
+    @torch.no_grad()
+    def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
+        """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
+        old = torch.zeros(batch.mask.shape, device=batch.mask.device)
+        experts = logprobs = None
+        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
+            here = rows.to(old.device)
+            found = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
+            place = here, slice(found.scored.logprobs.shape[1])
+            old[place] = found.scored.logprobs
+            if found.experts is None or found.logprobs is None:
+                continue
+            used = found.experts if batch.old_experts is None else batch.old_experts[place]
+            if experts is None or logprobs is None:
+                experts = used.new_zeros(*old.shape, *used.shape[2:])
+                logprobs = old.new_zeros(experts.shape)
+            experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
+        return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+
+    @torch.no_grad()
+    def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
+        logprobs = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
+            routed = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
+            found = routed.scored.logprobs
+            logprobs[rows.to(logprobs.device), : found.shape[1]] = found
+        return logprobs
+
+
+def domains_of(groups: Sequence[Group]) -> list[str]:
+    """(B) the domain of each completion's prompt."""
+    return [group.prompt.domain for group in groups for _ in group.completions]
+
+
+def entropies(groups: Sequence[Group], tokens: TokenBatch) -> Tensor:
+    """(B, T) entropy in nats of the distribution that each token was drawn from."""
+    return padded(
+        [completion.entropies.tolist() for group in groups for completion in group.completions], tokens
+    )
+
+
+def _correct(groups: Sequence[Group]) -> Tensor:
+    """(B,) bool: whose answer is known to be right."""
+    values = [value for group in groups for value in group.correctness or (None,) * len(group.completions)]
+    return torch.tensor([value is not None and value >= 1 for value in values])

@@ -1,0 +1,99 @@
+"""The critic's part of a step: token advantages from its values, then its own updates."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.run import RunConfig
+from worker.objective.batch import PolicyBatch
+from worker.objective.estimation import estimate_token_advantages, lambda_of_policy
+from worker.objective.gae import on_last_token
+from worker.objective.value import explained_variance
+from worker.policy.critic import Critic, Fitted, ValueBatch
+from worker.policy.model import Policy
+from worker.policy.token_batch import TokenBatch
+
+
+class Judged(NamedTuple):
+    """What the critic made of a step's completions."""
+
+    advantages: Float[Tensor, "B T"]
+    """Float32, on the policy's device, 0 where masked."""
+    values: ValueBatch
+    """What the critic will learn from."""
+    metrics: dict[str, float]
+    """critic/explained_variance, critic/lambda_mean and advantage/* over tokens."""
+
+
+@dataclass(slots=True)
+class Valuation:
+    """A critic with the knobs that say how it judges and how it learns."""
+
+    critic: Critic
+    config: RunConfig
+    knob: knobs.Critic
+
+    @classmethod
+    def of(cls, policy: Policy, config: RunConfig) -> "Valuation | None":
+        """The critic of a run, if its objective has one."""
+        knob = config.objective.critic
+        return None if knob is None else cls(Critic(policy.model, config), config, knob)
+
+    def is_pretraining(self, step: int) -> bool:
+        """Whether only the critic learns in this step."""
+        return step <= self.config.objective.value.pretrain_steps
+
+    def judge(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rewards: Float[Tensor, "P G"],
+        penalty: Float[Tensor, "B T"],
+        *,
+        step: int,
+    ) -> Judged:
+        """Advantages of the tokens of a step; `penalty` is taken off each token's reward.
+
+        While it is pretrained the critic learns the rewards as they came, whatever lambda_critic says.
+        """
+        values = self.critic.predict(tokens)
+        mask = (batch.mask if batch.scored is None else batch.mask & batch.scored.unsqueeze(1)).cpu()
+        paid = on_last_token(rewards.flatten(), mask) - penalty.cpu().double()
+        knob = self.knob.with_(lambda_critic=1.0) if self.is_pretraining(step) else self.knob
+        found = estimate_token_advantages(paid, values.cpu().double(), mask, knob)
+        metrics = _spread(found.advantages[mask]) | _lambda_mean(mask, knob)
+        if (explained := explained_variance(values.cpu().double(), found.returns, mask)) is not None:
+            metrics["critic/explained_variance"] = explained
+        device = tokens.mask.device
+        advantages, returns = (part.float().to(device) for part in found)
+        return Judged(advantages, ValueBatch(tokens, mask.to(device), values, returns), metrics)
+
+    def fit(self, judged: Judged, minibatches: Callable[[], Iterable[Tensor]], *, step: int) -> Fitted:
+        """The critic's updates after the policy's; `minibatches` gives the rows of one epoch's."""
+        updates, epochs = self.config.updates, self.config.objective.value.epochs
+        if epochs == "updates.epochs":
+            epochs = 1 if updates.resample_each_epoch else updates.epochs
+        fitted = Fitted()
+        for _ in range(epochs):
+            self.critic.fit(judged.values, minibatches(), fitted, step=step)
+        return fitted
+
+
+def _spread(advantages: Float[Tensor, "N"]) -> dict[str, float]:
+    if not len(advantages):
+        return {}
+    deviation = float(advantages.std()) if len(advantages) > 1 else 0.0
+    return {"advantage/mean": float(advantages.mean()), "advantage/std": deviation}
+
+
+def _lambda_mean(mask: Bool[Tensor, "B T"], knob: knobs.Critic) -> dict[str, float]:
+    """Mean lambda over the completions that have tokens, where it depends on their length."""
+    some = mask.any(dim=1)
+    if not isinstance(knob.lambda_policy, knobs.LengthAdaptive) or not bool(some.any()):
+        return {}
+    return {"critic/lambda_mean": float(torch.mean(lambda_of_policy(mask, knob)[some]))}

@@ -1,0 +1,350 @@
+"""From the groups of a step to optimizer steps on the policy."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backend.config import knobs
+from backend.config.filters import NoRefill
+from backend.config.run import RunConfig
+from worker.objective import filters
+from worker.objective.advantages import moving_average
+from worker.objective.aggregation import Denominators
+from worker.objective.batch import PolicyBatch, given
+from worker.objective.estimation import estimate_advantages, whiten
+from worker.objective.metric_sums import Mean, MetricSums
+from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
+from worker.objective.router import router_metrics, with_router_shift
+from worker.objective.token_choice import updates_of
+from worker.policy.logprobs import TokenLogprobs
+from worker.policy.model import Policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.routing import routed_logprobs
+from worker.policy.token_batch import TokenBatch, microbatches
+from worker.rollout.collector import Collected, reward_terms, tensors
+from worker.state import Stateful
+from worker.training.batch_builder import Opening, domains_of, entropies
+from worker.training.controllers import EntropyControl, KlControl
+from worker.training.critic_step import Judged, Valuation
+from worker.training.prompt_history import PromptHistory, repeats
+from worker.training.trust_region import metrics_of, trust_region_step
+from worker.training.update_stats import Learned, by_completion, keep_tokens, of_completions
+from worker.types import Group
+
+
+@dataclass(slots=True)
+class Baseline:
+    """The moving reward average that the `ema` baseline subtracts; 0 with any other."""
+
+    average: float = 0.0
+    seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Rewards, and who was scored, of the step so far."""
+
+    def move(self, advantage: knobs.Advantage) -> None:
+        """Move by the rewards of the whole step."""
+        if isinstance(advantage, knobs.MovingAverage) and self.seen:
+            rewards, scored = (torch.cat(parts) for parts in zip(*self.seen, strict=True))
+            self.average = moving_average(self.average, rewards, scored, decay=advantage.decay)
+        self.seen.clear()
+
+    def values(self) -> dict[str, Any]:
+        """See Stateful."""
+        return {"average": self.average}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See Stateful."""
+        return {}
+
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """See Stateful."""
+        self.average = values["average"]
+
+
+class Learner:
+    """Owns the policy's weights during a step; `parts` is what it carries from step to step."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        policy: Policy,
+        optimizer: PolicyOptimizer,
+        reference: Policy | None,
+        *,
+        lull: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`lull` is entered while gradients are computed, which needs no interpreter."""
+        self.config, self.policy, self.optimizer, self.lull = config, policy, optimizer, lull
+        self.baseline = Baseline()
+        self.history = PromptHistory()
+        self.kl = KlControl(config.objective)
+        self.entropy = EntropyControl(config.objective)
+        self.parts: dict[str, Stateful] = {
+            "baseline": self.baseline,
+            "history": self.history,
+            **self.kl.parts,
+            **self.entropy.parts,
+        }
+        self.valuation = Valuation.of(policy, config)
+        if self.valuation is not None:
+            self.parts["critic"] = self.valuation.critic
+        objective = config.objective
+        is_plain = objective.ratio.logprob_temperature == "one"
+        self.temperature = 1.0 if is_plain else config.sampling.temperature
+        self.opening = Opening(config, policy, reference, self.temperature)
+
+    def learn(
+        self,
+        collected: Collected,
+        generator: torch.Generator,
+        learned: Learned,
+        *,
+        opening: Policy | None = None,
+    ) -> None:
+        """Train on the groups that the filters left, and add what happened to `learned`.
+
+        `opening` is the policy that opened the step, where it differs from the present one.
+        """
+        groups = collected.training
+        if not groups:
+            return
+        started = time.perf_counter()
+        tokens = self.opening.tokens(groups)
+        batch, judged = self._open(tokens, groups, learned, opening=opening)
+        per_token: dict[str, Tensor] = {}
+        if self.valuation is None or not self.valuation.is_pretraining(learned.step):
+            self.entropy.observe(entropies(groups, tokens).cpu(), batch.mask.cpu())
+            batch = self._updates(tokens, batch, collected, generator, per_token, learned)
+        if judged is not None:
+            self._fit_critic(judged, len(groups), generator, learned)
+            per_token |= {"advantage": judged.advantages.cpu(), "value": judged.values.old_values.cpu()}
+        learned.advantages += of_completions(batch).view(len(groups), -1).tolist()
+        learned.arrays += by_completion(per_token, tokens.lengths.tolist(), len(groups))
+        learned.seconds += time.perf_counter() - started
+
+    def end_step(self) -> None:
+        """Move what follows the whole step's measurements, once; call it after the step's last epoch."""
+        self.kl.move()
+        self.entropy.move()
+        self.baseline.move(self.config.objective.advantage)
+
+    def _updates(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        collected: Collected,
+        generator: torch.Generator,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+    ) -> PolicyBatch:
+        """The policy's updates; returns the batch with the advantages that were applied."""
+        applied, share = batch.advantages.clone(), self._loss_share(collected)
+        groups = len(collected.kept)
+        epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
+        for _ in range(epochs):
+            for rows in self._minibatches(groups, generator):
+                here = rows.to(batch.mask.device)
+                part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
+                applied[here] = part.advantages
+                for update in updates_of(part, self.config.objective.token_weight):
+                    norm = self._update(tokens, update, rows, per_token, learned, loss_share=share)
+                    learned.norms.append(norm)
+        if "kl" in per_token:
+            self.kl.observe(per_token["kl"], batch.mask.cpu())
+        return replace(batch, advantages=applied)
+
+    def _loss_share(self, collected: Collected) -> float:
+        """What the groups that were left out of a step do to means over the rest; nothing once replaced."""
+        rule = self.config.filters
+        if not isinstance(rule.refill, NoRefill):
+            return 1.0
+        return filters.loss_share(
+            kept=len(collected.kept), total=len(collected.groups), upweighted=rule.upweight
+        )
+
+    def _fit_critic(self, judged: Judged, groups: int, generator: torch.Generator, learned: Learned) -> None:
+        if self.valuation is None:
+            return
+        started = time.perf_counter()
+        fitted = self.valuation.fit(judged, lambda: self._minibatches(groups, generator), step=learned.step)
+        learned.sums += fitted.sums
+        learned.critic_norms += fitted.norms
+        learned.judged = judged.metrics
+        learned.critic_seconds += time.perf_counter() - started
+
+    def _open(
+        self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
+    ) -> tuple[PolicyBatch, Judged | None]:
+        """The batch of the whole step with its advantages, and the critic's judgement where there is one."""
+        batch = self._steered(self.opening.batch(tokens, groups, learned, opening=opening), tokens, groups)
+        rewards, scored = tensors([group.rewards for group in groups])
+        batch = replace(batch, scored=scored.flatten().to(batch.mask.device))
+        penalty = kl_reward_penalty(batch, self.config.objective)
+        if self.valuation is not None:
+            judged = self.valuation.judge(tokens, batch, rewards, penalty, step=learned.step)
+            return replace(batch, advantages=judged.advantages), judged
+        rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
+        return self._compared(groups, batch, rewards, scored), None
+
+    def _steered(self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]) -> PolicyBatch:
+        """The batch with the coefficients of this step."""
+        device = batch.mask.device
+        kl_coef = self.kl.coefficients(domains_of(groups))
+        entropy_coef = self.entropy.weights(entropies(groups, tokens).cpu(), batch.mask.cpu())
+        return replace(
+            batch,
+            kl_coef=None if kl_coef is None else kl_coef.to(device),
+            entropy_coef=None if entropy_coef is None else entropy_coef.to(device),
+        )
+
+    def _compared(
+        self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
+    ) -> PolicyBatch:
+        """The batch with one advantage for each completion, from all rewards (P, G) of the step."""
+        advantage = self.config.objective.advantage
+        if isinstance(advantage, knobs.Critic):
+            raise TypeError("a critic judges tokens")
+        self.baseline.seen.append((rewards, scored))
+        if isinstance(advantage.scale, knobs.Sas):
+            found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
+        else:
+            found = estimate_advantages(
+                rewards, scored, advantage, average=self.baseline.average, terms=reward_terms(groups)
+            ).advantages
+        values = found.flatten().float().to(batch.mask.device)
+        return whiten(replace(batch, advantages=values), advantage, over="step")
+
+    def _smoothed(
+        self, prompts: Sequence[str], rewards: Tensor, scored: Tensor, advantage: knobs.RewardAdvantage
+    ) -> Tensor:
+        """Advantages (P, G) by the history of each prompt; one that is drawn again has one visit more."""
+        found = torch.zeros_like(rewards)
+        for rows in repeats(prompts):
+            ids = [prompts[row] for row in rows]
+            estimate = estimate_advantages(
+                rewards[rows], scored[rows], advantage, visits=self.history.visits(ids)
+            )
+            found[rows] = estimate.advantages
+            self.history.remember(ids, given(estimate.visits, "visits"))
+        return found
+
+    def _minibatches(self, groups: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Rows of each optimizer batch: whole groups, shuffled when there are several batches."""
+        parts = min(self.config.updates.minibatches, groups)
+        order = torch.randperm(groups, generator=generator) if parts > 1 else torch.arange(groups)
+        size = self.config.sampling.group_size
+        for chosen in order.tensor_split(parts):
+            yield (chosen.unsqueeze(1) * size + torch.arange(size)).flatten()
+
+    def _update(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+        *,
+        loss_share: float,
+    ) -> float:
+        """One optimizer step on some rows of `tokens`, whose batch is given.
+
+        Returns the gradient norm; where it is not finite the step was skipped.
+        """
+        weights = self._denominators(batch, loss_share=loss_share)
+        if self.config.updates.rule == "natural_gradient":
+            return self._natural_update(tokens, batch, rows, weights, per_token, learned)
+        for found in self._passes(tokens, batch, rows, weights, per_token, learned):
+            with self.lull():
+                found.loss.backward()
+            self.optimizer.take_gradients()
+        update = self.optimizer.step(learned.step)
+        learned.lr = update.lr
+        return update.grad_norm
+
+    def _natural_update(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        weights: Denominators,
+        per_token: dict[str, Tensor],
+        learned: Learned,
+    ) -> float:
+        """One step inside the trust region; only its first pass over the tokens is taken down."""
+        record = [learned]
+
+        def surrogate() -> Iterator[Tensor]:
+            taker = record.pop() if record else None
+            for found in self._passes(tokens, batch, rows, weights, per_token, taker):
+                yield -found.loss
+
+        step = trust_region_step(
+            self.policy.model,
+            tokens.rows(rows),
+            batch.mask,
+            surrogate,
+            temperature=self.temperature,
+            trust=self.config.updates.trust,
+            microbatch=self.config.resources.microbatch_completions,
+        )
+        learned.sums += metrics_of(step)
+        learned.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
+        return step.grad_norm
+
+    def _denominators(self, batch: PolicyBatch, *, loss_share: float) -> Denominators:
+        objective = self.config.objective
+        return denominators(
+            batch.mask,
+            batch.group_index,
+            objective,
+            max_new_tokens=self.config.sampling.max_new_tokens,
+            loss_share=loss_share,
+            correct=batch.correct,
+        )
+
+    def _passes(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rows: Tensor,
+        weights: Denominators,
+        per_token: dict[str, Tensor],
+        learned: Learned | None,
+    ) -> Iterator[PolicyLoss]:
+        """The loss of each micro-batch under the present weights; `learned` takes it down, if given."""
+        objective = self.config.objective
+        for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
+            chosen = part.to(batch.mask.device)
+            scored, router_logprobs, experts = routed_logprobs(
+                self.policy.model,
+                tokens.rows(rows[part]),
+                temperature=self.temperature,
+                entropy_gradient=objective.needs_entropy_gradient,
+            )
+            inputs = batch.rows(chosen).columns(scored.logprobs.shape[1])
+            found = policy_loss(
+                scored.logprobs,
+                with_router_shift(inputs, router_logprobs),
+                objective,
+                weights.rows(chosen),
+                entropy=scored.entropy,
+            )
+            yield found
+            if learned is not None:
+                learned.sums += found.metrics
+                learned.sums += router_metrics(inputs, experts)
+                if tokens.kept:
+                    learned.sums += _kept_mass(scored, batch.mask[chosen])
+                values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
+                keep_tokens(per_token, values, rows[part], tokens.mask.shape)
+
+
+def _kept_mass(scored: TokenLogprobs, mask: Tensor) -> MetricSums:
+    """sampling/kept_mass: mean probability of what the sampler kept, under the present weights."""
+    mass = scored.kept_mass * mask[:, : scored.kept_mass.shape[1]]
+    return MetricSums({"sampling/kept_mass": Mean(mass.sum(), mask.sum())})

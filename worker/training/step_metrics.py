@@ -1,0 +1,157 @@
+"""Metrics of a step that come from its groups alone: rewards, groups, lengths, tokens."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+
+from worker.rewards.score import weighted_sums
+from worker.rollout.collector import LENGTH_PENALTY, Collected
+from worker.types import Completion, Group
+
+REFLECTION = re.compile(
+    r"\b(wait|hmm|recheck|re-check|double-check|check again|let me check|alternatively)\b", re.IGNORECASE
+)
+"""Words by which a policy goes back over its own work."""
+
+Metrics = dict[str, float]
+
+
+def group_metrics(collected: Collected) -> Metrics:
+    """reward/*, groups/*, length/*, sampling/*, tokens/generated of everything that was sampled in a step.
+
+    What the sampler thought of its tokens is not among them: it may have cut its distribution.
+    """
+    groups = collected.sampled
+    return {
+        **_reward_metrics(groups),
+        **(_unshaped_metrics(groups) if collected.is_shaped else {}),
+        **_variety_metrics(collected),
+        **_length_metrics(groups),
+        "groups/kept_frac": collected.informative / max(1, len(groups)),
+        "sampling/generated_batches": collected.batches,
+        **_carried_metrics(collected),
+        "tokens/generated": collected.tokens,
+    }
+
+
+def _carried_metrics(collected: Collected) -> Metrics:
+    """What share of the groups that train waited for it since the step before."""
+    if not collected.may_carry:
+        return {}
+    return {"sampling/carried_frac": len(collected.carried) / max(1, len(collected.kept))}
+
+
+def _reward_metrics(groups: Sequence[Group]) -> Metrics:
+    rewards = _values(reward for group in groups for reward in group.rewards)
+    metrics = _mean_and_std("reward", rewards)
+    for term in sorted({term for group in groups for term in group.terms}):
+        values = _values(value for group in groups for value in group.terms.get(term, ()))
+        metrics |= _mean_and_std(f"reward/{term}", values)
+    correctness = _values(value for group in groups for value in group.correctness)
+    if correctness:
+        metrics["reward/accuracy"] = fmean(value >= 1 for value in correctness)
+    return metrics
+
+
+def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
+    """The weighted sum of the raw terms: what the reward would be without length and required terms."""
+    sums: list[float | None] = []
+    for group in groups:
+        raw = {name: values for name, values in group.terms.items() if name != LENGTH_PENALTY}
+        sums += weighted_sums(raw, group.weights, count=len(group.completions))
+    values = _values(sums)
+    if not values:
+        return {}
+    return {"reward/raw_mean": fmean(values), "reward/raw_std": stdev(values) if len(values) > 1 else 0.0}
+
+
+def _variety_metrics(collected: Collected) -> Metrics:
+    metrics: Metrics = {}
+    if collected.compared:
+        metrics["groups/zero_variance_frac"] = collected.equal / collected.compared
+    graded = [values for group in collected.sampled if (values := _values(group.correctness))]
+    if graded:
+        metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded)
+        metrics["groups/all_wrong_frac"] = fmean(max(values) <= 0 for values in graded)
+    return metrics
+
+
+def _length_metrics(groups: Sequence[Group]) -> Metrics:
+    completions = [completion for group in groups for completion in group.completions]
+    lengths = [len(completion) for completion in completions]
+    metrics: Metrics = {
+        "length/mean": fmean(lengths),
+        "length/min": min(lengths),
+        "length/max": max(lengths),
+        "length/truncated_frac": fmean(completion.is_truncated for completion in completions),
+        "policy/reflection_frac": fmean(
+            bool(REFLECTION.search(completion.text)) for completion in completions
+        ),
+    }
+    right, wrong = _lengths_by_correctness(groups)
+    if right:
+        metrics["length/mean_correct"] = fmean(right)
+    if wrong:
+        metrics["length/mean_incorrect"] = fmean(wrong)
+    return metrics
+
+
+def _lengths_by_correctness(groups: Iterable[Group]) -> tuple[list[int], list[int]]:
+    right: list[int] = []
+    wrong: list[int] = []
+    for group in groups:
+        for completion, value in zip(group.completions, group.correctness, strict=False):
+            if value is not None:
+                (right if value >= 1 else wrong).append(len(completion))
+    return right, wrong
+
+
+def evaluation_metrics(groups: Sequence[Group], *, k: int) -> Metrics:
+    """eval/* of held-out groups with k completions each; several domains are also told apart."""
+    graded = [(group, values) for group in groups if (values := _values(group.correctness))]
+    if not graded:
+        return {}
+    completions: list[Completion] = [completion for group, _ in graded for completion in group.completions]
+    accuracy = [fmean(value >= 1 for value in values) for _, values in graded]
+    metrics: Metrics = {
+        "eval/accuracy": fmean(accuracy),
+        "eval/length_mean": fmean(len(completion) for completion in completions),
+        "eval/truncated_frac": fmean(completion.is_truncated for completion in completions),
+    }
+    domains = sorted({group.prompt.domain for group, _ in graded})
+    for domain in domains if len(domains) > 1 else ():
+        of_domain = [
+            share for share, (group, _) in zip(accuracy, graded, strict=True) if group.prompt.domain == domain
+        ]
+        metrics[f"eval/accuracy/{domain}"] = fmean(of_domain)
+    if k > 1:
+        metrics[f"eval/avg_at_{k}"] = metrics["eval/accuracy"]
+        solved = [sum(value >= 1 for value in values) for _, values in graded]
+        sizes = [len(values) for _, values in graded]
+        metrics[f"eval/pass_at_{k}"] = fmean(
+            pass_at_k(n, c, k=min(k, n)) for n, c in zip(sizes, solved, strict=True)
+        )
+    return metrics
+
+
+def pass_at_k(n: int, correct: int, *, k: int) -> float:
+    """Probability that at least one of k completions, drawn from n of which `correct` are right, is right.
+
+        1 - C(n - c, k) / C(n, k)
+
+    Source: Chen et al., arXiv:2107.03374. Raises ValueError unless 1 <= k <= n.
+    """
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be in 1..{n}, got {k}")
+    return 1.0 - math.comb(n - correct, k) / math.comb(n, k)
+
+
+def _mean_and_std(name: str, values: list[float]) -> Metrics:
+    if not values:
+        return {}
+    return {f"{name}/mean": fmean(values), f"{name}/std": stdev(values) if len(values) > 1 else 0.0}
+
+
+def _values(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]

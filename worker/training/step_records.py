@@ -1,0 +1,76 @@
+"""Groups as the recorder stores them."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from worker.recording.records import CompletionRecord, GroupRecord
+from worker.rewards.score import Scorer
+from worker.rollout.collector import Collected
+from worker.training.update_stats import Learned
+from worker.types import Group
+
+
+def step_records(collected: Collected, learned: Learned, scorer: Scorer) -> tuple[GroupRecord, ...]:
+    """Every group of a training step; those that trained carry advantages and the learner's values."""
+    place = {index: position for position, index in enumerate(collected.kept)}
+    return tuple(
+        _group_record(group, scorer, kind="train", index=index, learned=learned, trained_as=place.get(index))
+        for index, group in enumerate(collected.groups)
+    )
+
+
+def evaluation_records(groups: Sequence[Group], scorer: Scorer) -> tuple[GroupRecord, ...]:
+    """Every group of an evaluation."""
+    return tuple(
+        _group_record(group, scorer, kind="eval", index=index, learned=Learned(), trained_as=None)
+        for index, group in enumerate(groups)
+    )
+
+
+def _group_record(
+    group: Group,
+    scorer: Scorer,
+    *,
+    kind: Literal["train", "eval"],
+    index: int,
+    learned: Learned,
+    trained_as: int | None,
+) -> GroupRecord:
+    size = len(group.completions)
+    return GroupRecord(
+        kind=kind,
+        prompt_index=index,
+        prompt_id=group.prompt.id,
+        problem=group.prompt.problem,
+        domain=group.prompt.domain,
+        prompt=group.prompt.text,
+        answer=group.prompt.answer,
+        completions=tuple(
+            _completion_record(group, position, scorer, learned=learned, trained_as=trained_as)
+            for position in range(size)
+        ),
+    )
+
+
+def _completion_record(
+    group: Group, position: int, scorer: Scorer, *, learned: Learned, trained_as: int | None
+) -> CompletionRecord:
+    completion = group.completions[position]
+    correctness = group.correctness[position] if group.correctness else None
+    arrays = {"logprob": completion.sampler_logprobs, "entropy": completion.entropies}
+    advantage = None
+    if trained_as is not None:
+        advantage = learned.advantages[trained_as][position]
+        arrays |= learned.arrays[trained_as][position]
+    return CompletionRecord(
+        text=completion.text,
+        token_strings=completion.token_strings,
+        token_ids=completion.ids,
+        reward=group.rewards[position],
+        rewards={name: values[position] for name, values in group.terms.items()},
+        advantage=advantage,
+        finish_reason=completion.finish_reason,
+        correct=None if correctness is None else correctness >= 1,
+        flags=scorer.flags(completion, correctness, reward=group.rewards[position]),
+        arrays=arrays,
+    )

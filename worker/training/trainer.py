@@ -1,0 +1,285 @@
+"""The training loop.
+
+evaluate held-out prompts                     step 0
+for each step:
+    collect   sample G completions of P prompts, score them, filter groups, refill
+    learn     advantages -> policy loss -> optimizer
+    evaluate  every `evaluation.every` steps
+    record    metrics and rollouts, through a writer thread
+    save      a checkpoint every `checkpointing.every` steps
+    obey      shutdown, stop, pause, stop rules
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+import torch
+
+from backend.config.run import RunConfig
+from backend.settings import Settings
+from worker.checkpoints.store import Checkpoints
+from worker.outcome import Outcome
+from worker.policy.model import Policy, frozen_copy, load_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.routing import routers
+from worker.problems.mixture import build_mixture
+from worker.recording.recorder import Recorder
+from worker.recording.records import GroupRecord, StepRecord
+from worker.rewards.score import Scorer
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.collector import Collected, Collector
+from worker.rollout.sampler import Decoding, Interrupted, Sampler
+from worker.state import Parts
+from worker.training.learner import Learner
+from worker.training.randomness import Randomness
+from worker.training.reference import ReferenceUpdates
+from worker.training.run_counters import Standing
+from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
+from worker.training.step_records import evaluation_records, step_records
+from worker.training.stop_rules import reason_to_end
+from worker.training.timings import peak_bytes, timings
+from worker.training.update_stats import Learned
+
+SLOW_SAVE_SECONDS = 20.0
+"""A checkpoint that takes longer is worth a word."""
+
+
+def use_threads(threads: int) -> None:
+    """How many CPU threads this process computes with."""
+    torch.set_num_threads(threads)
+
+
+class Trainer:
+    """Trains one run from its newest checkpoint, or from the start, to its end."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        recorder: Recorder,
+        *,
+        settings: Settings,
+        checkpoints: Checkpoints,
+        device: str,
+        stopping: threading.Event,
+    ) -> None:
+        self.config, self.recorder, self.checkpoints, self.stopping = config, recorder, checkpoints, stopping
+        torch.manual_seed(config.seed)
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.policy = load_policy(config.policy, settings, device=device)
+        reference = frozen_copy(self.policy) if config.objective.needs_reference else None
+        self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
+        self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
+        self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
+        self.mixture = build_mixture(
+            config.problems,
+            seed=config.seed,
+            order=config.sampling.order,
+            datasets_dir=settings.datasets_dir,
+            hf_online=settings.hf_online,
+        )
+        self.held_out = (
+            self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
+        )
+        self.scorer = Scorer(config.rewards)
+        self.collector = Collector(config, self.mixture, self.scorer)
+        self.behaviour = Behaviour(config.sampling)
+        self.standing = Standing()
+        self.parts: Parts = {
+            "progress": self.standing,
+            "random": Randomness({"training": self.generator}),
+            "optimizer": self.optimizer,
+            **self.learner.parts,
+            **self.reference.parts,
+            **self.collector.parts,
+            **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
+        }
+        self.timeouts = self.failures = 0
+        self.last_save_seconds = 0.0
+        self.clock = time.perf_counter()
+
+    def train(self) -> Outcome:
+        """Train until the last step, a shutdown, a wish or a stop rule ends it."""
+        try:
+            self._begin()
+            outcome = None
+            while outcome is None and self.standing.step < self.config.steps:
+                metrics = self._step()
+                outcome = self._reason_to_end(metrics)
+            if self.config.steps:
+                self._save()
+            return outcome or Outcome("finished")
+        finally:
+            self.scorer.close()
+            self.mixture.close()
+
+    def _begin(self) -> None:
+        """Continue from the newest good checkpoint, or evaluate the policy as it came.
+
+        A run without steps only measures the policy that it is given.
+        """
+        if self._wants_routers() and not routers(self.policy.model):
+            message = "the policy has no routers: router shift and routing replay do nothing"
+            self._event("data", "warning", message)
+        if self.config.steps == 0:
+            self.checkpoints.take_weights(self.policy)
+        restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
+        if restored is None:
+            self.recorder.begin(-1)
+            if self.config.evaluation.every:
+                metrics, groups = self._evaluate()
+                self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
+            return
+        self.recorder.begin(restored)
+
+    def _wants_routers(self) -> bool:
+        return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
+
+    def _step(self) -> Metrics:
+        """One training step, recorded; nothing at all when the run was asked to end before it learned."""
+        started = time.perf_counter()
+        before = self.generator.get_state()
+        sampler = self._sampler(self.policy, is_unwanted=self._is_asked_to_end)
+        staleness = {"sampling/staleness": self.behaviour.age} if self.config.sampling.staleness else {}
+        try:
+            collected = self._collect(sampler)
+        except Interrupted:
+            self.generator.set_state(before)
+            return {}
+        self.standing.step += 1
+        self.standing.accuracy = None
+        learned = self._learn(collected)
+        seconds = time.perf_counter() - started
+        self._advance(collected, learned)
+        metrics = group_metrics(collected) | learned.metrics() | timings(collected, learned, seconds)
+        metrics |= staleness
+        groups = step_records(collected, learned, self.scorer)
+        if self._is_due(self.config.evaluation.every):
+            evaluated, held_out = self._evaluate()
+            metrics, groups = metrics | evaluated, groups + held_out
+        if change := self.reference.after_step(self.standing.step):
+            self._event("reference", "info", change)
+        metrics |= self._clocks()
+        is_alarmed = bool(learned.skipped) or not collected.kept
+        self.recorder.record_step(StepRecord(self.standing.step, metrics, groups, is_alarmed=is_alarmed))
+        if self._is_due(self.config.checkpointing.every):
+            self._save()
+        return metrics
+
+    def _sampler(self, opening: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
+        """What samples a step that `opening` begins."""
+        sampling = self.config.sampling
+        return Sampler(
+            self.behaviour.policy(opening),
+            is_unwanted=is_unwanted,
+            keep_mask=sampling.keep_mask,
+            routes=sampling.routing_replay,
+        )
+
+    def _collect(self, sampler: Sampler) -> Collected:
+        return self.collector.collect(sampler, self.generator, cursor=self.standing.cursor)
+
+    def _learn(self, collected: Collected) -> Learned:
+        """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
+        updates, learned = self.config.updates, Learned(self.standing.step)
+        if not updates.resample_each_epoch:
+            self.behaviour.remember(self.policy)
+            self.learner.learn(collected, self.generator, learned)
+            self.learner.end_step()
+            return learned
+        opening = frozen_copy(self.policy)
+        sampler = self._sampler(opening)
+        self.learner.learn(collected, self.generator, learned)
+        for _ in range(updates.epochs - 1):
+            again = self._collect(sampler)
+            self.learner.learn(again, self.generator, learned, opening=opening)
+            collected.add(again)
+        self.learner.end_step()
+        self.behaviour.remember(opening)
+        return learned
+
+    def _advance(self, collected: Collected, learned: Learned) -> None:
+        """Move the run's state on, and say so when a step carried too little signal."""
+        standing, wanted = self.standing, self.config.sampling.prompts_per_step
+        standing.cursor = collected.cursor
+        standing.tokens += collected.tokens
+        standing.skipped_steps = standing.skipped_steps + 1 if learned.is_stuck else 0
+        standing.empty_steps = 0 if collected.kept else standing.empty_steps + 1
+        standing.short_steps = standing.short_steps + 1 if collected.is_short else 0
+        if standing.short_steps == 1:
+            found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
+            self._event("data", "warning", f"refilling found {found}; the step trains on those")
+        if slow := self.scorer.timeouts - self.timeouts:
+            self.timeouts = self.scorer.timeouts
+            self._event("data", "warning", f"{slow} answers took too long to check and were graded wrong")
+        if failed := self.scorer.failures - self.failures:
+            self.failures = self.scorer.failures
+            self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
+        if learned.skipped:
+            self._event(
+                "alert", "error", f"{learned.skipped} updates skipped: loss or gradient is not finite"
+            )
+
+    def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
+        """Held-out accuracy; its random numbers depend on seed and step alone: training is not disturbed."""
+        started = time.perf_counter()
+        evaluation, sampling = self.config.evaluation, self.config.sampling
+        decoding = Decoding(
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=0.0 if evaluation.k == 1 else sampling.temperature,
+            top_p=1.0 if evaluation.k == 1 else sampling.top_p,
+            top_k=0 if evaluation.k == 1 else sampling.top_k,
+        )
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.standing.step)
+        completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
+        groups = self.scorer.score(self.held_out, completions)
+        metrics = evaluation_metrics(groups, k=evaluation.k)
+        self.standing.accuracy = metrics.get("eval/accuracy")
+        self.reference.saw(self.standing.accuracy)
+        metrics["time/eval_seconds"] = time.perf_counter() - started
+        return metrics, evaluation_records(groups, self.scorer)
+
+    def _is_asked_to_end(self) -> bool:
+        return self.stopping.is_set() or self.recorder.wish in ("stop", "pause")
+
+    def _reason_to_end(self, metrics: Metrics) -> Outcome | None:
+        """Why training ends after this step, if it does."""
+        if self.stopping.is_set():
+            return Outcome("queued", "the worker was asked to stop")
+        if self.recorder.wish == "stop":
+            return Outcome("stopped", "stopped by the user")
+        if self.recorder.wish == "pause":
+            return Outcome("paused", "paused by the user")
+        return reason_to_end(self.config.stop_rules, self.standing, metrics)
+
+    def _save(self) -> None:
+        """A checkpoint of this step, unless there is one."""
+        self.recorder.flush()
+        started = time.perf_counter()
+        step, accuracy = self.standing.step, self.standing.accuracy
+        self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
+        self.last_save_seconds = time.perf_counter() - started
+        if self.last_save_seconds > SLOW_SAVE_SECONDS:
+            slow = f"the disk is slow: writing a checkpoint took {self.last_save_seconds:.0f} s"
+            self._event("checkpoint", "warning", slow)
+
+    def _is_due(self, every: int) -> bool:
+        return every > 0 and (self.standing.step % every == 0 or self.standing.step == self.config.steps)
+
+    def _event(self, kind: str, level: str, message: str) -> None:
+        self.recorder.event(kind, level, message, step=self.standing.step)
+
+    def _clocks(self) -> Metrics:
+        """Totals since the run began, and what the process takes."""
+        now = time.perf_counter()
+        self.standing.wall_seconds += now - self.clock
+        self.clock = now
+        metrics: Metrics = {
+            "time/wall_seconds": self.standing.wall_seconds,
+            "tokens/total": self.standing.tokens,
+            "memory/peak_bytes": peak_bytes(self.policy.model.device),
+        }
+        if self.last_save_seconds:
+            metrics["time/checkpoint_seconds"] = self.last_save_seconds
+            self.last_save_seconds = 0.0
+        return metrics

@@ -1,0 +1,73 @@
+"""A natural-gradient step on a language model: the KL over whole next-token distributions, kept in bounds."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import PreTrainedModel
+
+from backend.config.run import TrustRegion
+from worker.objective.metric_sums import Mean, MetricSums
+from worker.policy.logprobs import NextTokens, next_tokens
+from worker.policy.natural_gradient import Parts, TrustStep, natural_step
+from worker.policy.token_batch import TokenBatch, microbatches
+
+
+class Before(NamedTuple):
+    """The distributions of a micro-batch before the step."""
+
+    rows: Tensor
+    """Which rows of the step's tokens it holds."""
+    distributions: NextTokens
+
+
+def trust_region_step(
+    model: PreTrainedModel,
+    tokens: TokenBatch,
+    mask: Tensor,
+    surrogate: Parts,
+    *,
+    temperature: float,
+    trust: TrustRegion,
+    microbatch: int,
+) -> TrustStep:
+    """Raise `surrogate` by a step on the model's weights whose mean KL over the tokens of `mask` is bounded.
+
+    Attention is computed without fused kernels, which have no second derivative.
+    """
+    count = mask.sum().clamp(min=1)
+
+    def divergence() -> Iterator[Tensor]:
+        for rows, before in opening:
+            now = next_tokens(model, tokens.rows(rows), temperature=temperature)
+            yield _kl(before, now, mask[rows.to(mask.device)]) / count
+
+    with sdpa_kernel(SDPBackend.MATH):
+        with torch.no_grad():
+            opening = [
+                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
+                for rows in microbatches(tokens, rows=microbatch)
+            ]
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        return natural_step(weights, surrogate, divergence, trust, lean=microbatch > 0)
+
+
+def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:
+    """Sum over the tokens that count of KL(before, now); several tokens may share a distribution."""
+    each = (before.logprobs.exp() * (before.logprobs - now.logprobs)).sum(dim=-1)  # (M,)
+    rows, columns = before.places
+    return (each.index_select(0, before.of_token) * mask[rows, columns]).sum()
+
+
+def metrics_of(step: TrustStep) -> MetricSums:
+    """trust/* of a step."""
+    values = {
+        "trust/kl_after": step.kl,
+        "trust/backtrack": step.backtracks,
+        "trust/improvement": step.improvement,
+        "trust/line_search_failed": float(step.is_failed),
+    }
+    one = torch.ones(())
+    return MetricSums({name: Mean(torch.tensor(float(value)), one) for name, value in values.items()})

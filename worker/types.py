@@ -1,0 +1,80 @@
+"""The values that travel through a step: prompt, completion, scored group, batch for the loss."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from worker.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTokens:
+    """The token ids that could be drawn at each token of one completion, where others were cut off."""
+
+    counts: NDArray[np.int64]
+    """[T] how many ids were left; 0: nothing was cut off there."""
+    ids: NDArray[np.int64]
+    """[sum of counts] the ids, token after token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the sampler generated for a prompt.
+
+    All per-token values have one entry per generated token; an end-of-sequence token that the policy emitted
+    is one of them.
+    """
+
+    ids: NDArray[np.int64]
+    """[T] token ids."""
+    text: str
+    """The decoded completion, end-of-sequence token left out."""
+    token_strings: tuple[str, ...]
+    """[T] each token as text."""
+    finish_reason: Literal["stop", "length"]
+    """stop: the policy ended it; length: it was cut at the cap."""
+    sampler_logprobs: Float[NDArray[np.float32], "T"]
+    """[T] log-probability of each token as the sampler computed it."""
+    entropies: Float[NDArray[np.float32], "T"]
+    """[T] entropy in nats of the distribution each token was drawn from."""
+    kept: KeptTokens | None = None
+    """The ids that top-p or top-k left at each token; None when they were not recorded."""
+    routes: NDArray[np.integer] | None = None
+    """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the completion was cut at the length cap."""
+        return self.finish_reason == "length"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The G completions of one prompt with their scores.
+
+    `correctness` decides about filtering and accuracy, `rewards` (weighted terms plus length shaping) becomes
+    the advantage. None marks a completion that could not be scored: it gets advantage 0 and no part in the
+    group's mean.
+    """
+
+    prompt: Prompt
+    completions: tuple[Completion, ...]
+    rewards: tuple[float | None, ...]
+    """[G] the shaped reward that advantages are computed from."""
+    terms: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """[G] for each reward term by name, unweighted."""
+    correctness: tuple[float | None, ...] = ()
+    """[G] 1 where the answer is right, else 0, known also when no term rewards it."""
+    counted: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """[G] for each term what enters the reward, before its weight: `terms` after all that shapes them."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Factor of each counted term."""
+    missed: tuple[bool, ...] = ()
+    """[G] True where a required term was missed, so that the reward is 0; empty: nowhere."""
