@@ -1,9 +1,16 @@
 """Rewards and problem sources that a user has installed as entry points."""
 
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 PROBLEMS_GROUP = "grpolab.problems"
 REWARDS_GROUP = "grpolab.rewards"
+
+MOVED = {
+    "worker.rollout.prompt": "import Prompt from worker.prompt",
+    "worker.rollout.types": "import Prompt from worker.prompt, Completion and Group from worker.types",
+}
+"""Modules that plugins were told to import, and what to write since they moved."""
 
 
 def plugin_names(group: str) -> list[str]:
@@ -18,3 +25,16 @@ def find_plugin(group: str, name: str) -> EntryPoint:
         installed = ", ".join(plugin_names(group)) or "none"
         raise ValueError(f"there is no entry point {name!r} in the group {group}; installed are: {installed}")
     return found[0]
+
+
+def load_plugin(point: EntryPoint) -> Any:
+    """The object that a plugin's entry point names, imported.
+
+    Raises ImportError with the new place where the plugin imports a module of this project that has moved.
+    """
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        if advice := MOVED.get(error.name or ""):
+            raise ImportError(f"{error.name} has moved: {advice}", name=error.name) from error
+        raise

@@ -11,7 +11,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from backend.config.plugins import PROBLEMS_GROUP, find_plugin
+from backend.config.plugins import PROBLEMS_GROUP, find_plugin, load_plugin
 from backend.config.problems import PluginProblem
 from backend.config.rows import is_domain
 from backend.errors import PluginFailed
@@ -24,7 +24,8 @@ class Plugin:
 
     def __init__(self, source: PluginProblem, *, seed: int) -> None:
         self.name = source.label
-        factory = _guarded(self.name, find_plugin(PROBLEMS_GROUP, source.entry_point).load)
+        point = find_plugin(PROBLEMS_GROUP, source.entry_point)
+        factory = _guarded(self.name, lambda: load_plugin(point))
         self._problem = _guarded(self.name, lambda: factory(seed=seed, **source.params))
 
     def sample(self, index: int, split: Split) -> Prompt:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from backend.config.plugin_permissions import Permissions
-from backend.config.plugins import REWARDS_GROUP, find_plugin
+from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
 from backend.sandbox.process import Sandbox, SandboxError, Unusable
@@ -114,4 +114,4 @@ def call_reward(name: str, prompt: Mapping[str, Any], text: str, params: Mapping
 @lru_cache(maxsize=8)
 def load_reward(name: str) -> Any:
     """The plugin's function, imported once."""
-    return find_plugin(REWARDS_GROUP, name).load()
+    return load_plugin(find_plugin(REWARDS_GROUP, name))

@@ -296,6 +296,8 @@ def plugins(tmp_path: Path, monkeypatch):
     points = "\n".join(
         f"{name} = demo_problems:{name.title()}" for name in ("letters", "raising", "wordy", "empty", "leaky")
     )
+    points += "\ndated = dated_problems:Letters"
+    (tmp_path / "dated_problems.py").write_text("from worker.rollout.prompt import Prompt\n")
     (info / "entry_points.txt").write_text(f"[grpolab.problems]\n{points}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -321,6 +323,11 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
             {"size": 3},
             "problem plugin 'letters' raised TypeError: .*unexpected keyword argument 'size'",
         ),
+        (
+            "dated",
+            {},
+            "worker.rollout.prompt has moved: import Prompt from worker.prompt",
+        ),
     ],
 )
 def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, params, reason):
@@ -331,7 +338,7 @@ def test_a_problem_that_misbehaves_fails_with_words(plugins, tmp_path, name, par
 def test_a_problem_that_is_not_installed_is_named_with_the_installed_ones(plugins, tmp_path):
     with pytest.raises(
         InvalidConfig,
-        match=r"problems.0.entry_point: there is no entry point 'other' .* installed are: empty",
+        match=r"problems.0.entry_point: there is no entry point 'other' .* installed are: dated, empty",
     ):
         mixture_of([PluginProblem(entry_point="other").model_dump()], tmp_path)
 
