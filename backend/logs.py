@@ -1,4 +1,4 @@
-"""What the programs of the tree say: one line per event, as text or as JSON (`LOG_FORMAT`).
+"""Logging of every process: one line per event, as text or as JSON (`LOG_FORMAT`).
 
     time level logger message        always; the time is UTC, to the millisecond
     request_id                       while a request is answered: the answer's X-Request-ID

@@ -1,4 +1,4 @@
-"""What the installed reasoning_gym says about its tasks, as backend/config/reasoning_gym_tasks.py holds it.
+"""The table of tasks in backend/config/reasoning_gym_tasks.py, made from the installed reasoning_gym.
 
 Run it to write that table anew: python -m tests.reasoning_gym_table
 """

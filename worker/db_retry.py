@@ -1,4 +1,4 @@
-"""What a process does while the database is away for a while: wait and try again, or leave it for later."""
+"""Retries while the database is away: wait and try again, or leave the work for later."""
 
 import logging
 import time

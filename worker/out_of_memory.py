@@ -1,4 +1,4 @@
-"""Whether an error means that memory has run out, and how much there was."""
+"""Detection of out-of-memory errors, and the memory that was in use."""
 
 import resource
 from pathlib import Path

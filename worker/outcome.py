@@ -1,4 +1,4 @@
-"""How a trainer's work on a run ended."""
+"""The outcome of a trainer's work on a run."""
 
 from typing import Literal, NamedTuple
 

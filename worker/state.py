@@ -1,4 +1,4 @@
-"""What a run continues from beside the policy's weights, in named parts that a checkpoint holds.
+"""The state of a run beside the policy's weights, in named parts that a checkpoint holds.
 
 Whatever outlives a step is a part: progress, optimizer, random numbers, a moving baseline, a critic, ... Its
 JSON values and its tensors go into every checkpoint, so a resumed run goes on as if it had never stopped.

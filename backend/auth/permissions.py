@@ -1,4 +1,4 @@
-"""Who may call what: the one place that says so. A route without a line here is closed to everybody.
+"""Permissions of every route: which role may call what. A route without a line here is closed to everybody.
 
 A line is `METHOD /path` as the router writes it; HEAD goes with GET. `tests/habits/test_routes.py` compares
 these lines with the application's routes, both ways.

@@ -1,4 +1,4 @@
-"""Who somebody is: tokens of operator and viewer, one-time links made from them, the cookies that follow.
+"""Identity of a caller: the tokens of operator and viewer, one-time login links, and the login cookie.
 
 A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
 it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a

@@ -1,4 +1,4 @@
-"""What a backup is: a directory that appears under its name only when it is complete and on disk.
+"""Contents of a backup: a directory that gets its name only when it is complete and on disk.
 
     manifest.json                     versions, schema, counts, and size and SHA-256 of every file below
     database/grpolab.db               SQLite: a copy that the database made itself

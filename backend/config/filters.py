@@ -1,4 +1,4 @@
-"""Which groups train, and what replaces those that do not."""
+"""Group filters: which groups train, and what replaces those that do not."""
 
 from typing import Annotated, Literal
 

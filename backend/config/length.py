@@ -1,4 +1,4 @@
-"""How the length of completions enters reward and loss."""
+"""Length settings: how the length of completions changes rewards and the loss."""
 
 from typing import Annotated, Literal, NamedTuple, Self
 

@@ -1,4 +1,4 @@
-"""What the policy is trained to do: one value for each knob, refused where the combination makes no sense.
+"""The training objective: one value for each knob; combinations that make no sense are refused.
 
 The rules are algorithms' own composition rules; each refusal says its reason at the field that must change.
 """

@@ -1,4 +1,4 @@
-"""Where prompts come from: each problem source and its parameters."""
+"""Problem sources: where prompts come from, and the parameters of each source."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What can be known of a reasoning_gym task's parameters without the library: types and comparisons."""
+"""Checks of a reasoning_gym task's parameters without the library: types and comparisons."""
 
 import json
 import operator

@@ -1,4 +1,4 @@
-"""What completions are rewarded for: each reward term and its parameters."""
+"""Reward terms and their parameters."""
 
 from typing import Annotated, Any, Literal
 

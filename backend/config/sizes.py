@@ -1,4 +1,4 @@
-"""How much a run generates and stores at most, counted from its config."""
+"""Upper bounds on what a run generates and stores, counted from its config."""
 
 from backend.config.run import RunConfig
 

@@ -1,4 +1,4 @@
-"""What can be known about problems and rewards before a run is queued: files, names, plugins.
+"""Checks of problems and rewards before a run is queued: files, names, plugins.
 
 These checks look at this machine, so they stand apart from the schema, which is the same everywhere.
 """

@@ -1,4 +1,4 @@
-"""What is inside an uploaded file, in pieces, however much somebody has packed into it.
+"""Decompression of uploaded files, in pieces and within a limit, whatever is packed into them.
 
 Three kinds are read, known by the end of the name: `.jsonl`, `.jsonl.gz`, `.jsonl.zst`. Archives are not.
 """

@@ -1,4 +1,4 @@
-"""Which runs an uploaded data set is needed by."""
+"""The runs that need an uploaded data set."""
 
 from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session

@@ -1,4 +1,4 @@
-"""What is wrong with a database or a disk, in one sentence, from what they say themselves."""
+"""Faults of a database or a disk, each explained in one sentence from its error."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""How long the client of a request waits, and what ends the work that is done for it."""
+"""Interruption of a request's database work once nobody waits for its answer."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""One line of an examination."""
+"""A finding of `make doctor`: one line of its report."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple

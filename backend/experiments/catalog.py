@@ -1,4 +1,4 @@
-"""What the form and the charts are built from: schema, presets, recipes, metrics, problems, policies."""
+"""Catalogs for the form and the charts: schema, presets, recipes, metrics, problems, policies."""
 
 from functools import cache
 from typing import Annotated, Any

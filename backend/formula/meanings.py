@@ -1,4 +1,4 @@
-"""What the symbols of formulas mean wherever they stand."""
+"""Meanings of the symbols in formulas."""
 
 MEANINGS: dict[str, str] = {
     # the loss and its sums

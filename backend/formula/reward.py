@@ -1,4 +1,4 @@
-"""How formulas write an advantage that compares whole completions by their rewards."""
+"""Formulas of advantages that compare whole completions by their rewards."""
 
 from typing import assert_never
 

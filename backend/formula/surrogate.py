@@ -1,4 +1,4 @@
-"""What is averaged: the surrogate of ratio and advantage, and the estimate of the KL divergence."""
+"""Formulas of the averaged terms: the surrogate of ratio and advantage, and the KL estimate."""
 
 import math
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""How a loss becomes new weights: the trust region of a natural-gradient step, limits and decay of AdamW."""
+"""Formulas of the update: the trust region of a natural-gradient step, limits and weight decay of AdamW."""
 
 from backend.config.run import RunConfig, TrustRegion
 from backend.formula.mathml import Math, bracketed, call, fraction, number, power, product, root, row, symbol

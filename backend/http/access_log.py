@@ -1,4 +1,4 @@
-"""Around every request: its id, how long it took, and its line in the access log. The outermost layer."""
+"""The access log: the outermost wrapper gives each request an id and writes one line for it."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""What endpoints ask for: settings, and a session that reads, or one that commits before the answer."""
+"""FastAPI dependencies: settings, a read-only session, and a session that commits before the response."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

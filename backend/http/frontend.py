@@ -1,4 +1,4 @@
-"""The frontend: one page for every address of the application, its scripts, Plotly from its package."""
+"""The frontend: one page for every address of the application, its scripts, and Plotly from its package."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""A request that makes something may say by an Idempotency-Key which one it is: sent again it makes nothing.
+"""Idempotency keys: a repeated request with the same key makes nothing new.
 
 The key stands in the row that the request made, an experiment or a run, and goes with it.
 """

@@ -1,4 +1,4 @@
-"""How much of everything one client may send: sizes, depth, rates, and how long it may take to send it."""
+"""Limits on one client: request size and depth, request rate, and how long sending a request may take."""
 
 import asyncio
 import json

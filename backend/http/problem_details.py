@@ -1,4 +1,4 @@
-"""Every error answer of the service: RFC 9457 problem details, one shape for all of them."""
+"""Error responses: RFC 9457 problem details, one shape for all errors of the service."""
 
 import logging
 from collections.abc import Iterable

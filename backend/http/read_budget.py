@@ -1,4 +1,4 @@
-"""A limit to the expensive reads of one token at a time: an ASGI wrapper around the routes.
+"""The read budget: how many expensive reads one token may have under way at a time.
 
 Curves and rollouts take memory and processor time, exports a thread for as long as their client reads. Others
 wait a while for a place and are then told to come again; the two kinds do not hold each other up.

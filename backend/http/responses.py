@@ -1,4 +1,4 @@
-"""How answers are written: JSON without surprises; what every list takes and gives."""
+"""Response classes: JSON with numpy arrays and any float, and the shape of a page of a list."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Who asks, and which browsers are logged in: pages show only what a role can do."""
+"""Session endpoints: who is logged in, and which browsers are. Pages show only what a role can do."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A limit to how long a client waits, and the end of work that nobody waits for; around the routes.
+"""Request timeouts: an ASGI wrapper that answers 503 in time and ends work that nobody waits for.
 
 What a request reads from the database is interrupted when its time is over or its client gone. What it writes
 comes to its end.

@@ -1,4 +1,4 @@
-"""One task per process that looks for changes in SQL and tells every open stream."""
+"""The broadcaster: one task per process that polls SQL for changes and sends them to every open stream."""
 
 import asyncio
 import logging

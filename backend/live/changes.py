@@ -1,4 +1,4 @@
-"""What changed in SQL since a place in its history, as the messages of a stream."""
+"""Changes in SQL since a position in its history, as messages of a stream."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

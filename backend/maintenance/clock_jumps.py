@@ -1,4 +1,4 @@
-"""A clock of the database that jumps: noticed, told to the runs it concerns, and mended where times decide.
+"""Detection of jumps of the database's clock: reported to the runs concerned, and mended where times decide.
 
 The clock may be set, by hand or over the network; SQLite's is that of the machine. No lease is taken or kept
 by it alone (see `lost.py`). But once it went back, what was written before lies in the future: leases, pauses

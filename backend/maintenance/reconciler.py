@@ -1,4 +1,4 @@
-"""Looks after the queue: calls workers for runs that wait, takes back runs whose worker was lost, carries out
+"""The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
 deletions, removes files that belong to nobody, packs points for reading, and mends what a clock that was set
 has disturbed.
 

@@ -1,4 +1,4 @@
-"""Which rows of a run count: none of an attempt behind the step from which a later one continued.
+"""Valid rows of a run: an attempt's rows end where a later attempt continued.
 
 This is the one place that says so: CSV, history and rollouts read with `counts`, curves with `counting`.
 """

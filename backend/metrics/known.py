@@ -1,4 +1,4 @@
-"""Which metric names there are: those of the catalog, of its families, and all that were ever recorded."""
+"""Known metric names: those of the catalog, of its families, and all that were ever recorded."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""How curves are asked for, and which of their points that takes."""
+"""Views of curves: axis, range and smoothing of a request, and the points they need."""
 
 import math
 from collections.abc import Iterable

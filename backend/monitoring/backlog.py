@@ -1,4 +1,4 @@
-"""What trainers of this machine could not yet write: small files, because SQL is what is away.
+"""Backlog of this machine's trainers: small files that say what they could not yet write to SQL.
 
 A trainer whose database is away keeps its finished steps in memory, up to a limit, and notes how many they
 are in the state directory; the service reads the notes for its pages. A note that nobody renews is dead.

@@ -1,4 +1,4 @@
-"""Whether the service works, for people, load balancers and Prometheus."""
+"""Health checks for people, load balancers and Prometheus."""
 
 from anyio import to_thread
 from fastapi import APIRouter, Request

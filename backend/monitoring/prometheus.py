@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus. Every label has a few fixed values: no run, user or path is one.
+"""Prometheus metrics of `/metrics`. Every label has a few fixed values: no run, user or path is one.
 
 What lies in SQL is left out while the database is away; `grpolab_database_up` says that it is.
 """

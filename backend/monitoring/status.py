@@ -1,4 +1,4 @@
-"""How the service's own parts are: database, broker, disk, and the runs that wait for them.
+"""Status of the service's parts: database, broker, disk, and the runs that wait for them.
 
 Answers without the database, so that a page can say what is wrong while it is away.
 """

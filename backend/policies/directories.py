@@ -1,4 +1,4 @@
-"""Whether a directory holds a model that can be loaded without trust: no code, no pickle, no way out."""
+"""Checks of model directories: loadable without trust, so no code, no pickle, no link that leads outside."""
 
 import json
 from pathlib import Path

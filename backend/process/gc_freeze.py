@@ -1,4 +1,4 @@
-"""The garbage collector and what a process imports, which stays until its end and is never garbage."""
+"""Freezing of the garbage collector after imports: what a process imports stays until its end."""
 
 import gc
 from collections.abc import Iterator

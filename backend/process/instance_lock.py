@@ -1,4 +1,4 @@
-"""One running installation per state directory, held by a lock that the kernel releases."""
+"""The instance lock: one running installation per state directory; the kernel releases it."""
 
 import fcntl
 import http.client

@@ -1,4 +1,4 @@
-"""One process tree: broker, service, worker. It starts them, keeps them running and ends them.
+"""The launcher: starts broker, service and worker as one process tree, keeps them running and ends them.
 
 launcher ── broker    embedded Valkey; ends with the launcher by the kernel's word (Linux)
          ├─ service   `backend.cli serve`; ends when its standard input, the launcher's pipe, ends

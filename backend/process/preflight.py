@@ -1,4 +1,4 @@
-"""What must hold before anything starts; each failure is one sentence that says what to do."""
+"""Preflight checks: what must hold before anything starts; each failure is one sentence with the remedy."""
 
 import ipaddress
 import socket

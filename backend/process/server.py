@@ -1,4 +1,4 @@
-"""How the HTTP service listens: uvicorn, and how long a connection may stay silent."""
+"""The HTTP server: uvicorn, with a limit on how long a connection may stay silent."""
 
 import asyncio
 from contextlib import suppress

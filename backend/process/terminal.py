@@ -1,4 +1,4 @@
-"""What the command line shows while it works."""
+"""Terminal output of the command line while it works."""
 
 import getpass
 import os

@@ -1,4 +1,4 @@
-"""Which broker carries the doorbells, and the embedded one's process.
+"""Choice of the broker that carries the doorbells, and the process of the embedded one.
 
 A message only says "look into SQL", so every choice here is correct; they differ in how fast a run starts:
 

@@ -1,4 +1,4 @@
-"""Which runs have lost their worker.
+"""Detection of runs that have lost their worker.
 
 A lease that has run out is no proof: a laptop that slept, or a database that was away, lets every lease run
 out at once, and the healthy worker renews it as soon as it can. So a process counts a run as lost only after

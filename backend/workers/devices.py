@@ -1,4 +1,4 @@
-"""What this machine trains on, found without importing torch."""
+"""Devices of this machine, found without importing torch."""
 
 import csv
 import importlib.util

@@ -1,4 +1,4 @@
-"""What the programs report: one line per event, with ids, without secrets and without terminal tricks."""
+"""Log lines: one per event, with ids, without secrets and without terminal escapes."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What is known to be secret, from the moment on at which it is."""
+"""Redaction of secrets, from the moment they are known."""
 
 import json
 import logging

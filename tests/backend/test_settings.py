@@ -1,4 +1,4 @@
-"""What is given in the environment: refused with a sentence, without its secrets, before anything starts."""
+"""Settings from the environment: refused with a sentence, without their secrets, before anything starts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What stands where a trainer expects its recorder, in the benchmarks, is still enough to train."""
+"""The recorder stand-in of the benchmarks, which must still be enough to train."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a viewer is shown: everything to read, nothing that would be refused."""
+"""Pages as a viewer sees them: everything to read, nothing that would be refused."""
 
 import pytest
 from playwright.sync_api import expect, sync_playwright

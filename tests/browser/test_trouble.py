@@ -1,4 +1,4 @@
-"""What a page shows while the database is away, and that it recovers by itself."""
+"""Pages while the database is away, and their recovery."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What a trainer records comes out of the HTTP interface as it went in: every float and every text."""
+"""Recorded values through the HTTP interface: every float and every text comes out as it went in."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What must hold after any fault: `audit(sessions, state_dir)` returns one sentence per violation.
+"""The audit after a fault: `audit(sessions, state_dir)` returns one sentence per violated invariant.
 
 I1  steps 1..last_step of every run have exactly one valid row per metric, all of one attempt; what is packed
     for reading says the same

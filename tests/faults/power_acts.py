@@ -1,4 +1,4 @@
-"""What an installation does while its power is cut: launching, training, deleting, backup, restore, upgrade.
+"""The acts whose power is cut: launching, training, deleting, backup, restore, upgrade.
 
 Each act runs in a process of its own and says what was acknowledged as soon as it was.
 """

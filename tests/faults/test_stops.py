@@ -1,4 +1,4 @@
-"""What is asked to end ends soon and loses nothing (row 17 of the fault plan; `make faults FORMS=stops`)."""
+"""Stops: every process ends soon and loses nothing (row 17 of the fault plan; `make faults FORMS=stops`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether a run that was hurt is the run it would have been: nothing lost, every value bit-equal."""
+"""The verdict on a run after a fault: nothing lost, every value bit-equal to an undisturbed run."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

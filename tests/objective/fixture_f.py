@@ -1,4 +1,4 @@
-"""One prompt, four completions of 2, 3, 1 and 4 tokens: what every row of the table is made of."""
+"""Fixture F: one prompt with four completions of 2, 3, 1 and 4 tokens."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""One number out of many token losses."""
+"""Aggregation of token losses into one number."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Which groups train, and what length does to rewards."""
+"""Group filters and length shaping."""
 
 import pytest
 import torch

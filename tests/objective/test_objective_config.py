@@ -1,4 +1,4 @@
-"""Which knobs go together, and what is said when they do not."""
+"""Allowed combinations of knobs, and the reasons for refusing the others."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""What is left out or damped where the policy has moved, on fixture F and by hand."""
+"""Off-policy masks and damping, on fixture F and by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which tokens an update trains, on fixture F."""
+"""Choice of the tokens that an update trains, on fixture F."""
 
 import pytest
 import torch

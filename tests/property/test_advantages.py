@@ -1,4 +1,4 @@
-"""What must hold for every advantage on any rewards."""
+"""Properties of every advantage on any rewards."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What must hold for token advantages on any completions."""
+"""Properties of token advantages on any completions."""
 
 import torch
 from hypothesis import given, settings

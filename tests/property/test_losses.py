@@ -1,4 +1,4 @@
-"""What must hold for every loss on any batch."""
+"""Properties of every loss on any batch."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""What is in the way on a new machine is told in one sentence that says what to do."""
+"""Obstacles on a new machine, each reported in one sentence with the remedy."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""One command to a run, as a fresh user, with each broker, in awkward places (row 30 of the fault plan).
+"""A fresh user's first command, with each broker and in awkward places (row 30 of the fault plan).
 
 The short form goes one way, to the first step of a demo run. GRPOLAB_NEWCOMERS=all goes all nine ways and
 prints the seconds from the command until one run of the demo had finished, and both.

@@ -1,4 +1,4 @@
-"""What a trainer does about the disk of its checkpoints: it looks before, and says what is wrong."""
+"""Disk checks before a checkpoint is written, and the message when the disk is full or broken."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Runs that begin with a checkpoint of another run: where it lies, and which of its parts still fit."""
+"""Forks: where the parent's checkpoint is, and which of its parts still fit."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The checkpoints of one run: files first, then the row; the newest good one continues the run.
+"""Checkpoints of one run: files first, then the row; the newest good one continues the run.
 
 Steps, files, row: each is on the disk before the next is written, so after a power cut no row lacks its files
 and no file is ahead of the run's steps. A database that is older than that all the same, because its log

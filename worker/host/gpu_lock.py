@@ -1,4 +1,4 @@
-"""One worker per GPU of this machine, whatever its state directory and whoever started it.
+"""The GPU lock: one worker per GPU of this machine, whatever its state directory or user.
 
 A lock is a file in /tmp that every user may open; the kernel holds it for the process and lets it go with it.
 """

@@ -1,4 +1,4 @@
-"""Whether a trainer still gets on: the time since its last step, against what its steps used to take.
+"""The hang detector: the time since a trainer's last step, compared with what its steps used to take.
 
 A heart can beat while the work stands still: the lease is renewed by the supervisor, steps are not.
 """

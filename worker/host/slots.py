@@ -1,4 +1,4 @@
-"""The slots of one worker process: they claim runs when the bell rings and, without it, every few seconds."""
+"""The slot pool of one worker process: slots claim runs when the doorbell rings and every few seconds."""
 
 import logging
 import os

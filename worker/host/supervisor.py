@@ -1,4 +1,4 @@
-"""Supervises one trainer process per claimed run: renews the lease, keeps the output, judges the end.
+"""The supervisor of a slot: one trainer process per claimed run, its lease, its output and its end.
 
 Exit codes of a trainer:
 

@@ -1,4 +1,4 @@
-"""A trainer's output on its way to SQL: cleaned, collected for a moment, limited."""
+"""Output of a trainer on its way to SQL: cleaned, buffered and limited."""
 
 import re
 import threading

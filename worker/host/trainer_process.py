@@ -1,4 +1,4 @@
-"""One trainer process as its supervisor sees it: start, assign, watch, end.
+"""The trainer process as its supervisor sees it: start, assign, watch, end.
 
 The trainer's standard input is its lifeline: it ends when the pipe does, so a killed supervisor leaves
 no trainer behind. It lives in a session of its own, so that it can be ended with all it started.

@@ -1,4 +1,4 @@
-"""How much better than expected each completion was.
+"""Advantages: how much better than expected each completion was.
 
 Rewards are (P, G): P prompts, G completions of each. `scored` is False for completions that could not be
 scored: they get advantage 0 and have no part in any mean or standard deviation. Results are constants.

@@ -1,4 +1,4 @@
-"""How token losses become one number: every reduction is a sum with one weight per completion.
+"""Aggregation of token losses into one number: every reduction is a sum with one weight per completion.
 
     loss = sum_i w[i] sum_t m[i, t] l[i, t]
 

@@ -1,4 +1,4 @@
-"""What the objective is computed from: one optimizer batch, or a micro-batch cut out of it."""
+"""The batch of the objective: one optimizer batch, or a micro-batch cut out of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

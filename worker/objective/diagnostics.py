@@ -1,4 +1,4 @@
-"""What one pass of the loss tells about itself, under canonical metric names. Nothing has a gradient."""
+"""Diagnostics of one pass of the loss, under canonical metric names. None has a gradient."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What is left out or damped where the present policy is no longer the one that wrote a completion."""
+"""Off-policy masks and damping: for completions that the present policy would no longer write."""
 
 from typing import NamedTuple, assert_never
 

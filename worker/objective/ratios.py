@@ -1,4 +1,4 @@
-"""How much likelier the present policy makes a completion than the policy that wrote it.
+"""Importance ratios: how much likelier the present policy makes a completion than the policy that wrote it.
 
 Every function returns log-ratios; exp is taken once, after clamping. With old = new every ratio is 1.
 """

@@ -1,4 +1,4 @@
-"""How far a mixture's routers moved since the step began. L layers, E experts each, K read a token."""
+"""Router shift of a mixture of experts since the step began. L layers, E experts each, K read a token."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What length does to rewards, before groups are filtered and advantages formed. Lengths are in tokens."""
+"""Length shaping of rewards, before groups are filtered and advantages formed. Lengths are in tokens."""
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor

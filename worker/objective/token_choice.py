@@ -1,4 +1,4 @@
-"""Which tokens an update trains: the rare ones apart (Lopti), or the most uncertain ones (top entropy)."""
+"""Choice of the tokens that an update trains: the rare ones apart (Lopti), or the most uncertain ones."""
 
 from dataclasses import replace
 from typing import assert_never

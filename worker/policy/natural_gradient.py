@@ -1,4 +1,4 @@
-"""One step of trust-region policy optimization (TRPO): the natural gradient with a line search.
+"""A trust-region policy optimization (TRPO) step: the natural gradient with a line search.
 
     g = grad S(theta),  x = (F + damping I)^-1 g,  step = sqrt(2 delta / (x . (F + damping I) x)) x
 

@@ -1,4 +1,4 @@
-"""Which experts a mixture's routers choose: watched, and replayed as the sampler chose them.
+"""Expert choices of a mixture's routers: watched, and replayed as the sampler made them.
 
 L layers with a router, E experts each, of which K read a token.
 """

@@ -1,4 +1,4 @@
-"""Which tokens top-p or top-k sampling left: the support that log-probabilities are renormalised over."""
+"""Sampling masks: the tokens that top-p or top-k left, over which log-probabilities are renormalised."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

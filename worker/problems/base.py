@@ -1,4 +1,4 @@
-"""What a source of problems offers the trainer."""
+"""The interface between a problem source and the trainer."""
 
 from typing import Literal, Protocol
 

@@ -1,4 +1,4 @@
-"""How a trainer shows, while the database is away, that its steps wait to be stored."""
+"""The note by which a trainer shows, while the database is away, that its steps wait to be stored."""
 
 import time
 from collections.abc import Callable

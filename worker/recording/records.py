@@ -1,4 +1,4 @@
-"""What the trainer hands to the recorder."""
+"""Records that the trainer hands to the recorder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

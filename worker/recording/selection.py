@@ -1,4 +1,4 @@
-"""Which groups of a step are stored: all of a small run, the telling ones of a big run."""
+"""Selection of the groups of a step that are stored: all of a small run, the telling ones of a big run."""
 
 import random
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""What a completion is worth."""
+"""Rewards of completions."""

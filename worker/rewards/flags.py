@@ -1,4 +1,4 @@
-"""What is conspicuous about a completion: words that filter rollouts."""
+"""Flags of conspicuous completions, by which rollouts are filtered."""
 
 from worker.rewards.formats import CLOSE, OPEN, last_boxed
 

@@ -1,4 +1,4 @@
-"""Which experts read each token while a batch is sampled from a mixture of experts."""
+"""The experts that read each token while a batch is sampled from a mixture of experts."""
 
 from typing import Any
 

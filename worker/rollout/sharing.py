@@ -1,4 +1,4 @@
-"""Which completions still go on, and which of them may share a row of the decoder.
+"""Completions that still go on, and those among them that share a row of the decoder.
 
 Completions of one prompt that have said the same so far are in the same state: the decoder reads their words
 once and forks where they part. A policy that is sure of most tokens decodes a group at little more than

@@ -1,4 +1,4 @@
-"""What stays constant while a step is learned from: its tokens, and what other policies think of them."""
+"""The batch builder: old log-probabilities, advantages and masks, computed once per step."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Coefficients of the loss that follow what a run measures: state that goes from step to step."""
+"""Controllers of loss coefficients: state that follows what a run measures, from step to step."""
 
 import math
 from collections.abc import Mapping, Sequence

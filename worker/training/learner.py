@@ -1,4 +1,4 @@
-"""From the groups of a step to optimizer steps on the policy."""
+"""The learner: turns the groups of a step into optimizer steps on the policy."""
 
 import math
 import time

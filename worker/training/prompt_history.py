@@ -1,4 +1,4 @@
-"""What earlier visits of each prompt were rewarded, by the prompt's stable id."""
+"""Rewards of earlier visits to each prompt, by the prompt's stable id."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where a run stands, as its checkpoint keeps it."""
+"""Counters of a run, kept in its checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Why a run ends before its last step although nobody asked it to."""
+"""Rules that end a run before its last step."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a step takes: seconds of its parts, and memory."""
+"""Timings of a step: seconds of its parts, and memory."""
 
 import resource
 

@@ -1,4 +1,4 @@
-"""What the updates of a step did, and the per-token values that are kept of them."""
+"""Statistics of a step's updates, and the per-token values that are stored with them."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How a reward becomes an advantage: baselines, scales, and the critic with what it learns from."""
+"""Knobs of the advantage: baselines, scales, and the critic."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What is done where the present policy is not the one that wrote a completion: corrections, mask, router."""
+"""Knobs for off-policy completions: corrections, masks and router shift."""
 
 from typing import Annotated, Literal
 

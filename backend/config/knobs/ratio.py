@@ -1,4 +1,4 @@
-"""What the present policy is compared with."""
+"""Knobs of the importance ratio: its level and the policy it compares with."""
 
 from typing import Annotated, Literal
 

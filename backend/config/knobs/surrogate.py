@@ -1,4 +1,4 @@
-"""How far a ratio may carry the policy."""
+"""Knobs of the surrogate: how far a ratio may move the policy."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""How token losses become one number, and what is added to it: entropy and imitation."""
+"""Knobs of the loss: aggregation of token losses, entropy and imitation terms."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What the scripts of Raschka's book compute, digit for digit: one prompt per step, sampled as there.
+"""Presets of Raschka's book: the numbers of its scripts, one prompt per step, sampled as there.
 
 Learning rate, length cap and number of steps are those of the policy's profile.
 """

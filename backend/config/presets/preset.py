@@ -1,4 +1,4 @@
-"""What a preset is, how one is written down, and settings that several of them share."""
+"""The preset type, and settings that several presets share."""
 
 from typing import Any, Literal, get_origin
 

@@ -1,4 +1,4 @@
-"""What a database or a disk says, in one sentence."""
+"""Errors of databases and disks, explained in one sentence."""
 
 import errno
 import sqlite3

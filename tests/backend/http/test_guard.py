@@ -1,4 +1,4 @@
-"""Who gets in, and what every answer carries."""
+"""The guard: who gets in, and the headers of every response."""
 
 import pytest
 

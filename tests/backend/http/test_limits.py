@@ -1,4 +1,4 @@
-"""How much, how often and how slowly: the service on a real socket, and its buckets under a made-up clock."""
+"""Limits of size, rate and slowness: the service on a real socket, and its buckets under a made-up clock."""
 
 import json
 import socket

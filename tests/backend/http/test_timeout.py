@@ -1,4 +1,4 @@
-"""How long a client waits for the first piece of an answer."""
+"""Timeouts: how long a client waits for the first byte of a response."""
 
 import asyncio
 import threading

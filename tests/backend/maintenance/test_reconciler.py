@@ -1,4 +1,4 @@
-"""What looks after the queue."""
+"""The reconciler, which looks after the queue."""
 
 import time
 

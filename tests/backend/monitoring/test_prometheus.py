@@ -1,4 +1,4 @@
-"""What Prometheus reads, through its own parser."""
+"""The metrics that Prometheus reads, through its own parser."""
 
 import re
 

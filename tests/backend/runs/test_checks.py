@@ -1,4 +1,4 @@
-"""What is known about a run before it is queued."""
+"""Checks of a run before it is queued."""
 
 import json
 

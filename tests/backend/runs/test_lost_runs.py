@@ -1,4 +1,4 @@
-"""When a process believes that a run has lost its worker."""
+"""Detection of runs that have lost their worker."""
 
 import pytest
 from sqlalchemy import update

@@ -1,4 +1,4 @@
-"""What lies in the runs' directory and belongs to nobody, and what should lie there and does not."""
+"""Files in the runs' directory that no run owns, and files that are missing there."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Two workers of one machine never share a GPU, whatever their state directories are."""
+"""The GPU lock: two workers of one machine never share a GPU, whatever their state directories are."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the loss carries from step to step survives an interruption."""
+"""State that the loss carries from step to step, across an interruption."""
 
 from typing import Any
 

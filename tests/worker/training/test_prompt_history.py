@@ -1,4 +1,4 @@
-"""What a run remembers of its prompts."""
+"""The statistics that a run keeps of its prompts."""
 
 import torch
 

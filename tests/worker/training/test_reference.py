@@ -1,4 +1,4 @@
-"""When and how a reference follows its policy."""
+"""Updates of the reference policy."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What of a step waits for the database, and how much of it."""
+"""Size and content of the step records that wait for the database."""
 
 import numpy as np
 

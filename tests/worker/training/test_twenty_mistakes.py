@@ -1,4 +1,4 @@
-"""What is missing or wrong about policy, data and rewards.
+"""Twenty mistakes in policy, data and rewards, and the messages they get.
 
 Refused at launch where that can be known, else by the trainer before its first step: one sentence that says
 what to do, never a traceback.

@@ -1,4 +1,4 @@
-"""Which weights decay: those of two or more dimensions, or all."""
+"""Weight decay: of tensors with two or more dimensions, or of all."""
 
 import pytest
 import torch
