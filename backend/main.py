@@ -19,13 +19,13 @@ from backend.experiments import api as experiments
 from backend.experiments import catalog
 from backend.http import frontend as pages
 from backend.http import session
-from backend.http.access_log import Requests
+from backend.http.access_log import AccessLog
 from backend.http.dependencies import Lab
 from backend.http.guard import Guard
 from backend.http.openapi import complete
 from backend.http.problem_details import answer_errors
-from backend.http.read_budget import Budget
-from backend.http.timeout import Deadline
+from backend.http.read_budget import ReadBudget
+from backend.http.timeout import RequestTimeout
 from backend.live import api as live
 from backend.live.api import end_streams_at_signals
 from backend.live.broadcaster import Broadcaster
@@ -58,8 +58,8 @@ class Service(FastAPI):
         lab: Lab = self.state.lab
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
-        within_limits = Budget(Deadline(stack), most=lab.settings.reads_per_token)
-        return Requests(Guard(within_limits, lab.settings, self.router.routes, sessions))
+        within_limits = ReadBudget(RequestTimeout(stack), most=lab.settings.reads_per_token)
+        return AccessLog(Guard(within_limits, lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:

@@ -31,7 +31,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.migrate import upgrade
 from backend.db.models import Base
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 from backend.settings import Settings
 from tests import servers
 from tests.faults.processes import warm_parent
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """All that the tests import is here for good."""
-    with spared():
+    with gc_frozen():
         return (yield)
 
 

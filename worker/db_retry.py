@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading, url_of
-from backend.db.faults import Trouble, database_trouble
+from backend.db.faults import Fault, database_fault
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +20,11 @@ PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 Result = TypeVar("Result")
 
 
-Waiting = Callable[[Trouble], None]
+Waiting = Callable[[Fault], None]
 """Is told at every try that failed, and why."""
 
 
-def _in_silence(_trouble: Trouble) -> None:
+def _in_silence(_fault: Fault) -> None:
     """Nobody but the log hears of it."""
 
 
@@ -61,11 +61,11 @@ def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) ->
         try:
             return once()
         except SQLAlchemyError as error:
-            trouble = database_trouble(error, url_of(sessions))
-            if trouble is None or trouble.kind == "damaged":
+            fault = database_fault(error, url_of(sessions))
+            if fault is None or fault.kind == "damaged":
                 raise
-            logger.warning("%s, trying again: %s", trouble.sentence, first_line(error))
-            waiting(trouble)
+            logger.warning("%s, trying again: %s", fault.sentence, first_line(error))
+            waiting(fault)
             time.sleep(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)])
             tries += 1
 

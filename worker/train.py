@@ -26,12 +26,12 @@ from backend.db.models import Run
 from backend.errors import Fenced, GrpoLabError
 from backend.logs import set_up_logging
 from backend.monitoring.backlog import note_path
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 from backend.redaction import learn_secrets, redact
 from backend.runs import lifecycle
 from backend.sandbox.layers import layer_names
 from backend.settings import Settings
-from worker.checkpoints.disk import DiskTrouble
+from worker.checkpoints.disk import DiskFault
 from worker.db_retry import persist
 from worker.out_of_memory import is_memory_error, memory_text
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED, REASON_CHARACTERS, Outcome
@@ -58,7 +58,7 @@ def main() -> None:
     assigned = threading.Event()
     _listen_to_signals(stopping, assigned)
     logging.disable(logging.WARNING)  # torchao names every kernel that is for other machines than this one
-    with spared():
+    with gc_frozen():
         import worker.training.trainer  # torch and transformers: seconds that a waiting run need not spend
 
     logging.disable(logging.NOTSET)
@@ -160,7 +160,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
             outcome = _train(config, recorder, settings, assignment, stopping)
         except Fenced:
             raise
-        except DiskTrouble as error:
+        except DiskFault as error:
             recorder.event("checkpoint", "error", error.detail)
             outcome = Outcome("paused", error.detail)
         except GrpoLabError as error:

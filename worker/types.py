@@ -12,7 +12,7 @@ from worker.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTokens:
+class SamplingMask:
     """The token ids that could be drawn at each token of one completion, where others were cut off."""
 
     counts: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Completion:
     """[T] log-probability of each token as the sampler computed it."""
     entropies: Float[NDArray[np.float32], "T"]
     """[T] entropy in nats of the distribution each token was drawn from."""
-    kept: KeptTokens | None = None
+    sampling_mask: SamplingMask | None = None
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
     routes: NDArray[np.integer] | None = None
     """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""

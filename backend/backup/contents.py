@@ -58,7 +58,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class Table(Strict):
+class SavedTable(Strict):
     """A table as it was saved."""
 
     columns: list[Word]
@@ -77,7 +77,7 @@ class Manifest(Strict):
     """`sqlite` or `postgresql`."""
     schema_revision: Word
     """Alembic's revision."""
-    tables: dict[Word, Table]
+    tables: dict[Word, SavedTable]
     checkpoints: Count
     files: dict[str, Digest]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import JSON, Boolean, Connection, Float, Integer, LargeBinary, Table, select, text
 
-from backend.backup.contents import Table as Saved
+from backend.backup.contents import SavedTable
 from backend.backup.files import BadBackup, is_canonical
 from backend.backup.tables import ordered_tables
 from backend.db.engine import open_engine
@@ -78,7 +78,7 @@ def _expected(beside: Path, revision: str) -> dict[tuple[str, str], str]:
             leftover.unlink()
 
 
-def check_counts(connection: Connection, revision: str, saved: Mapping[str, Saved]) -> None:
+def check_counts(connection: Connection, revision: str, saved: Mapping[str, SavedTable]) -> None:
     """Raise BadBackup unless the database is what the manifest says, before it is brought up to date."""
     if (found := schema_of(connection)) != revision:
         raise BadBackup(f"its database has schema {found!r:.40}, its manifest says {revision}")

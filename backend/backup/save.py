@@ -24,7 +24,7 @@ from backend.backup.contents import (
     MANIFEST,
     UPLOADS,
     Manifest,
-    Table,
+    SavedTable,
     check_contents,
     draft_of,
     write_json,
@@ -41,7 +41,7 @@ TRIES = 5
 """Moments of the database that are tried until no checkpoint is missing."""
 
 
-class Saved(NamedTuple):
+class SavedBackup(NamedTuple):
     """What was saved, in words for the terminal."""
 
     manifest: Manifest
@@ -55,7 +55,7 @@ class Saved(NamedTuple):
         return f"{runs:,} runs, {self.manifest.checkpoints:,} checkpoints, {size / 1e6:,.1f} MB"
 
 
-def save_backup(settings: Settings, directory: Path) -> Saved:
+def save_backup(settings: Settings, directory: Path) -> SavedBackup:
     """Write a backup under the name `directory`; it appears there when it is complete."""
     engine = open_engine(settings.effective_database_url, pool_size=2)
     try:
@@ -78,7 +78,7 @@ def save_backup(settings: Settings, directory: Path) -> Saved:
         raise Unavailable(f"no backup was written to {directory}: {reason}") from None
     finally:
         engine.dispose()
-    return Saved(manifest, [rows[row_id] for row_id in missing])
+    return SavedBackup(manifest, [rows[row_id] for row_id in missing])
 
 
 def _take_all(source: Path, target: Path) -> None:
@@ -162,14 +162,14 @@ def _checkpoints(connection: Connection) -> dict[str, str]:
     return {row.id: f"{row.run_id}/{row.path}" for row in rows}
 
 
-def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, Table]:
+def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str, SavedTable]:
     if connection.dialect.name == "postgresql":
         return save_tables(connection, draft / "database", without=missing)
     connection.execute(text("PRAGMA secure_delete = ON"))
     connection.execute(delete(BrowserSession))  # who is logged in here is logged in nowhere else
     connection.execute(delete(Checkpoint).where(Checkpoint.id.in_(missing)))
     return {
-        table.name: Table(
+        table.name: SavedTable(
             columns=[column.name for column in table.columns],
             rows=connection.scalar(select(func.count()).select_from(table)) or 0,
         )
@@ -177,7 +177,7 @@ def _tables(connection: Connection, draft: Path, missing: list[str]) -> dict[str
     }
 
 
-def _manifest(engine: Engine, draft: Path, tables: dict[str, Table], checkpoints: int) -> Manifest:
+def _manifest(engine: Engine, draft: Path, tables: dict[str, SavedTable], checkpoints: int) -> Manifest:
     try:
         program = version("grpolab")
     except PackageNotFoundError:

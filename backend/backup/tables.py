@@ -9,7 +9,7 @@ import zstandard
 from psycopg import sql
 from sqlalchemy import Connection, Table, text
 
-from backend.backup.contents import Table as Saved
+from backend.backup.contents import SavedTable
 from backend.backup.files import BadBackup, open_below
 from backend.db.models import Base, BrowserSession, Checkpoint
 
@@ -26,7 +26,9 @@ def ordered_tables() -> list[Table]:
     return [table for table in Base.metadata.sorted_tables if table.name != BrowserSession.__tablename__]
 
 
-def save_tables(connection: Connection, directory: Path, *, without: Collection[str]) -> dict[str, Saved]:
+def save_tables(
+    connection: Connection, directory: Path, *, without: Collection[str]
+) -> dict[str, SavedTable]:
     """Every row of every table but the checkpoints `without`, as the connection's transaction sees them."""
     directory.mkdir(parents=True)
     saved = {}
@@ -47,11 +49,11 @@ def save_tables(connection: Connection, directory: Path, *, without: Collection[
         ):
             for block in copy:
                 packed.write(block)
-        saved[table.name] = Saved(columns=columns, rows=cursor.rowcount)
+        saved[table.name] = SavedTable(columns=columns, rows=cursor.rowcount)
     return saved
 
 
-def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Saved]) -> None:
+def load_tables(connection: Connection, directory: Path, saved: Mapping[str, SavedTable]) -> None:
     """Fill the empty tables from a backup; raises BadBackup when a table did not get all its rows."""
     for table in ordered_tables():
         if table.name not in saved:

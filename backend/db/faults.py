@@ -55,26 +55,26 @@ POSTGRES: dict[str, Kind] = {
 """SQLSTATEs of a Postgres that answers; others of an OperationalError mean that it is away."""
 
 
-class Trouble(NamedTuple):
+class Fault(NamedTuple):
     """Why something cannot be stored or read at the moment."""
 
     kind: Kind
     sentence: str
 
 
-def database_trouble(error: BaseException, url: str | URL) -> Trouble | None:
+def database_fault(error: BaseException, url: str | URL) -> Fault | None:
     """What an error says about the database at `url`; None when the database is not to blame."""
     if isinstance(error, PoolTimeout):
-        return Trouble("busy", "the database is busy: every connection is in use")
+        return Fault("busy", "the database is busy: every connection is in use")
     if not isinstance(error, SQLAlchemyError):
         return None
     address = make_url(url)
     if address.get_backend_name() == "sqlite":
-        return _sqlite_trouble(error, Path(address.database or ""))
-    return _postgres_trouble(error)
+        return _sqlite_fault(error, Path(address.database or ""))
+    return _postgres_fault(error)
 
 
-def _sqlite_trouble(error: SQLAlchemyError, file: Path) -> Trouble | None:
+def _sqlite_fault(error: SQLAlchemyError, file: Path) -> Fault | None:
     original = getattr(error, "orig", None)
     code = getattr(original, "sqlite_errorcode", None)
     kind = SQLITE.get(code & 0xFF) if isinstance(code, int) else _by_class(error)
@@ -90,10 +90,10 @@ def _sqlite_trouble(error: SQLAlchemyError, file: Path) -> Trouble | None:
         "broken": f"the disk of the database {file} reports an error: {original}",
         "damaged": f"the database {file} is damaged ({original}): restore a backup",
     }
-    return Trouble(kind, sentences[kind]) if kind else None
+    return Fault(kind, sentences[kind]) if kind else None
 
 
-def _postgres_trouble(error: SQLAlchemyError) -> Trouble | None:
+def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
     state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
     kind = POSTGRES.get(state) or _by_class(error)
     sentences = {
@@ -104,7 +104,7 @@ def _postgres_trouble(error: SQLAlchemyError) -> Trouble | None:
         "broken": "the database server cannot read or write its own files",
         "damaged": "the database is damaged: restore a backup",
     }
-    return Trouble(kind, sentences[kind]) if kind else None
+    return Fault(kind, sentences[kind]) if kind else None
 
 
 def _by_class(error: SQLAlchemyError) -> Kind | None:
@@ -113,7 +113,7 @@ def _by_class(error: SQLAlchemyError) -> Kind | None:
     return "away" if is_lost or isinstance(error, OperationalError | InterfaceError) else None
 
 
-def disk_trouble(error: BaseException, path: Path) -> Trouble | None:
+def disk_fault(error: BaseException, path: Path) -> Fault | None:
     """What an error says about the disk that `path` is on; None when it says nothing about a disk."""
     kind = DISK.get(_errno_of(error))
     sentences: dict[Any, str] = {
@@ -121,7 +121,7 @@ def disk_trouble(error: BaseException, path: Path) -> Trouble | None:
         "read_only": f"the disk of {path} is read-only",
         "broken": f"the disk of {path} reports an error when it is written",
     }
-    return Trouble(kind, sentences[kind]) if kind else None
+    return Fault(kind, sentences[kind]) if kind else None
 
 
 def _errno_of(error: BaseException) -> int:

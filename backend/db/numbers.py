@@ -23,17 +23,17 @@ Spelled = float | str
 """A finite number, or the name of one that is not."""
 
 
-class Stored(NamedTuple):
+class StoredNumber(NamedTuple):
     """A value as the table `metric` holds it."""
 
     kind: int
     value: float | None
 
 
-def to_stored(value: float) -> Stored:
+def to_stored(value: float) -> StoredNumber:
     """(0, value) for a finite value, (4, 0.0) for -0.0, else (its kind, None)."""
     kind = kind_of(value)
-    return Stored(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
+    return StoredNumber(kind, float(value) if kind == FINITE else 0.0 if kind == MINUS_ZERO else None)
 
 
 def kind_of(value: float) -> int:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.migrate import known_schemas, newest_schema, schema_of
 from backend.doctor.finding import Finding, bad, checked, ok, warn
-from backend.monitoring.status import broker_trouble
+from backend.monitoring.status import broker_fault
 from backend.process.instance_lock import is_alive, running_instance
 from backend.process.preflight import (
     CannotStart,
@@ -94,9 +94,9 @@ def broker(settings: Settings) -> Finding:
     """Whether the bell is heard, or will be once `make up` has started the broker."""
     chosen = choose_broker(settings)
     if settings.broker_url:
-        trouble = broker_trouble(settings)
+        fault = broker_fault(settings)
         where = make_url(settings.broker_url).render_as_string()
-        if trouble:
+        if fault:
             return warn(
                 "broker",
                 f"{where} does not answer: start it, or mend BROKER_URL; until then workers look for runs "

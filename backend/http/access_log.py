@@ -35,7 +35,7 @@ NEVER_ANSWERED = 499
 """Status in the log of a request whose client was gone before it had an answer."""
 
 
-class Requests:
+class AccessLog:
     """Gives every request an id, measures it and reports it."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from backend.auth.permissions import access_of, methods_of
-from backend.db.faults import Trouble, database_trouble, disk_trouble
+from backend.db.faults import Fault, database_fault, disk_fault
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.http.frontend import asks_for_page, page
 from backend.logs import request_id
@@ -30,7 +30,7 @@ REMEDIES = {
     "broken": "nothing was changed; look after the disk and try again",
     "damaged": "nothing was changed",
 }
-"""What to do about it, by the kind of trouble."""
+"""What to do about it, by the kind of fault."""
 
 UNCERTAIN = "look whether the change was stored before you try again"
 """The connection may have broken after the commit."""
@@ -164,21 +164,21 @@ def _field_error(item: dict[str, Any]) -> FieldError:
 
 def _database(request: Request, error: Exception) -> Response:
     settings = request.app.state.lab.settings
-    trouble = database_trouble(error, settings.effective_database_url)
-    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+    fault = database_fault(error, settings.effective_database_url)
+    return _unexpected(request, error) if fault is None else fault_response(request, fault, error)
 
 
 def _disk(request: Request, error: Exception) -> Response:
-    trouble = disk_trouble(error, request.app.state.lab.settings.state)
-    return _unexpected(request, error) if trouble is None else troubled(request, trouble, error)
+    fault = disk_fault(error, request.app.state.lab.settings.state)
+    return _unexpected(request, error) if fault is None else fault_response(request, fault, error)
 
 
-def troubled(request: Request, trouble: Trouble, error: BaseException) -> Response:
+def fault_response(request: Request, fault: Fault, error: BaseException) -> Response:
     """The answer while database or disk cannot do what was asked: 507 for want of room, else 503."""
-    logger.warning("%s: %s", trouble.sentence, str(error).partition("\n")[0])
-    status = HTTPStatus.INSUFFICIENT_STORAGE if trouble.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
-    is_uncertain = trouble.kind == "away" and request.method not in ("GET", "HEAD")
-    detail = f"{trouble.sentence}: {UNCERTAIN if is_uncertain else REMEDIES[trouble.kind]}"
+    logger.warning("%s: %s", fault.sentence, str(error).partition("\n")[0])
+    status = HTTPStatus.INSUFFICIENT_STORAGE if fault.kind == "full" else HTTPStatus.SERVICE_UNAVAILABLE
+    is_uncertain = fault.kind == "away" and request.method not in ("GET", "HEAD")
+    detail = f"{fault.sentence}: {UNCERTAIN if is_uncertain else REMEDIES[fault.kind]}"
     return problem(status, status.phrase, detail, headers={"Retry-After": "2"})
 
 

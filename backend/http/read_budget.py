@@ -21,7 +21,7 @@ WAIT_SECONDS = 10.0
 """How long a request waits for a place."""
 
 
-class Budget:
+class ReadBudget:
     """Lets so many through at a time; 0: all."""
 
     def __init__(self, app: ASGIApp, *, most: int) -> None:

@@ -31,7 +31,7 @@ def take_time(seconds: float) -> None:
         wait.heard_at, wait.seconds = time.monotonic(), seconds
 
 
-class Deadline:
+class RequestTimeout:
     """Answers 503 in place of a route that does not; the route itself comes to its end, its reads at once."""
 
     def __init__(self, app: ASGIApp, *, seconds: float = SECONDS) -> None:

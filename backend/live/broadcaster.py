@@ -16,7 +16,7 @@ from backend.db.models import Worker
 from backend.live.changes import (
     CLOCK_SLACK,
     Message,
-    Place,
+    Position,
     current_place,
     events_after,
     messages_of,
@@ -71,7 +71,7 @@ class Missed(NamedTuple):
 
     content: bytes
     """Its messages as they go over the wire."""
-    place: Place
+    place: Position
     """Behind the last of them."""
     is_all: bool
 
@@ -89,7 +89,7 @@ class Broadcaster:
         self._task: asyncio.Task[None] | None = None
         self._is_following = asyncio.Event()
         self._is_closing = False
-        self._place = Place(0, 0.0)
+        self._place = Position(0, 0.0)
         self._told: dict[str, float] = {}
         """When each run last changed, of those within the overlap."""
         self._steps: dict[str, int] = {}
@@ -150,7 +150,7 @@ class Broadcaster:
             if None in parcels:
                 return
 
-    def _missed(self, place: Place | None) -> Missed:
+    def _missed(self, place: Position | None) -> Missed:
         with reading(self._sessions) as session:
             if place is None:
                 return _beginning(session, "hello")
@@ -247,7 +247,7 @@ def _beginning(session: Session, kind: str) -> Missed:
     return Missed(Message(kind, {}, place).encode(), place, is_all=True)
 
 
-def _behind(messages: Sequence[Message], place: Place) -> Place:
+def _behind(messages: Sequence[Message], place: Position) -> Position:
     """The place behind some messages that began at `place`."""
     return (messages[-1].place if messages else None) or place
 

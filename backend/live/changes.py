@@ -26,7 +26,7 @@ RECENT = 500
 """So many events may be young enough that others can still appear between them."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """How far a stream has come."""
 
     event: int
@@ -38,12 +38,12 @@ class Place(NamedTuple):
         return f"{self.event}.{int(self.changed * 1e6)}"
 
 
-def read_place(text: str) -> Place | None:
-    """What `Place.write` wrote; None for anything else."""
+def read_place(text: str) -> Position | None:
+    """What `Position.write` wrote; None for anything else."""
     event, dot, changed = text.partition(".")
     if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
         return None
-    return Place(min(int(event), 2**62), int(changed) / 1e6)
+    return Position(min(int(event), 2**62), int(changed) / 1e6)
 
 
 class Message(NamedTuple):
@@ -51,7 +51,7 @@ class Message(NamedTuple):
 
     kind: str
     data: Any
-    place: Place | None = None
+    place: Position | None = None
 
     def encode(self) -> bytes:
         """As it goes over the wire."""
@@ -59,13 +59,13 @@ class Message(NamedTuple):
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
 
-def current_place(session: Session) -> Place:
+def current_place(session: Session) -> Position:
     """The newest event and change that can be seen."""
     newest, changed = session.execute(select(_newest_event(), _newest_change())).one()
-    return Place(newest or 0, changed or 0.0)
+    return Position(newest or 0, changed or 0.0)
 
 
-def settled_place(session: Session) -> Place:
+def settled_place(session: Session) -> Position:
     """Where a stream begins that resumes nothing: no event before it can still appear."""
     place = current_place(session)
     last = 0
@@ -112,7 +112,7 @@ def runs_after(session: Session, changed: float, limit: int) -> Sequence[Any]:
 
 
 def messages_of(
-    events: Sequence[Event], runs: Sequence[Any], place: Place, steps: dict[str, int]
+    events: Sequence[Event], runs: Sequence[Any], place: Position, steps: dict[str, int]
 ) -> Iterator[Message]:
     """Events and runs that were found behind a place, each with the place to resume from behind it.
 

@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.faults import Trouble, database_trouble, free_bytes
+from backend.db.faults import Fault, database_fault, free_bytes
 from backend.db.text import size_text
 from backend.http.paging import iso
 from backend.http.problem_details import ERRORS
@@ -48,12 +48,12 @@ class Part:
     detail: str = ""
     since: float = field(default_factory=time.time)
 
-    def become(self, trouble: Trouble | None) -> None:
+    def become(self, fault: Fault | None) -> None:
         """What was found now."""
-        state = trouble.kind if trouble else "ok"
+        state = fault.kind if fault else "ok"
         if state != self.state:
             self.state, self.since = state, time.time()
-        self.detail = trouble.sentence if trouble else ""
+        self.detail = fault.sentence if fault else ""
 
     def shown(self) -> dict[str, Any]:
         """As the HTTP interface shows it."""
@@ -79,11 +79,11 @@ class Status:
         """The state of every part; somebody else's look is as good as ours."""
         with self._looking:
             if time.monotonic() - self._looked_at > LOOK_SECONDS:
-                checks: dict[str, Callable[[], Trouble | None]] = {
+                checks: dict[str, Callable[[], Fault | None]] = {
                     "database": self._database,
-                    "broker": lambda: broker_trouble(self._settings),
+                    "broker": lambda: broker_fault(self._settings),
                     "disk": lambda: disk_warning(self._settings.state),
-                    "history": lambda: Trouble("older", self.older) if self.older else None,
+                    "history": lambda: Fault("older", self.older) if self.older else None,
                 }
                 for name, check in checks.items():
                     self._parts[name].become(check())
@@ -91,14 +91,14 @@ class Status:
         shown: dict[str, Any] = {name: part.shown() for name, part in self._parts.items()}
         return shown | {"waiting": [note.shown() for note in read_notes(self._settings)]}
 
-    def _database(self) -> Trouble | None:
+    def _database(self) -> Fault | None:
         """By writing a row: a full disk still reads."""
         try:
             with open_sessions(self._engine).begin() as session:
                 take_lease(session, "status", self._owner, seconds=0)
         except SQLAlchemyError as error:
-            unknown = Trouble("broken", "the database refuses to be written: the service's log says why")
-            return database_trouble(error, self._engine.url) or unknown
+            unknown = Fault("broken", "the database refuses to be written: the service's log says why")
+            return database_fault(error, self._engine.url) or unknown
         return None
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class Status:
         self._engine.dispose()
 
 
-def broker_trouble(settings: Settings) -> Trouble | None:
+def broker_fault(settings: Settings) -> Fault | None:
     """Why the bell would not be heard."""
     url = choose_broker(settings).url
     if url.startswith(("filesystem:", "memory:")):
@@ -118,16 +118,16 @@ def broker_trouble(settings: Settings) -> Trouble | None:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
     except (OperationalError, OSError):
         seconds = settings.poll_seconds
-        return Trouble("away", f"the broker does not answer: runs still start, up to {seconds:g} s later")
+        return Fault("away", f"the broker does not answer: runs still start, up to {seconds:g} s later")
     return None
 
 
-def disk_warning(path: Path) -> Trouble | None:
+def disk_warning(path: Path) -> Fault | None:
     """A word before the disk is full."""
     free = free_bytes(path)
     if free is None or free >= LOW_BYTES:
         return None
-    return Trouble("full", f"the disk of {path} is nearly full: {size_text(free)} free")
+    return Fault("full", f"the disk of {path} is nearly full: {size_text(free)} free")
 
 
 LOOKERS = CapacityLimiter(2)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def spared() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """What is made inside is not searched for garbage: not meanwhile, not later, not at the process's end.
 
     Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is

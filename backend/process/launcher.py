@@ -54,7 +54,7 @@ class Stopped(Exception):
 
 
 @dataclass(slots=True)
-class Child:
+class ChildProcess:
     """A program of the tree."""
 
     name: str
@@ -108,7 +108,7 @@ class Launcher:
 
     settings: Settings
     terminal: Terminal
-    children: list[Child] = field(default_factory=list)
+    children: list[ChildProcess] = field(default_factory=list)
     """In order of start."""
     signals: int = 0
     """How often we were asked to stop: the second time means without saving."""
@@ -160,13 +160,13 @@ class Launcher:
         *,
         grace_seconds: float,
         is_ours: bool = True,
-    ) -> Child:
+    ) -> ChildProcess:
         log = self.settings.state / "logs" / f"{name}.log"
-        child = Child(name, argv, env, log, grace_seconds, is_ours)
+        child = ChildProcess(name, argv, env, log, grace_seconds, is_ours)
         self.children.append(child)
         return child
 
-    def _await(self, child: Child, ready: Callable[[], bool]) -> None:
+    def _await(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not ready():
             if self.signals:
@@ -193,7 +193,7 @@ class Launcher:
             looked_at = time.monotonic() if is_time_to_look else looked_at
             time.sleep(0.1)
 
-    def _revive(self, child: Child) -> None:
+    def _revive(self, child: ChildProcess) -> None:
         now = time.monotonic()
         if child.is_running:
             return
@@ -218,7 +218,7 @@ class Launcher:
             if (child := by_name.get(name)) and child.is_running:
                 self._end(child)
 
-    def _end(self, child: Child) -> None:
+    def _end(self, child: ChildProcess) -> None:
         saves = "running runs save a checkpoint; Ctrl-C again ends them at once"
         doing = f"stopping ({saves})" if child.name == "worker" else "stopping"
         with self.terminal.step(child.name, doing) as step:
@@ -240,7 +240,7 @@ class Launcher:
                 child.process.wait()
 
 
-def _slots(engine: Engine, worker: Child) -> str:
+def _slots(engine: Engine, worker: ChildProcess) -> str:
     """What the worker has registered, in words; empty while it has not."""
     with reading(open_sessions(engine)) as session:
         slots = slots_of(session, host=platform.node(), pid=worker.pid)

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from backend.http.limits import ARRIVAL_SECONDS, CONNECTIONS, HEAD_BYTES
 from backend.http.problem_details import problem
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 from backend.process.sockets import listen
 from backend.settings import Settings
 
@@ -111,7 +111,7 @@ def run_server(settings: Settings) -> int:
 
 
 def _make_app(settings: Settings) -> FastAPI:
-    with spared():
+    with gc_frozen():
         from backend.main import create_app
 
         return create_app(settings)

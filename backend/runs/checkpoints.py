@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import Checkpoint, Run
 from backend.errors import NotFound
-from backend.runs.retention import Saved, kept
+from backend.runs.retention import SavedCheckpoint, kept
 
 
 def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
@@ -52,7 +52,7 @@ def forget_old_checkpoints(
     """
     rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
-    saved = [Saved(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
+    saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
     stay = kept(saved, keep=keep, spaced=spaced, needed={step for step in origins if step is not None})
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
     return {row.path for row in rows if row.id in stay}

@@ -24,7 +24,7 @@ from backend.settings import Settings
 ChildRequest = CloneRequest | ForkRequest | EvaluationRequest
 
 
-class Child(NamedTuple):
+class ChildRun(NamedTuple):
     """A run that is about to be queued."""
 
     name: str
@@ -63,18 +63,18 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         return made or made_before(session, key, digest) or ""
 
 
-def _clone(settings: Settings, parent: Run, request: CloneRequest) -> Child:
+def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
     seed = parent.seed if request.seed is None else request.seed
     config = runnable(settings, merge(parent.config, request.changes), None, seed)
-    return Child(request.name or "", parent.variant, config, parent.tags, f"a clone of {parent.name}")
+    return ChildRun(request.name or "", parent.variant, config, parent.tags, f"a clone of {parent.name}")
 
 
-def _fork(settings: Settings, parent: Run, request: ForkRequest) -> Child:
+def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
     config = runnable(settings, merge(parent.config, request.changes))
     if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, request.step)]:
         raise InvalidConfig(errors)
     reason = f"a fork of {parent.name} at step {request.step}"
-    return Child(request.name or "", parent.variant, config, parent.tags, reason, fork_step=request.step)
+    return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, fork_step=request.step)
 
 
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
@@ -93,7 +93,7 @@ def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldE
         yield FieldError("steps", f"{reason}: at least {step + 1} is expected")
 
 
-def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> Child:
+def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> ChildRun:
     changes: dict[str, Any] = {
         "steps": 0,
         "evaluation": {"every": 1, "prompts": request.prompts, "k": request.k},
@@ -103,7 +103,7 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
         changes["problems"] = request.problems
     config = runnable(settings, merge(parent.config, changes), None, parent.seed)
     name, reason = f"{parent.name}, step {step}", f"an evaluation of {parent.name} at step {step}"
-    return Child(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
+    return ChildRun(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
 
 
 def _step(session: Session, parent: Run, wanted: int | None) -> int:
@@ -122,7 +122,7 @@ def _step(session: Session, parent: Run, wanted: int | None) -> int:
     raise InvalidRequest([FieldError("step", reason)])
 
 
-def _enter(session: Session, parent: str, child: Child, *, key: str, digest: str) -> str | None:
+def _enter(session: Session, parent: str, child: ChildRun, *, key: str, digest: str) -> str | None:
     """The row and its first line of history, unless there is a row with this key; the new run's id.
 
     A child is no seed of its parent's experiment.

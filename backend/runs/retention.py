@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Saved(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint, as far as retention cares."""
 
     id: str
@@ -20,7 +20,9 @@ class Saved(NamedTuple):
     """Held-out, at this step; None where it was not measured."""
 
 
-def kept(saved: Collection[Saved], *, keep: int, spaced: int, needed: Collection[int] = ()) -> set[str]:
+def kept(
+    saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
+) -> set[str]:
     """Ids of those that stay. `needed` are steps that other runs begin with."""
     newest_first = sorted(saved, key=lambda one: (one.step, one.attempt), reverse=True)
     newest = newest_first[:keep]

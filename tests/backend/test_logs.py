@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from backend.db.models import Event
-from backend.http.access_log import Requests
+from backend.http.access_log import AccessLog
 from backend.logs import about, set_up_logging
 from backend.process import log_files as logfiles
 from backend.runs.events import add_event
@@ -163,7 +163,7 @@ def test_an_answer_that_breaks_off_is_reported(reported):
         async def nothing(*_):
             return {}
 
-        await Requests(app)({"type": "http", "method": "GET", "path": "/x", "headers": []}, nothing, nothing)
+        await AccessLog(app)({"type": "http", "method": "GET", "path": "/x", "headers": []}, nothing, nothing)
 
     asyncio.run(call())
     assert "broke off" in json.loads(said()[0])["exception"]

@@ -58,7 +58,7 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.witness = Witness()
         self.damaged: set[str] = set()
-        self.spared = 0
+        self.gc_frozen = 0
         """Process id of a worker that is never killed nor frozen."""
         self._random = random.Random(seed)
 
@@ -99,7 +99,7 @@ class Chaos:
 
     def _worker_killed(self) -> None:
         victim = self._victim()
-        workers = {one.pid: one for one in self.plant.alive() if one.pid != self.spared}
+        workers = {one.pid: one for one in self.plant.alive() if one.pid != self.gc_frozen}
         if victim is None or victim.worker_pid not in workers:
             return
         process = workers[victim.worker_pid]
@@ -141,7 +141,7 @@ class Chaos:
     def _frozen_past_lease(self) -> None:
         """A trainer and its worker sleep until another attempt has the run, and wake."""
         victim = self._victim()
-        if victim is None or victim.worker_pid == self.spared or len(self.plant.alive()) < 2:
+        if victim is None or victim.worker_pid == self.gc_frozen or len(self.plant.alive()) < 2:
             return
         with frozen(victim.pid, victim.worker_pid):
             try:

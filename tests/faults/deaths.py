@@ -99,7 +99,7 @@ def _move_workers_on(plant: Plant, plan: Plan, chaos: Chaos) -> None:
             plan.give_back(pid)
         elif ("_move_on" in point or "_settle" in point) and chaos.counts["trainer_killed"] < MOST_KILLS:
             chaos.strike([], "trainer_killed")
-        elif "Station.close" in point and pid in [one.worker_pid for one in plant.trainers()]:
+        elif "SlotPool.close" in point and pid in [one.worker_pid for one in plant.trainers()]:
             alive[pid].send_signal(signal.SIGTERM)
             wait_for(lambda pid=pid: not is_alive(pid), "a worker ends")  # type: ignore[misc]
     while len(plant.alive()) < plant.workers:

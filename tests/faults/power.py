@@ -22,7 +22,7 @@ from sqlalchemy import Pool, event
 
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.models import Run
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 from tests import servers
 from tests.faults import failpoints
 from tests.faults.campaign import Round
@@ -33,7 +33,7 @@ from tests.faults.power_check import Row, check, visible
 from tests.faults.processes import wait_for
 from tests.faults.verdict import Record, Verdict, record_of
 
-with spared():
+with gc_frozen():
     import worker.checkpoints.store
     import worker.training.trainer  # here once, and not in each fork
 

@@ -29,7 +29,7 @@ def soak(kind: Kind, warm: Path | None, *, seed: int, minutes: float, every_seco
     with Plant(kind, warm, slots=1) as plant:
         expected = references(plant, wanted)
         chaos, hurt = Chaos(plant, seed), dict[str, Record]()
-        chaos.spared = plant.crew[0].pid
+        chaos.gc_frozen = plant.crew[0].pid
         faults = plan(kind, seed, int(60 * minutes / every_seconds) + 1)
         samples: dict[str, list[float]] = {name: [] for name in GROWTH}
         next_fault = next_sample = deadline = time.monotonic()

@@ -17,13 +17,13 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 from tests.faults.failpoints import arm
 
 
 def main(path: Path) -> NoReturn:
     """Serve until standard input, the harness's pipe, ends."""
-    with spared():
+    with gc_frozen():
         import worker.checkpoints.store
         import worker.train
         import worker.training.trainer

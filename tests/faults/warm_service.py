@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from backend import cli
-from backend.process.gc_freeze import spared
+from backend.process.gc_freeze import gc_frozen
 
-with spared():
+with gc_frozen():
     for _name in ("main", "migrate", "server"):
         import_module(f"backend.{_name}")
 

@@ -203,7 +203,7 @@ def test_a_divisor_is_what_the_loss_divides_by():
             *rows,
             Objective(),
             max_new_tokens=1,
-            loss_share=loss_share(kept=2, total=3, upweighted=upweight),
+            loss_share=loss_share(trained=2, total=3, upweighted=upweight),
         ).weights
         for upweight in (False, True)
     }

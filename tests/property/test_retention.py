@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.runs.retention import Saved, kept, most_kept, spread
+from backend.runs.retention import SavedCheckpoint, kept, most_kept, spread
 
 gaps = st.lists(st.integers(1, 50), min_size=1, max_size=30)
 accuracies = st.lists(st.none() | st.floats(0, 1), min_size=30, max_size=30)
@@ -17,7 +17,7 @@ def life(gaps, accuracies, rule):
     step, there = 0, {}
     for number, gap in enumerate(gaps):
         step += gap
-        there[str(step)] = Saved(str(step), step, 1, accuracies[number])
+        there[str(step)] = SavedCheckpoint(str(step), step, 1, accuracies[number])
         stay = kept(there.values(), **rule)
         there = {name: one for name, one in there.items() if name in stay}
         yield step, dict(there)
@@ -70,12 +70,16 @@ def test_a_run_of_a_thousand_steps_keeps_steps_of_all_ages():
 
 
 def test_what_other_runs_begin_with_stays():
-    saved = [Saved(str(step), step, 1, None) for step in range(1, 10)]
+    saved = [SavedCheckpoint(str(step), step, 1, None) for step in range(1, 10)]
     assert kept(saved, keep=1, spaced=0, needed={4}) == {"4", "9"}
 
 
 def test_of_two_attempts_at_one_step_the_later_stays():
-    saved = [Saved("a", 1, 1, None), Saved("b", 1, 2, None), Saved("c", 2, 2, None)]
+    saved = [
+        SavedCheckpoint("a", 1, 1, None),
+        SavedCheckpoint("b", 1, 2, None),
+        SavedCheckpoint("c", 2, 2, None),
+    ]
     assert kept(saved, keep=1, spaced=1) == {"b", "c"}
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from backend.db.engine import open_engine, open_sessions
 from backend.db.migrate import downgrade, upgrade
-from backend.process.launcher import Child, Launcher
+from backend.process.launcher import ChildProcess, Launcher
 from backend.process.preflight import free_port
 from backend.process.terminal import Terminal
 from tests.factories import make_run
@@ -120,7 +120,7 @@ while True:
     argv = (sys.executable, "-c", program)
     said = io.StringIO()
     launcher = Launcher(settings, Terminal(said))
-    child = Child("worker", argv, {}, tmp_path / "worker.log", grace_seconds=45)
+    child = ChildProcess("worker", argv, {}, tmp_path / "worker.log", grace_seconds=45)
     child.start()
     wait_for(lambda: "ready" in child.log.read_text())
 

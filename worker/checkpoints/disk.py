@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from backend.db.faults import disk_trouble, free_bytes
+from backend.db.faults import disk_fault, free_bytes
 from backend.db.text import size_text
 from backend.errors import GrpoLabError
 
@@ -12,27 +12,27 @@ RESERVE_BYTES = 8_000_000
 """Left free beside a checkpoint: the database and the logs may share its disk."""
 
 
-class DiskTrouble(GrpoLabError):
+class DiskFault(GrpoLabError):
     """The disk takes no checkpoint: the run is paused until somebody has looked after it."""
 
     title = "Disk"
 
 
 def need_room(path: Path, count: int) -> None:
-    """Raise DiskTrouble unless `count` bytes fit on the disk of `path`."""
+    """Raise DiskFault unless `count` bytes fit on the disk of `path`."""
     free = free_bytes(path)
     if free is not None and free < count + RESERVE_BYTES:
         wanted = f"a checkpoint needs {size_text(count)} and {size_text(RESERVE_BYTES)} stay free"
-        raise DiskTrouble(f"disk: {size_text(free)} free on the disk of {path}; {wanted}")
+        raise DiskFault(f"disk: {size_text(free)} free on the disk of {path}; {wanted}")
 
 
 @contextmanager
 def on_disk(path: Path, *, needed: int = 0) -> Iterator[None]:
-    """Errors of the disk of `path` become DiskTrouble, whichever library has met them."""
+    """Errors of the disk of `path` become DiskFault, whichever library has met them."""
     try:
         yield
     except Exception as error:
-        if (trouble := disk_trouble(error, path)) is None:
+        if (fault := disk_fault(error, path)) is None:
             raise
         wanted = f"; a checkpoint needs {size_text(needed)}" if needed else ""
-        raise DiskTrouble(f"disk: {trouble.sentence}{wanted}") from error
+        raise DiskFault(f"disk: {fault.sentence}{wanted}") from error

@@ -66,7 +66,7 @@ def save_checkpoint(
     """Write what a run is after `step` under the name `directory`; one of that name is replaced.
 
     `about` says whose it is, in JSON values: see `worker.checkpoints.lineage`.
-    Raises DiskTrouble, and leaves nothing behind, when the disk is full, read-only or faulty.
+    Raises DiskFault, and leaves nothing behind, when the disk is full, read-only or faulty.
     """
     tensors = {name: part.tensors() for name, part in parts.items()}
     needed = _size_of(policy, tensors)

@@ -13,7 +13,7 @@ from backend.runs.checkpoints import checkpoint_at
 from backend.settings import Settings
 
 
-class Origin(NamedTuple):
+class ForkOrigin(NamedTuple):
     """The checkpoint that a fork continues behind, or whose policy an evaluation measures."""
 
     directory: Path
@@ -25,7 +25,7 @@ class Origin(NamedTuple):
     """Of the run that wrote it."""
 
 
-def origin_of(session: Session, run_id: str, settings: Settings) -> Origin | None:
+def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
     """Where a run begins; None: anew. Raises NotFound or Conflict when that is no longer there."""
     run = session.get_one(Run, run_id)
     if run.fork_step is None:
@@ -36,7 +36,7 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> Origin | Non
     checkpoint = checkpoint_at(session, parent.id, run.fork_step)
     directory = settings.artifacts_of(parent.id) / checkpoint.path
     config = RunConfig.model_validate(parent.config)
-    return Origin(directory, checkpoint.sha256, parent.id, parent.name, config)
+    return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config)
 
 
 def fitting(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:

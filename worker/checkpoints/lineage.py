@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from backend.config.run import RunConfig
 from worker.checkpoints.files import checkpoints
-from worker.checkpoints.fork import Origin
+from worker.checkpoints.fork import ForkOrigin
 
 
 class Lineage(NamedTuple):
@@ -44,7 +44,7 @@ class Stranger(NamedTuple):
     accuracy: float | None
 
 
-def lineage_of(run_id: str, config: RunConfig, origin: Origin | None) -> Lineage:
+def lineage_of(run_id: str, config: RunConfig, origin: ForkOrigin | None) -> Lineage:
     """The lineage of what a run writes."""
     return Lineage(run_id, config, origin.sha256 if origin else "")
 

@@ -32,7 +32,7 @@ from worker.checkpoints.files import (
     verify_checkpoint,
     versions,
 )
-from worker.checkpoints.fork import Origin, fitting
+from worker.checkpoints.fork import ForkOrigin, fitting
 from worker.checkpoints.lineage import Stranger, lineage_of, strangers
 from worker.policy.model import Policy
 from worker.recording.recorder import Recorder
@@ -57,7 +57,7 @@ class Checkpoints:
         run_id: str,
         attempt: int,
         config: RunConfig,
-        origin: Origin | None = None,
+        origin: ForkOrigin | None = None,
     ) -> None:
         """`origin` is the checkpoint of another run that this one begins with."""
         self.root, self.recorder, self.run_id, self.attempt = root, recorder, run_id, attempt
@@ -144,7 +144,7 @@ class Checkpoints:
             verify_checkpoint(self.origin.directory)
             load_weights(self.origin.directory, policy)
 
-    def _fork(self, origin: Origin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
+    def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
         check_manifest(origin.directory, origin.sha256)
         fit = fitting(parts, origin.config, self.config)
         loaded = load_checkpoint(origin.directory, policy, parts, fitting=fit)

@@ -11,7 +11,7 @@ from statistics import median
 
 
 @dataclass(frozen=True)
-class Patience:
+class HangLimits:
     """How long a trainer may be silent."""
 
     least_seconds: float = 600.0
@@ -27,11 +27,11 @@ class Patience:
     """Until the first progress it loads, fetches and evaluates for as long as this."""
 
 
-class Progress:
+class HangDetector:
     """What the supervisor has seen of one trainer's steps."""
 
-    def __init__(self, patience: Patience, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience = patience
+    def __init__(self, hang_limits: HangLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._hang_limits = hang_limits
         self._clock = clock
         self._moved_at = clock()
         self._last: tuple[int, float] | None = None
@@ -65,11 +65,11 @@ class Progress:
     @property
     def limit_seconds(self) -> float:
         """Longer silence than this is a hang."""
-        patience = self._patience
+        hang_limits = self._hang_limits
         if not self._step_seconds:
-            return max(patience.start_seconds, patience.gaps * self._longest)
-        usual = patience.steps * median(self._step_seconds)
-        return max(patience.least_seconds, usual, patience.gaps * self._longest)
+            return max(hang_limits.start_seconds, hang_limits.gaps * self._longest)
+        usual = hang_limits.steps * median(self._step_seconds)
+        return max(hang_limits.least_seconds, usual, hang_limits.gaps * self._longest)
 
     @property
     def is_hung(self) -> bool:

@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS = 5.0
 """How often a slot shows that it is there."""
 
 
-class Place:
+class WorkerSlot:
     """One slot, its supervisor, and the run it works on."""
 
     def __init__(self, worker_id: str, slot: Slot, supervisor: Supervisor) -> None:
@@ -45,7 +45,7 @@ class Place:
         return "idle" if self.supervisor.spare_is_ready else "starting"
 
 
-class Station:
+class SlotPool:
     """All slots of this process."""
 
     def __init__(
@@ -61,8 +61,8 @@ class Station:
         self._watch = LostRuns(settings.lease_seconds, look_seconds=self._heartbeat)
         self._lost: list[Lease] = []
         self._threads: list[threading.Thread] = []
-        self._places = [
-            Place(
+        self._worker_slots = [
+            WorkerSlot(
                 f"{self.name}-{slot.number}",
                 slot,
                 Supervisor(settings, sessions, slot, self.stopping, argv=argv, hurrying=self.hurrying),
@@ -79,30 +79,33 @@ class Station:
 
     def serve(self) -> None:
         """Take a free slot and train runs in it until none waits; return at once when no slot is free."""
-        place = next((place for place in self._places if place.busy.acquire(blocking=False)), None)
-        if place is None:
+        worker_slot = next(
+            (worker_slot for worker_slot in self._worker_slots if worker_slot.busy.acquire(blocking=False)),
+            None,
+        )
+        if worker_slot is None:
             return
         try:
-            while not self.stopping.is_set() and (claim := self._claim(place)) is not None:
+            while not self.stopping.is_set() and (claim := self._claim(worker_slot)) is not None:
                 self._look.set()  # where one run waits there may be more, for other slots
-                self._train(place, claim)
+                self._train(worker_slot, claim)
         finally:
-            place.busy.release()
+            worker_slot.busy.release()
 
-    def _train(self, place: Place, claim: Claim) -> None:
-        place.run_id = claim.run_id
+    def _train(self, worker_slot: WorkerSlot, claim: Claim) -> None:
+        worker_slot.run_id = claim.run_id
         try:
-            place.supervisor.supervise(claim)
+            worker_slot.supervisor.supervise(claim)
         finally:
-            place.run_id = None
+            worker_slot.run_id = None
 
-    def _claim(self, place: Place) -> Claim | None:
+    def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
         lease = self._settings.lease_seconds
         try:
             with self._sessions.begin() as session:
                 return lifecycle.claim_run(
-                    session, place.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
+                    session, worker_slot.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
                 )
         except SQLAlchemyError as error:
             logger.warning("cannot look for runs now: %s", first_line(error))
@@ -110,9 +113,11 @@ class Station:
 
     def _poll(self) -> None:
         while not self.stopping.is_set():
-            for place in self._places:
-                if not place.busy.locked():
-                    thread = threading.Thread(target=self.serve, name=f"poll {place.worker_id}", daemon=True)
+            for worker_slot in self._worker_slots:
+                if not worker_slot.busy.locked():
+                    thread = threading.Thread(
+                        target=self.serve, name=f"poll {worker_slot.worker_id}", daemon=True
+                    )
                     thread.start()
                     self._threads.append(thread)
             self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -121,9 +126,9 @@ class Station:
 
     def _show_life(self) -> None:
         while not self.stopping.is_set():
-            for place in self._places:
-                if place.status == "starting":
-                    place.supervisor.keep_spare()
+            for worker_slot in self._worker_slots:
+                if worker_slot.status == "starting":
+                    worker_slot.supervisor.keep_spare()
             with left_for_later("show a sign of life"):
                 self._report()
             self._look_for_lost()
@@ -150,10 +155,18 @@ class Station:
             "sandbox": layer_names(),
         }
         with self._sessions.begin() as session:
-            for place in self._places:
-                if not report_slot(session, place.worker_id, place.status, place.run_id, stats):
-                    register_slot(session, place.worker_id, place.slot, host=platform.node(), pid=os.getpid())
-                    report_slot(session, place.worker_id, place.status, place.run_id, stats)
+            for worker_slot in self._worker_slots:
+                if not report_slot(
+                    session, worker_slot.worker_id, worker_slot.status, worker_slot.run_id, stats
+                ):
+                    register_slot(
+                        session,
+                        worker_slot.worker_id,
+                        worker_slot.slot,
+                        host=platform.node(),
+                        pid=os.getpid(),
+                    )
+                    report_slot(session, worker_slot.worker_id, worker_slot.status, worker_slot.run_id, stats)
             forget_silent(session)
 
     def stop(self) -> None:
@@ -172,9 +185,9 @@ class Station:
         self._look.set()
         for thread in self._threads:
             thread.join()
-        for place in self._places:
-            place.busy.acquire()
-            place.supervisor.close()
+        for worker_slot in self._worker_slots:
+            worker_slot.busy.acquire()
+            worker_slot.supervisor.close()
         with left_for_later("leave the record"), self._sessions.begin() as session:
-            for place in self._places:
-                remove_slot(session, place.worker_id)
+            for worker_slot in self._worker_slots:
+                remove_slot(session, worker_slot.worker_id)

@@ -31,7 +31,7 @@ from backend.runs.store import append_log
 from backend.settings import Settings
 from backend.workers.devices import Slot
 from worker.db_retry import first_line, left_for_later, persist
-from worker.host.hang_detector import Patience, Progress
+from worker.host.hang_detector import HangDetector, HangLimits
 from worker.host.trainer_logs import FLUSH_SECONDS, LogCollector
 from worker.host.trainer_process import TRAINER, TrainerProcess, trainer_environment
 from worker.out_of_memory import oom_kills, used_text
@@ -97,7 +97,7 @@ class Supervisor:
         stopping: threading.Event,
         *,
         argv: tuple[str, ...] = TRAINER,
-        patience: Patience | None = None,
+        hang_limits: HangLimits | None = None,
         hurrying: threading.Event | None = None,
     ) -> None:
         """`stopping` asks a trainer to save and end; `hurrying`, later, ends it at once."""
@@ -107,7 +107,7 @@ class Supervisor:
         self._stopping = stopping
         self._hurrying = hurrying or threading.Event()
         self._argv = argv
-        self._patience = patience or Patience()
+        self._hang_limits = hang_limits or HangLimits()
         self._bad_spares = 0
         self._spare_after = 0.0
         self._spare: TrainerProcess | None = None
@@ -187,7 +187,7 @@ class Supervisor:
         trainer.assign(claim.run_id, claim.attempt, self._slot, log.add, database_url=database_url)
         logger.info("trainer %s", trainer.pid)
         self._note_trainer(claim, trainer.pid)
-        progress = Progress(self._patience)
+        progress = HangDetector(self._hang_limits)
         try:
             code = self._watch(trainer, claim, log, progress)
         finally:
@@ -200,7 +200,7 @@ class Supervisor:
             verdict = self._judge(trainer, code, is_oom=oom_kills() > kills)
         self._settle(claim, verdict)
 
-    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: Progress) -> int:
+    def _watch(self, trainer: TrainerProcess, claim: Claim, log: LogCollector, progress: HangDetector) -> int:
         lease = self._settings.lease_seconds
         started = time.monotonic()
         renew_at, flush_at, kill_at = started, started, float("inf")
@@ -237,7 +237,7 @@ class Supervisor:
         code = trainer.wait(LEAVE_SECONDS) if status in (*lifecycle.ENDED, "paused") else None
         return EXIT_FENCED if code is None else code
 
-    def _renew(self, claim: Claim, progress: Progress) -> bool:
+    def _renew(self, claim: Claim, progress: HangDetector) -> bool:
         """Keep the run ours and see how far it is; False when the database is away. Raises Fenced."""
         lease, run_id = self._settings.lease_seconds, claim.run_id
         try:

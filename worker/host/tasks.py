@@ -14,7 +14,7 @@ from backend.queue.doorbell import TASK, worker_queue
 from backend.settings import Settings
 from backend.workers.devices import Slot, find_slots
 from worker.host.gpu_lock import lock_gpu
-from worker.host.slots import Station
+from worker.host.slots import SlotPool
 from worker.host.trainer_process import TRAINER
 
 
@@ -24,22 +24,22 @@ def make_worker(settings: Settings, *, argv: tuple[str, ...] = TRAINER) -> Celer
     warnings.filterwarnings("ignore", category=SecurityWarning)
     app = worker_queue(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url))
-    station = Station(settings, sessions, free_slots(settings), argv=argv)
+    pool = SlotPool(settings, sessions, free_slots(settings), argv=argv)
 
     @app.task(name=TASK)
     def train() -> None:
         """Somebody rang, so look into SQL."""
-        station.serve()
+        pool.serve()
 
-    def open_station(**_: Any) -> None:
+    def open_pool(**_: Any) -> None:
         # Before the broker is reached, and without it if need be.
         follow_launcher()
-        station.open()
+        pool.open()
 
     setup_logging.connect(lambda **_: set_up_logging(settings), weak=False)
-    worker_init.connect(open_station, weak=False)
-    worker_shutting_down.connect(lambda **_: station.stop(), weak=False)
-    worker_shutdown.connect(lambda **_: station.close(), weak=False)
+    worker_init.connect(open_pool, weak=False)
+    worker_shutting_down.connect(lambda **_: pool.stop(), weak=False)
+    worker_shutdown.connect(lambda **_: pool.close(), weak=False)
     return app
 
 

@@ -33,20 +33,20 @@ def accuracy_between(
     return (accuracy > low) & (accuracy < high)
 
 
-def loss_share(*, kept: int, total: int, upweighted: bool) -> float:
+def loss_share(*, trained: int, total: int, upweighted: bool) -> float:
     """What a mean over completions or prompts of the groups that are left is multiplied by.
 
         1 - f, so that the f that was left out counts in the divisor; upweighted by 1 / (1 - f): 1
 
     Leaving out groups of advantage 0 then changes no gradient, it only saves their work.
     """
-    share = kept / total if total else 1.0
-    return share * upweight(kept=kept, total=total) if upweighted else share
+    share = trained / total if total else 1.0
+    return share * upweight(trained=trained, total=total) if upweighted else share
 
 
-def upweight(*, kept: int, total: int) -> float:
+def upweight(*, trained: int, total: int) -> float:
     """Factor on the loss that makes up for dropped groups: 1 / (1 - f) with f the dropped fraction.
 
     The mean is then one over what is left. 1 when nothing is left. Source: GPG, arXiv:2504.02546.
     """
-    return total / kept if kept else 1.0
+    return total / trained if trained else 1.0

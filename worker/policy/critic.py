@@ -39,7 +39,7 @@ class Fitted:
     """Gradient norm of each update; one that is not finite was skipped."""
 
 
-class Critic:
+class CriticModel:
     """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
 
     def __init__(self, policy: PreTrainedModel, config: RunConfig) -> None:

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from worker.policy.lean import is_lean
-from worker.policy.sampling_mask import KeptPairs, kept_log_mass, kept_pairs
+from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
 from worker.policy.token_batch import TokenBatch
 from worker.policy.tree import prefix_tree, tree_hidden
 
@@ -55,7 +55,7 @@ def token_logprobs(
         batch.ids[rows, columns],
         temperature=temperature,
         entropy_gradient=entropy_gradient,
-        pairs=kept_pairs(batch.kept).to(rows.device) if batch.kept else None,
+        pairs=mask_pairs(batch.sampling_masks).to(rows.device) if batch.sampling_masks else None,
     )
     blank = torch.zeros(batch.mask.shape, device=rows.device)
     return TokenLogprobs(*(blank.index_put((rows, tokens), values) for values in scores))
@@ -110,12 +110,12 @@ def scored(
     *,
     temperature: float,
     entropy_gradient: bool,
-    pairs: KeptPairs | None = None,
+    pairs: MaskPairs | None = None,
 ) -> tuple[Tensor, ...]:
     """Log-probabilities, entropies and kept mass (N,) of targets (N,), in bounded memory."""
 
     def score(
-        hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: KeptPairs | None
+        hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
     ) -> tuple[Tensor, ...]:
         logits = head(hidden).float()
         logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(dim=-1)  # (M, V)
@@ -127,7 +127,7 @@ def scored(
         entropy = entropy.index_select(0, of_token)
         if pairs is None:
             return found, entropy, torch.ones_like(entropy)
-        log_mass = kept_log_mass(logprobs, of_token, pairs)
+        log_mass = mask_log_mass(logprobs, of_token, pairs)
         # detach: the mass is a figure to look at
         return found - log_mass, entropy, log_mass.detach().exp()
 

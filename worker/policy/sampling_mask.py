@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from worker.types import KeptTokens
+from worker.types import SamplingMask
 
 
-class KeptPairs(NamedTuple):
+class MaskPairs(NamedTuple):
     """Kept ids of the N tokens of a batch as K pairs; tokens without a pair kept the whole vocabulary."""
 
     token: Tensor
@@ -18,24 +18,24 @@ class KeptPairs(NamedTuple):
     ids: Tensor
     """(K,) an id that was left there."""
 
-    def to(self, device: torch.device) -> "KeptPairs":
+    def to(self, device: torch.device) -> "MaskPairs":
         """The pairs on another device."""
-        return KeptPairs(self.token.to(device), self.ids.to(device))
+        return MaskPairs(self.token.to(device), self.ids.to(device))
 
-    def between(self, first: int, end: int) -> "KeptPairs":
+    def between(self, first: int, end: int) -> "MaskPairs":
         """The pairs of tokens first..end-1, numbered from 0."""
         low, high = torch.searchsorted(self.token, torch.tensor([first, end], device=self.token.device))
-        return KeptPairs(self.token[low:high] - first, self.ids[low:high])
+        return MaskPairs(self.token[low:high] - first, self.ids[low:high])
 
 
-def kept_pairs(rows: Sequence[KeptTokens]) -> KeptPairs:
+def mask_pairs(rows: Sequence[SamplingMask]) -> MaskPairs:
     """The pairs of completions whose tokens stand one after another."""
     counts = np.concatenate([row.counts for row in rows])
     token = np.repeat(np.arange(len(counts)), counts)
-    return KeptPairs(torch.from_numpy(token), torch.from_numpy(np.concatenate([row.ids for row in rows])))
+    return MaskPairs(torch.from_numpy(token), torch.from_numpy(np.concatenate([row.ids for row in rows])))
 
 
-def kept_log_mass(logprobs: Tensor, of_token: Tensor, pairs: KeptPairs) -> Tensor:
+def mask_log_mass(logprobs: Tensor, of_token: Tensor, pairs: MaskPairs) -> Tensor:
     """Logarithm of the probability (N,) of what was kept at each token; 0 where nothing was cut off.
 
     `logprobs` (M, V) are whole distributions, `of_token` (N,) says which of them each token was drawn from.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from worker.types import KeptTokens
+from worker.types import SamplingMask
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TokenBatch:
     """(B,) int64, on the CPU: tokens of each completion."""
     mask: Tensor
     """(B, T) bool: True on the tokens of the completion."""
-    kept: tuple[KeptTokens, ...] = ()
+    sampling_masks: tuple[SamplingMask, ...] = ()
     """B of them, or none: log-probabilities are renormalised over what the sampler kept."""
     routes: Tensor | None = None
     """(B, S - 1, L, K) the experts that read each input token in the sampler, for replay; 0 on padding."""
@@ -45,7 +45,7 @@ class TokenBatch:
             prompt_lengths,
             lengths,
             self.mask[on_device, :width],
-            tuple(self.kept[row] for row in chosen) if self.kept else (),
+            tuple(self.sampling_masks[row] for row in chosen) if self.sampling_masks else (),
             None if self.routes is None else self.routes[on_device, : total - 1],
         )
 
@@ -59,7 +59,7 @@ def token_batch(
     *,
     pad_id: int,
     device: torch.device | str = "cpu",
-    kept: Sequence[KeptTokens] = (),
+    sampling_masks: Sequence[SamplingMask] = (),
     routes: Sequence[NDArray[np.integer]] = (),
 ) -> TokenBatch:
     """The batch of B prompts (repeated for every completion) and their completions, as token ids."""
@@ -72,7 +72,7 @@ def token_batch(
         prompt_lengths=torch.tensor([len(prompt) for prompt in prompts]),
         lengths=lengths,
         mask=(columns < lengths[:, None]).to(device),
-        kept=tuple(kept),
+        sampling_masks=tuple(sampling_masks),
         routes=pad_sequence([torch.from_numpy(row) for row in routes], batch_first=True).to(device)
         if routes
         else None,

@@ -23,7 +23,7 @@ TRAIN_TRIES = 16
 SEEDS_PER_TRY = 2**26
 
 
-class Place(NamedTuple):
+class EntryPosition(NamedTuple):
     """Where in the library's stream an entry stands."""
 
     seed: int
@@ -45,7 +45,7 @@ class ReasoningGym:
             int.from_bytes(blake2b(f"train/{seed}".encode(), digest_size=8).digest()) % TRAIN_SEEDS
         )
         self._sandbox = Sandbox(JUDGING)
-        self._held_out: dict[int, Place] = {}
+        self._held_out: dict[int, EntryPosition] = {}
         self._tried = 0
         self._failures = 0
 
@@ -61,7 +61,7 @@ class ReasoningGym:
         """End the generating process."""
         self._sandbox.close()
 
-    def _train_place(self, index: int) -> Place:
+    def _train_place(self, index: int) -> EntryPosition:
         for attempt in range(TRAIN_TRIES):
             place = _place(self._train_seed + attempt * SEEDS_PER_TRY, index)
             if not is_held_out(self._entry(place)["question"]):
@@ -70,7 +70,7 @@ class ReasoningGym:
             f"{self._source.task} has too few different questions: all that were drawn are held out"
         )
 
-    def _eval_place(self, index: int) -> Place:
+    def _eval_place(self, index: int) -> EntryPosition:
         while len(self._held_out) <= index and self._failures < EVAL_TRIES:
             self._failures = 0 if self._try_next() else self._failures + 1
         if not self._held_out:
@@ -87,7 +87,7 @@ class ReasoningGym:
             self._held_out[question_key(question)] = place
         return is_new
 
-    def _entry(self, place: Place) -> dict[str, str]:
+    def _entry(self, place: EntryPosition) -> dict[str, str]:
         try:
             entry: dict[str, str] = self._sandbox.ask(
                 "gym_question", seconds=QUESTION_SECONDS, **self._where(place)
@@ -96,10 +96,10 @@ class ReasoningGym:
             raise ValueError(f"reasoning_gym task {self._source.task}: {error}") from error
         return entry
 
-    def _where(self, place: Place) -> dict[str, Any]:
+    def _where(self, place: EntryPosition) -> dict[str, Any]:
         return {"task": self._source.task, "config": self._source.task_config, **place._asdict()}
 
-    def _prompt(self, place: Place, *, index: int) -> Prompt:
+    def _prompt(self, place: EntryPosition, *, index: int) -> Prompt:
         entry = self._entry(place)
         return Prompt(
             id=f"{self.name}/{question_key(entry['question']):016x}",
@@ -117,7 +117,7 @@ def is_held_out(question: str) -> bool:
     return question_key(question) % EVAL_SHARE == 0
 
 
-def _place(seed: int, index: int) -> Place:
+def _place(seed: int, index: int) -> EntryPosition:
     """Chunks of consecutive seeds: most tasks draw entry i of seed s from s + i, so none comes twice."""
     chunk, offset = divmod(index, CHUNK)
-    return Place(seed + chunk * CHUNK, offset)
+    return EntryPosition(seed + chunk * CHUNK, offset)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.db.faults import Trouble
+from backend.db.faults import Fault
 from backend.monitoring.backlog import Note, remove_note, write_note
 
 WORTH_TELLING_SECONDS = 2.0
@@ -20,7 +20,7 @@ class Backlog(NamedTuple):
     """Whether training itself waits."""
 
 
-class Vigil:
+class Outage:
     """One run's wait for its database: a note while it lasts, a sentence when it is over."""
 
     def __init__(self, path: Path | None, run_id: str, backlog: Callable[[], Backlog]) -> None:
@@ -30,14 +30,14 @@ class Vigil:
         self._started = 0.0
         self._reason = ""
 
-    def wait(self, trouble: Trouble) -> None:
+    def wait(self, fault: Fault) -> None:
         """A try has failed."""
         if not self._since:
             self._since, self._started = time.time(), time.monotonic()
-        self._reason = trouble.sentence
+        self._reason = fault.sentence
         steps, is_held = self._backlog()
         if self._path is not None:
-            write_note(self._path, Note(self._run_id, self._since, steps, is_held, trouble.sentence))
+            write_note(self._path, Note(self._run_id, self._since, steps, is_held, fault.sentence))
 
     def end(self) -> str:
         """A try has succeeded, or nobody tries any more; the line for the run's history, if any."""

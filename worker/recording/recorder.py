@@ -28,11 +28,11 @@ from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
-from worker.recording.outage_note import Backlog, Vigil
+from worker.recording.outage_note import Backlog, Outage
 from worker.recording.records import GroupRecord, StepRecord
 from worker.recording.selection import recording_mode, select_groups
 from worker.recording.summary import Summary
-from worker.recording.write_queue import Outbox
+from worker.recording.write_queue import WriteQueue
 
 BATCH_SECONDS = 0.2
 """Quick steps are committed together, this often."""
@@ -81,10 +81,10 @@ class Recorder:
         self._mode = recording_mode(config)
         self._lease_seconds = lease_seconds
         self._summary = Summary()
-        self._outbox: Outbox[StepRecord | EventRecord] = Outbox()
+        self._outbox: WriteQueue[StepRecord | EventRecord] = WriteQueue()
         self._steps_put = 0  # the training thread counts these, the writer thread those
         self._steps_written = 0
-        self._vigil = Vigil(note, run_id, self._backlog)
+        self._vigil = Outage(note, run_id, self._backlog)
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def __enter__(self) -> Self:
@@ -215,9 +215,9 @@ class Recorder:
             is_alarmed=record.is_alarmed,
             seed=self._config.seed,
         )
-        kept = [record.groups[n] for n in chosen]
+        stored = [record.groups[n] for n in chosen]
         with_tokens = self._config.recording.tokens
-        return pack_groups(self._run_id, record.step, self._attempt, kept, with_tokens=with_tokens)
+        return pack_groups(self._run_id, record.step, self._attempt, stored, with_tokens=with_tokens)
 
     def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
         for event in events:

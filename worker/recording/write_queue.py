@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.1
 Item = TypeVar("Item")
 
 
-class Outbox(Generic[Item]):
+class WriteQueue(Generic[Item]):
     """Items on their way to SQL, in order. A failure of the writer is raised in whoever puts or waits."""
 
     def __init__(self) -> None:

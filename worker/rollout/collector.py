@@ -45,7 +45,7 @@ class Collected:
     """Every group: those that waited for this step, then those it sampled."""
     carried: list[int] = field(default_factory=list)
     """Positions in `groups` of those that the step before sampled."""
-    kept: list[int] = field(default_factory=list)
+    trained: list[int] = field(default_factory=list)
     """Positions in `groups` of those that train, at most prompts_per_step of them."""
     batches: int = 0
     """Generation batches."""
@@ -69,7 +69,7 @@ class Collected:
     @property
     def training(self) -> list[Group]:
         """The groups that train."""
-        return [self.groups[index] for index in self.kept]
+        return [self.groups[index] for index in self.trained]
 
     @property
     def sampled(self) -> list[Group]:
@@ -80,7 +80,7 @@ class Collected:
     def add(self, other: "Collected") -> None:
         """Append what a further epoch sampled of the same prompts."""
         self.carried += [len(self.groups) + index for index in other.carried]
-        self.kept += [len(self.groups) + index for index in other.kept]
+        self.trained += [len(self.groups) + index for index in other.trained]
         self.groups += other.groups
         self.batches += other.batches
         self.cursor = max(self.cursor, other.cursor)
@@ -122,24 +122,24 @@ class Collector:
         collected = Collected(
             groups=list(self.pool.groups),
             carried=waiting,
-            kept=list(waiting),
+            trained=list(waiting),
             cursor=cursor,
             may_carry=isinstance(refill, ActiveRefill),
             is_shaped=self.is_shaped,
         )
-        while len(collected.kept) < wanted and collected.batches < refill.most_batches:
-            missing = wanted - len(collected.kept)
+        while len(collected.trained) < wanted and collected.batches < refill.most_batches:
+            missing = wanted - len(collected.trained)
             size = missing if isinstance(refill, NeighboursRefill) else wanted
             self._add_batch(collected, sampler, generator, size=size)
         if isinstance(refill, NeighboursRefill):
             collected.cursor = cursor + wanted
-        collected.informative = len(collected.kept) - len(waiting)
-        collected.is_short = not isinstance(refill, NoRefill) and len(collected.kept) < wanted
-        surplus = collected.kept[wanted:]
+        collected.informative = len(collected.trained) - len(waiting)
+        collected.is_short = not isinstance(refill, NoRefill) and len(collected.trained) < wanted
+        surplus = collected.trained[wanted:]
         self.pool.groups = (
             [collected.groups[index] for index in surplus] if isinstance(refill, ActiveRefill) else []
         )
-        del collected.kept[wanted:]
+        del collected.trained[wanted:]
         return collected
 
     def _add_batch(
@@ -153,7 +153,7 @@ class Collector:
         scored = self.scorer.score(prompts, completions)
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
-        collected.kept += [len(collected.groups) + index for index in self._informative(scored)]
+        collected.trained += [len(collected.groups) + index for index in self._informative(scored)]
         rewards, known = tensors([_without_length(group) for group in scored])
         several = known.sum(dim=1) > 1
         collected.compared += int(several.sum())

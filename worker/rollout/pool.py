@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from worker.prompt import Prompt
-from worker.types import Completion, Group, KeptTokens
+from worker.types import Completion, Group, SamplingMask
 
-KEPT = "kept."
+MASK = "kept."
 """Begins the names of arrays that belong to a completion's kept ids."""
 
 
@@ -55,16 +55,17 @@ def _arrays(completion: Completion) -> dict[str, Any]:
     """The per-token numbers of a completion, by field."""
     given = {field.name: getattr(completion, field.name) for field in fields(completion)}
     own = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
-    if completion.kept is not None:
-        own |= {f"{KEPT}{field.name}": getattr(completion.kept, field.name) for field in fields(KeptTokens)}
+    if completion.sampling_mask is not None:
+        mask = completion.sampling_mask
+        own |= {f"{MASK}{field.name}": getattr(mask, field.name) for field in fields(SamplingMask)}
     return own
 
 
 def _completion(written: Mapping[str, Any], arrays: Mapping[str, Any]) -> Completion:
-    own = {name: value for name, value in arrays.items() if not name.startswith(KEPT)}
-    kept = {name.removeprefix(KEPT): value for name, value in arrays.items() if name.startswith(KEPT)}
+    own = {name: value for name, value in arrays.items() if not name.startswith(MASK)}
+    mask = {name.removeprefix(MASK): value for name, value in arrays.items() if name.startswith(MASK)}
     rest = {name: _hashable(value) for name, value in written.items()}
-    return Completion(**rest, **own, kept=KeptTokens(**kept) if kept else None)
+    return Completion(**rest, **own, sampling_mask=SamplingMask(**mask) if mask else None)
 
 
 def _document(group: Group) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> 
 
 
 def _is_json(value: Any) -> bool:
-    return value is not None and not isinstance(value, np.ndarray | KeptTokens)
+    return value is not None and not isinstance(value, np.ndarray | SamplingMask)
 
 
 def _hashable(value: Any) -> Any:

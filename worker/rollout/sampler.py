@@ -16,7 +16,7 @@ from worker.policy.routing import RouterWatch, routers
 from worker.prompt import Prompt
 from worker.rollout.decoders import Decoder, decoder_for
 from worker.rollout.routes import RoutesLog
-from worker.rollout.sampling_log import KeptLog
+from worker.rollout.sampling_log import SamplingMaskLog
 from worker.rollout.sharing import Going
 from worker.types import Completion
 
@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
 class Notes(NamedTuple):
     """What is recorded beside the tokens, where it is asked for."""
 
-    kept: KeptLog | None
+    masks: SamplingMaskLog | None
     routes: RoutesLog | None
 
 
@@ -146,7 +146,7 @@ class Sampler:
 
     def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
         return Notes(
-            kept=KeptLog() if self.keep_mask and is_cut(sampling) else None,
+            masks=SamplingMaskLog() if self.keep_mask and is_cut(sampling) else None,
             routes=RoutesLog(self.policy.model, watch, rows=rows, tokens=sampling.max_new_tokens)
             if self.routes
             else None,
@@ -171,8 +171,8 @@ class Sampler:
         share, every = cadence(device)
         for step in range(sampling.max_new_tokens):
             logprobs = next_token_logprobs(logits, sampling)  # (U, V)
-            if notes.kept is not None:
-                notes.kept.add(logprobs, going, step=step)
+            if notes.masks is not None:
+                notes.masks.add(logprobs, going, step=step)
             tokens = draw(logprobs, going, uniforms[step], drawn, step=step, greedy=sampling.temperature == 0)
             going.mark_ended(tokens, stops)
             if step + 1 == sampling.max_new_tokens:
@@ -198,7 +198,7 @@ class Sampler:
         is_stop = np.isin(ids, self.policy.stop_ids)
         stopped = np.asarray(is_stop.any(axis=1))
         lengths = np.where(stopped, is_stop.argmax(axis=1) + 1, ids.shape[1])
-        kept = [None] * len(ids) if notes.kept is None else notes.kept.of_rows(lengths)
+        masks = [None] * len(ids) if notes.masks is None else notes.masks.of_rows(lengths)
         routes = [None] * len(ids) if notes.routes is None else notes.routes.of_rows(lengths)
         for first in range(0, len(ids), group_size):
             yield [
@@ -209,7 +209,7 @@ class Sampler:
                         entropies[row, :length],
                         stopped=bool(stopped[row]),
                     ),
-                    kept=kept[row],
+                    sampling_mask=masks[row],
                     routes=routes[row],
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)

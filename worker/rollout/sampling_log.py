@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from worker.rollout.sharing import Going
-from worker.types import KeptTokens
+from worker.types import SamplingMask
 
 
-class KeptLog:
+class SamplingMaskLog:
     """Collects what was kept while a batch is sampled."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class KeptLog:
         readers, ids = kept.index_select(0, going.reads).nonzero(as_tuple=True)
         self.parts.append((going.rows[readers], torch.full_like(ids, step), ids))
 
-    def of_rows(self, lengths: NDArray[np.int64]) -> list[KeptTokens]:
+    def of_rows(self, lengths: NDArray[np.int64]) -> list[SamplingMask]:
         """What was kept at each token of the completions of these lengths."""
         rows, steps, ids = (torch.cat(part).cpu().numpy() for part in zip(*self.parts, strict=True))
         order = np.lexsort((ids, steps, rows))
@@ -32,5 +32,5 @@ class KeptLog:
         for length, first, end in zip(lengths, bounds[:-1], bounds[1:], strict=True):
             inside = first + int(np.searchsorted(steps[first:end], length))
             counts = np.bincount(steps[first:inside], minlength=length)
-            found.append(KeptTokens(counts.astype(np.int64), ids[first:inside]))
+            found.append(SamplingMask(counts.astype(np.int64), ids[first:inside]))
         return found

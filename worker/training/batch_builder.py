@@ -15,12 +15,12 @@ from worker.objective.token_choice import with_token_choice
 from worker.policy.model import Policy
 from worker.policy.routing import replayed_experts, routed_logprobs
 from worker.policy.token_batch import TokenBatch, microbatches, padded, token_batch
-from worker.training.update_stats import Learned
+from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class BatchBuilder:
     """Lays the groups of a step out for the updates to come."""
 
     config: RunConfig
@@ -38,11 +38,11 @@ class Opening:
             [completion.ids.tolist() for group in groups for completion in group.completions],
             pad_id=self.policy.pad_id,
             device=self.policy.model.device,
-            kept=[
-                completion.kept
+            sampling_masks=[
+                completion.sampling_mask
                 for group in groups
                 for completion in group.completions
-                if completion.kept is not None
+                if completion.sampling_mask is not None
             ],
             routes=[
                 completion.routes
@@ -53,11 +53,16 @@ class Opening:
         )
 
     def batch(
-        self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
+        self,
+        tokens: TokenBatch,
+        groups: Sequence[Group],
+        update_stats: UpdateStats,
+        *,
+        old_policy: Policy | None,
     ) -> PolicyBatch:
         """The batch before rewards are compared: masks, log-probabilities of sampler, old and reference.
 
-        `opening` is the policy that opened the step, where it differs from the present one.
+        `old_policy` is the policy that opened the step, where it differs from the present one.
         """
         completions = [completion for group in groups for completion in group.completions]
         mask = self._mask(tokens, completions)
@@ -78,15 +83,15 @@ class Opening:
             old_experts=replayed_experts(tokens),
         )
         batch = with_token_choice(batch, entropies(groups, tokens), self.config.objective.token_weight)
-        if self._needs_old(opening):
-            batch = self._with_old(batch, opening or self.policy, tokens)
+        if self._needs_old(old_policy):
+            batch = self._with_old(batch, old_policy or self.policy, tokens)
         if self.reference is None:
             return batch
         started = time.perf_counter()
         batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
             torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
-        learned.reference_seconds += time.perf_counter() - started
+        update_stats.reference_seconds += time.perf_counter() - started
         return batch
 
     def _mask(self, tokens: TokenBatch, completions: Sequence[Completion]) -> Tensor:
@@ -96,13 +101,13 @@ class Opening:
         ended = torch.tensor([not completion.is_truncated for completion in completions])
         return tokens.mask & ended.to(tokens.mask.device).unsqueeze(1)
 
-    def _needs_old(self, opening: Policy | None) -> bool:
-        """Whether the opening log-probs differ from those of the first update, or are needed before it."""
+    def _needs_old(self, old_policy: Policy | None) -> bool:
+        """Whether the old log-probs differ from those of the first update, or are needed before it."""
         updates = self.config.updates
         several = updates.minibatches > 1 or (updates.epochs > 1 and not updates.resample_each_epoch)
         several = several or isinstance(self.config.objective.token_weight, knobs.Lopti)
         searches = updates.rule == "natural_gradient"
-        return several or searches or opening is not None or self.config.objective.kl_in_reward
+        return several or searches or old_policy is not None or self.config.objective.kl_in_reward
 
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:

@@ -14,12 +14,12 @@ from worker.objective.batch import PolicyBatch
 from worker.objective.estimation import estimate_token_advantages, lambda_of_policy
 from worker.objective.gae import on_last_token
 from worker.objective.value import explained_variance
-from worker.policy.critic import Critic, Fitted, ValueBatch
+from worker.policy.critic import CriticModel, Fitted, ValueBatch
 from worker.policy.model import Policy
 from worker.policy.token_batch import TokenBatch
 
 
-class Judged(NamedTuple):
+class CriticEstimate(NamedTuple):
     """What the critic made of a step's completions."""
 
     advantages: Float[Tensor, "B T"]
@@ -31,18 +31,18 @@ class Judged(NamedTuple):
 
 
 @dataclass(slots=True)
-class Valuation:
+class CriticStep:
     """A critic with the knobs that say how it judges and how it learns."""
 
-    critic: Critic
+    critic: CriticModel
     config: RunConfig
     knob: knobs.Critic
 
     @classmethod
-    def of(cls, policy: Policy, config: RunConfig) -> "Valuation | None":
+    def of(cls, policy: Policy, config: RunConfig) -> "CriticStep | None":
         """The critic of a run, if its objective has one."""
         knob = config.objective.critic
-        return None if knob is None else cls(Critic(policy.model, config), config, knob)
+        return None if knob is None else cls(CriticModel(policy.model, config), config, knob)
 
     def is_pretraining(self, step: int) -> bool:
         """Whether only the critic learns in this step."""
@@ -56,7 +56,7 @@ class Valuation:
         penalty: Float[Tensor, "B T"],
         *,
         step: int,
-    ) -> Judged:
+    ) -> CriticEstimate:
         """Advantages of the tokens of a step; `penalty` is taken off each token's reward.
 
         While it is pretrained the critic learns the rewards as they came, whatever lambda_critic says.
@@ -71,16 +71,18 @@ class Valuation:
             metrics["critic/explained_variance"] = explained
         device = tokens.mask.device
         advantages, returns = (part.float().to(device) for part in found)
-        return Judged(advantages, ValueBatch(tokens, mask.to(device), values, returns), metrics)
+        return CriticEstimate(advantages, ValueBatch(tokens, mask.to(device), values, returns), metrics)
 
-    def fit(self, judged: Judged, minibatches: Callable[[], Iterable[Tensor]], *, step: int) -> Fitted:
+    def fit(
+        self, estimate: CriticEstimate, minibatches: Callable[[], Iterable[Tensor]], *, step: int
+    ) -> Fitted:
         """The critic's updates after the policy's; `minibatches` gives the rows of one epoch's."""
         updates, epochs = self.config.updates, self.config.objective.value.epochs
         if epochs == "updates.epochs":
             epochs = 1 if updates.resample_each_epoch else updates.epochs
         fitted = Fitted()
         for _ in range(epochs):
-            self.critic.fit(judged.values, minibatches(), fitted, step=step)
+            self.critic.fit(estimate.values, minibatches(), fitted, step=step)
         return fitted
 
 

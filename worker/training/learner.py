@@ -29,12 +29,12 @@ from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import TokenBatch, microbatches
 from worker.rollout.collector import Collected, reward_terms, tensors
 from worker.state import Stateful
-from worker.training.batch_builder import Opening, domains_of, entropies
+from worker.training.batch_builder import BatchBuilder, domains_of, entropies
 from worker.training.controllers import EntropyControl, KlControl
-from worker.training.critic_step import Judged, Valuation
+from worker.training.critic_step import CriticEstimate, CriticStep
 from worker.training.prompt_history import PromptHistory, repeats
 from worker.training.trust_region import metrics_of, trust_region_step
-from worker.training.update_stats import Learned, by_completion, keep_tokens, of_completions
+from worker.training.update_stats import UpdateStats, by_completion, keep_tokens, of_completions
 from worker.types import Group
 
 
@@ -90,42 +90,42 @@ class Learner:
             **self.kl.parts,
             **self.entropy.parts,
         }
-        self.valuation = Valuation.of(policy, config)
-        if self.valuation is not None:
-            self.parts["critic"] = self.valuation.critic
+        self.critic_step = CriticStep.of(policy, config)
+        if self.critic_step is not None:
+            self.parts["critic"] = self.critic_step.critic
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
-        self.opening = Opening(config, policy, reference, self.temperature)
+        self.old_policy = BatchBuilder(config, policy, reference, self.temperature)
 
     def learn(
         self,
         collected: Collected,
         generator: torch.Generator,
-        learned: Learned,
+        update_stats: UpdateStats,
         *,
-        opening: Policy | None = None,
+        old_policy: Policy | None = None,
     ) -> None:
-        """Train on the groups that the filters left, and add what happened to `learned`.
+        """Train on the groups that the filters left, and add what happened to `update_stats`.
 
-        `opening` is the policy that opened the step, where it differs from the present one.
+        `old_policy` is the policy that opened the step, where it differs from the present one.
         """
         groups = collected.training
         if not groups:
             return
         started = time.perf_counter()
-        tokens = self.opening.tokens(groups)
-        batch, judged = self._open(tokens, groups, learned, opening=opening)
+        tokens = self.old_policy.tokens(groups)
+        batch, estimate = self._open(tokens, groups, update_stats, old_policy=old_policy)
         per_token: dict[str, Tensor] = {}
-        if self.valuation is None or not self.valuation.is_pretraining(learned.step):
+        if self.critic_step is None or not self.critic_step.is_pretraining(update_stats.step):
             self.entropy.observe(entropies(groups, tokens).cpu(), batch.mask.cpu())
-            batch = self._updates(tokens, batch, collected, generator, per_token, learned)
-        if judged is not None:
-            self._fit_critic(judged, len(groups), generator, learned)
-            per_token |= {"advantage": judged.advantages.cpu(), "value": judged.values.old_values.cpu()}
-        learned.advantages += of_completions(batch).view(len(groups), -1).tolist()
-        learned.arrays += by_completion(per_token, tokens.lengths.tolist(), len(groups))
-        learned.seconds += time.perf_counter() - started
+            batch = self._updates(tokens, batch, collected, generator, per_token, update_stats)
+        if estimate is not None:
+            self._fit_critic(estimate, len(groups), generator, update_stats)
+            per_token |= {"advantage": estimate.advantages.cpu(), "value": estimate.values.old_values.cpu()}
+        update_stats.advantages += of_completions(batch).view(len(groups), -1).tolist()
+        update_stats.arrays += by_completion(per_token, tokens.lengths.tolist(), len(groups))
+        update_stats.seconds += time.perf_counter() - started
 
     def end_step(self) -> None:
         """Move what follows the whole step's measurements, once; call it after the step's last epoch."""
@@ -140,11 +140,11 @@ class Learner:
         collected: Collected,
         generator: torch.Generator,
         per_token: dict[str, Tensor],
-        learned: Learned,
+        update_stats: UpdateStats,
     ) -> PolicyBatch:
         """The policy's updates; returns the batch with the advantages that were applied."""
         applied, share = batch.advantages.clone(), self._loss_share(collected)
-        groups = len(collected.kept)
+        groups = len(collected.trained)
         epochs = 1 if self.config.updates.resample_each_epoch else self.config.updates.epochs
         for _ in range(epochs):
             for rows in self._minibatches(groups, generator):
@@ -152,8 +152,8 @@ class Learner:
                 part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
                 applied[here] = part.advantages
                 for update in updates_of(part, self.config.objective.token_weight):
-                    norm = self._update(tokens, update, rows, per_token, learned, loss_share=share)
-                    learned.norms.append(norm)
+                    norm = self._update(tokens, update, rows, per_token, update_stats, loss_share=share)
+                    update_stats.norms.append(norm)
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
         return replace(batch, advantages=applied)
@@ -164,30 +164,41 @@ class Learner:
         if not isinstance(rule.refill, NoRefill):
             return 1.0
         return filters.loss_share(
-            kept=len(collected.kept), total=len(collected.groups), upweighted=rule.upweight
+            trained=len(collected.trained), total=len(collected.groups), upweighted=rule.upweight
         )
 
-    def _fit_critic(self, judged: Judged, groups: int, generator: torch.Generator, learned: Learned) -> None:
-        if self.valuation is None:
+    def _fit_critic(
+        self, estimate: CriticEstimate, groups: int, generator: torch.Generator, update_stats: UpdateStats
+    ) -> None:
+        if self.critic_step is None:
             return
         started = time.perf_counter()
-        fitted = self.valuation.fit(judged, lambda: self._minibatches(groups, generator), step=learned.step)
-        learned.sums += fitted.sums
-        learned.critic_norms += fitted.norms
-        learned.judged = judged.metrics
-        learned.critic_seconds += time.perf_counter() - started
+        fitted = self.critic_step.fit(
+            estimate, lambda: self._minibatches(groups, generator), step=update_stats.step
+        )
+        update_stats.sums += fitted.sums
+        update_stats.critic_norms += fitted.norms
+        update_stats.estimate = estimate.metrics
+        update_stats.critic_seconds += time.perf_counter() - started
 
     def _open(
-        self, tokens: TokenBatch, groups: Sequence[Group], learned: Learned, *, opening: Policy | None
-    ) -> tuple[PolicyBatch, Judged | None]:
+        self,
+        tokens: TokenBatch,
+        groups: Sequence[Group],
+        update_stats: UpdateStats,
+        *,
+        old_policy: Policy | None,
+    ) -> tuple[PolicyBatch, CriticEstimate | None]:
         """The batch of the whole step with its advantages, and the critic's judgement where there is one."""
-        batch = self._steered(self.opening.batch(tokens, groups, learned, opening=opening), tokens, groups)
+        batch = self._steered(
+            self.old_policy.batch(tokens, groups, update_stats, old_policy=old_policy), tokens, groups
+        )
         rewards, scored = tensors([group.rewards for group in groups])
         batch = replace(batch, scored=scored.flatten().to(batch.mask.device))
         penalty = kl_reward_penalty(batch, self.config.objective)
-        if self.valuation is not None:
-            judged = self.valuation.judge(tokens, batch, rewards, penalty, step=learned.step)
-            return replace(batch, advantages=judged.advantages), judged
+        if self.critic_step is not None:
+            estimate = self.critic_step.judge(tokens, batch, rewards, penalty, step=update_stats.step)
+            return replace(batch, advantages=estimate.advantages), estimate
         rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
         return self._compared(groups, batch, rewards, scored), None
 
@@ -247,7 +258,7 @@ class Learner:
         batch: PolicyBatch,
         rows: Tensor,
         per_token: dict[str, Tensor],
-        learned: Learned,
+        update_stats: UpdateStats,
         *,
         loss_share: float,
     ) -> float:
@@ -257,13 +268,13 @@ class Learner:
         """
         weights = self._denominators(batch, loss_share=loss_share)
         if self.config.updates.rule == "natural_gradient":
-            return self._natural_update(tokens, batch, rows, weights, per_token, learned)
-        for found in self._passes(tokens, batch, rows, weights, per_token, learned):
+            return self._natural_update(tokens, batch, rows, weights, per_token, update_stats)
+        for found in self._passes(tokens, batch, rows, weights, per_token, update_stats):
             with self.lull():
                 found.loss.backward()
             self.optimizer.take_gradients()
-        update = self.optimizer.step(learned.step)
-        learned.lr = update.lr
+        update = self.optimizer.step(update_stats.step)
+        update_stats.lr = update.lr
         return update.grad_norm
 
     def _natural_update(
@@ -273,10 +284,10 @@ class Learner:
         rows: Tensor,
         weights: Denominators,
         per_token: dict[str, Tensor],
-        learned: Learned,
+        update_stats: UpdateStats,
     ) -> float:
         """One step inside the trust region; only its first pass over the tokens is taken down."""
-        record = [learned]
+        record = [update_stats]
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
@@ -292,8 +303,8 @@ class Learner:
             trust=self.config.updates.trust,
             microbatch=self.config.resources.microbatch_completions,
         )
-        learned.sums += metrics_of(step)
-        learned.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
+        update_stats.sums += metrics_of(step)
+        update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
         return step.grad_norm
 
     def _denominators(self, batch: PolicyBatch, *, loss_share: float) -> Denominators:
@@ -314,9 +325,9 @@ class Learner:
         rows: Tensor,
         weights: Denominators,
         per_token: dict[str, Tensor],
-        learned: Learned | None,
+        update_stats: UpdateStats | None,
     ) -> Iterator[PolicyLoss]:
-        """The loss of each micro-batch under the present weights; `learned` takes it down, if given."""
+        """The loss of each micro-batch under the present weights; `update_stats` takes it down, if given."""
         objective = self.config.objective
         for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
             chosen = part.to(batch.mask.device)
@@ -335,11 +346,11 @@ class Learner:
                 entropy=scored.entropy,
             )
             yield found
-            if learned is not None:
-                learned.sums += found.metrics
-                learned.sums += router_metrics(inputs, experts)
-                if tokens.kept:
-                    learned.sums += _kept_mass(scored, batch.mask[chosen])
+            if update_stats is not None:
+                update_stats.sums += found.metrics
+                update_stats.sums += router_metrics(inputs, experts)
+                if tokens.sampling_masks:
+                    update_stats.sums += _kept_mass(scored, batch.mask[chosen])
                 values = found.per_token | {"policy_logprob": scored.logprobs.detach()}
                 keep_tokens(per_token, values, rows[part], tokens.mask.shape)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 @dataclass(slots=True)
-class Standing:
+class RunCounters:
     """Counters of a run; a part of its state."""
 
     step: int = 0

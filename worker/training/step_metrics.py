@@ -39,7 +39,7 @@ def _carried_metrics(collected: Collected) -> Metrics:
     """What share of the groups that train waited for it since the step before."""
     if not collected.may_carry:
         return {}
-    return {"sampling/carried_frac": len(collected.carried) / max(1, len(collected.kept))}
+    return {"sampling/carried_frac": len(collected.carried) / max(1, len(collected.trained))}
 
 
 def _reward_metrics(groups: Sequence[Group]) -> Metrics:

@@ -6,15 +6,17 @@ from typing import Literal
 from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
 from worker.rollout.collector import Collected
-from worker.training.update_stats import Learned
+from worker.training.update_stats import UpdateStats
 from worker.types import Group
 
 
-def step_records(collected: Collected, learned: Learned, scorer: Scorer) -> tuple[GroupRecord, ...]:
+def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer) -> tuple[GroupRecord, ...]:
     """Every group of a training step; those that trained carry advantages and the learner's values."""
-    place = {index: position for position, index in enumerate(collected.kept)}
+    place = {index: position for position, index in enumerate(collected.trained)}
     return tuple(
-        _group_record(group, scorer, kind="train", index=index, learned=learned, trained_as=place.get(index))
+        _group_record(
+            group, scorer, kind="train", index=index, update_stats=update_stats, trained_as=place.get(index)
+        )
         for index, group in enumerate(collected.groups)
     )
 
@@ -22,7 +24,7 @@ def step_records(collected: Collected, learned: Learned, scorer: Scorer) -> tupl
 def evaluation_records(groups: Sequence[Group], scorer: Scorer) -> tuple[GroupRecord, ...]:
     """Every group of an evaluation."""
     return tuple(
-        _group_record(group, scorer, kind="eval", index=index, learned=Learned(), trained_as=None)
+        _group_record(group, scorer, kind="eval", index=index, update_stats=UpdateStats(), trained_as=None)
         for index, group in enumerate(groups)
     )
 
@@ -33,7 +35,7 @@ def _group_record(
     *,
     kind: Literal["train", "eval"],
     index: int,
-    learned: Learned,
+    update_stats: UpdateStats,
     trained_as: int | None,
 ) -> GroupRecord:
     size = len(group.completions)
@@ -46,22 +48,22 @@ def _group_record(
         prompt=group.prompt.text,
         answer=group.prompt.answer,
         completions=tuple(
-            _completion_record(group, position, scorer, learned=learned, trained_as=trained_as)
+            _completion_record(group, position, scorer, update_stats=update_stats, trained_as=trained_as)
             for position in range(size)
         ),
     )
 
 
 def _completion_record(
-    group: Group, position: int, scorer: Scorer, *, learned: Learned, trained_as: int | None
+    group: Group, position: int, scorer: Scorer, *, update_stats: UpdateStats, trained_as: int | None
 ) -> CompletionRecord:
     completion = group.completions[position]
     correctness = group.correctness[position] if group.correctness else None
     arrays = {"logprob": completion.sampler_logprobs, "entropy": completion.entropies}
     advantage = None
     if trained_as is not None:
-        advantage = learned.advantages[trained_as][position]
-        arrays |= learned.arrays[trained_as][position]
+        advantage = update_stats.advantages[trained_as][position]
+        arrays |= update_stats.arrays[trained_as][position]
     return CompletionRecord(
         text=completion.text,
         token_strings=completion.token_strings,

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnNonFinite, StopRule
 from worker.outcome import Outcome
-from worker.training.run_counters import Standing
+from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
 
 EMPTY_STEPS = 20
 """A run stops after this many steps in a row without a single group that carries signal."""
 
 
-def reason_to_end(rules: Sequence[StopRule], standing: Standing, metrics: Metrics) -> Outcome | None:
+def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:
     """What the first rule that holds after a step makes of the run; None while it goes on."""
-    if standing.empty_steps >= EMPTY_STEPS:
+    if counters.empty_steps >= EMPTY_STEPS:
         return Outcome("stopped", "no_signal")
     for rule in rules:
         match rule:
             case StopAtAccuracy(value=value) if metrics.get("eval/accuracy", 0.0) >= value:
                 return Outcome("finished", f"held-out accuracy reached {value:g}")
-            case StopAfterTime(seconds=seconds) if standing.wall_seconds >= seconds:
+            case StopAfterTime(seconds=seconds) if counters.wall_seconds >= seconds:
                 return Outcome("stopped", f"trained for {seconds:g} seconds")
-            case StopOnNonFinite(patience=patience) if standing.skipped_steps >= patience:
+            case StopOnNonFinite(patience=patience) if counters.skipped_steps >= patience:
                 return Outcome("failed", f"{patience} steps in a row had no finite loss or gradient")
     return None

@@ -6,21 +6,23 @@ import torch
 
 from worker.rollout.collector import Collected
 from worker.training.step_metrics import Metrics
-from worker.training.update_stats import Learned
+from worker.training.update_stats import UpdateStats
 
 
-def timings(collected: Collected, learned: Learned, seconds: float) -> Metrics:
+def timings(collected: Collected, update_stats: UpdateStats, seconds: float) -> Metrics:
     """time/* and throughput/* of a step that took `seconds` in all."""
     whole = {
         "time/step_seconds": seconds,
         "time/sample_seconds": collected.sample_seconds,
         "time/score_seconds": collected.score_seconds,
-        "time/update_seconds": learned.seconds - learned.reference_seconds - learned.critic_seconds,
+        "time/update_seconds": update_stats.seconds
+        - update_stats.reference_seconds
+        - update_stats.critic_seconds,
         "throughput/tokens_per_second": collected.tokens / seconds,
     }
     parts = {
-        "time/reference_seconds": learned.reference_seconds,
-        "time/critic_seconds": learned.critic_seconds,
+        "time/reference_seconds": update_stats.reference_seconds,
+        "time/critic_seconds": update_stats.critic_seconds,
     }
     return whole | {name: taken for name, taken in parts.items() if taken}
 

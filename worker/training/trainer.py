@@ -34,12 +34,12 @@ from worker.state import Parts
 from worker.training.learner import Learner
 from worker.training.randomness import Randomness
 from worker.training.reference import ReferenceUpdates
-from worker.training.run_counters import Standing
+from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
 from worker.training.step_records import evaluation_records, step_records
 from worker.training.stop_rules import reason_to_end
 from worker.training.timings import peak_bytes, timings
-from worker.training.update_stats import Learned
+from worker.training.update_stats import UpdateStats
 
 SLOW_SAVE_SECONDS = 20.0
 """A checkpoint that takes longer is worth a word."""
@@ -84,9 +84,9 @@ class Trainer:
         self.scorer = Scorer(config.rewards)
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
-        self.standing = Standing()
+        self.counters = RunCounters()
         self.parts: Parts = {
-            "progress": self.standing,
+            "progress": self.counters,
             "random": Randomness({"training": self.generator}),
             "optimizer": self.optimizer,
             **self.learner.parts,
@@ -103,7 +103,7 @@ class Trainer:
         try:
             self._begin()
             outcome = None
-            while outcome is None and self.standing.step < self.config.steps:
+            while outcome is None and self.counters.step < self.config.steps:
                 metrics = self._step()
                 outcome = self._reason_to_end(metrics)
             if self.config.steps:
@@ -146,68 +146,70 @@ class Trainer:
         except Interrupted:
             self.generator.set_state(before)
             return {}
-        self.standing.step += 1
-        self.standing.accuracy = None
-        learned = self._learn(collected)
+        self.counters.step += 1
+        self.counters.accuracy = None
+        update_stats = self._learn(collected)
         seconds = time.perf_counter() - started
-        self._advance(collected, learned)
-        metrics = group_metrics(collected) | learned.metrics() | timings(collected, learned, seconds)
+        self._advance(collected, update_stats)
+        metrics = (
+            group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
+        )
         metrics |= staleness
-        groups = step_records(collected, learned, self.scorer)
+        groups = step_records(collected, update_stats, self.scorer)
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
-        if change := self.reference.after_step(self.standing.step):
+        if change := self.reference.after_step(self.counters.step):
             self._event("reference", "info", change)
         metrics |= self._clocks()
-        is_alarmed = bool(learned.skipped) or not collected.kept
-        self.recorder.record_step(StepRecord(self.standing.step, metrics, groups, is_alarmed=is_alarmed))
+        is_alarmed = bool(update_stats.skipped) or not collected.trained
+        self.recorder.record_step(StepRecord(self.counters.step, metrics, groups, is_alarmed=is_alarmed))
         if self._is_due(self.config.checkpointing.every):
             self._save()
         return metrics
 
-    def _sampler(self, opening: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
-        """What samples a step that `opening` begins."""
+    def _sampler(self, old_policy: Policy, is_unwanted: Callable[[], bool] = lambda: False) -> Sampler:
+        """What samples a step that `old_policy` begins."""
         sampling = self.config.sampling
         return Sampler(
-            self.behaviour.policy(opening),
+            self.behaviour.policy(old_policy),
             is_unwanted=is_unwanted,
             keep_mask=sampling.keep_mask,
             routes=sampling.routing_replay,
         )
 
     def _collect(self, sampler: Sampler) -> Collected:
-        return self.collector.collect(sampler, self.generator, cursor=self.standing.cursor)
+        return self.collector.collect(sampler, self.generator, cursor=self.counters.cursor)
 
-    def _learn(self, collected: Collected) -> Learned:
+    def _learn(self, collected: Collected) -> UpdateStats:
         """Train on what was collected; when epochs sample afresh, each further one adds its rollouts."""
-        updates, learned = self.config.updates, Learned(self.standing.step)
+        updates, update_stats = self.config.updates, UpdateStats(self.counters.step)
         if not updates.resample_each_epoch:
             self.behaviour.remember(self.policy)
-            self.learner.learn(collected, self.generator, learned)
+            self.learner.learn(collected, self.generator, update_stats)
             self.learner.end_step()
-            return learned
-        opening = frozen_copy(self.policy)
-        sampler = self._sampler(opening)
-        self.learner.learn(collected, self.generator, learned)
+            return update_stats
+        old_policy = frozen_copy(self.policy)
+        sampler = self._sampler(old_policy)
+        self.learner.learn(collected, self.generator, update_stats)
         for _ in range(updates.epochs - 1):
             again = self._collect(sampler)
-            self.learner.learn(again, self.generator, learned, opening=opening)
+            self.learner.learn(again, self.generator, update_stats, old_policy=old_policy)
             collected.add(again)
         self.learner.end_step()
-        self.behaviour.remember(opening)
-        return learned
+        self.behaviour.remember(old_policy)
+        return update_stats
 
-    def _advance(self, collected: Collected, learned: Learned) -> None:
+    def _advance(self, collected: Collected, update_stats: UpdateStats) -> None:
         """Move the run's state on, and say so when a step carried too little signal."""
-        standing, wanted = self.standing, self.config.sampling.prompts_per_step
-        standing.cursor = collected.cursor
-        standing.tokens += collected.tokens
-        standing.skipped_steps = standing.skipped_steps + 1 if learned.is_stuck else 0
-        standing.empty_steps = 0 if collected.kept else standing.empty_steps + 1
-        standing.short_steps = standing.short_steps + 1 if collected.is_short else 0
-        if standing.short_steps == 1:
-            found = f"{len(collected.kept)} of {wanted} informative groups in {collected.batches} batches"
+        counters, wanted = self.counters, self.config.sampling.prompts_per_step
+        counters.cursor = collected.cursor
+        counters.tokens += collected.tokens
+        counters.skipped_steps = counters.skipped_steps + 1 if update_stats.is_stuck else 0
+        counters.empty_steps = 0 if collected.trained else counters.empty_steps + 1
+        counters.short_steps = counters.short_steps + 1 if collected.is_short else 0
+        if counters.short_steps == 1:
+            found = f"{len(collected.trained)} of {wanted} informative groups in {collected.batches} batches"
             self._event("data", "warning", f"refilling found {found}; the step trains on those")
         if slow := self.scorer.timeouts - self.timeouts:
             self.timeouts = self.scorer.timeouts
@@ -215,9 +217,9 @@ class Trainer:
         if failed := self.scorer.failures - self.failures:
             self.failures = self.scorer.failures
             self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
-        if learned.skipped:
+        if update_stats.skipped:
             self._event(
-                "alert", "error", f"{learned.skipped} updates skipped: loss or gradient is not finite"
+                "alert", "error", f"{update_stats.skipped} updates skipped: loss or gradient is not finite"
             )
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
@@ -230,12 +232,12 @@ class Trainer:
             top_p=1.0 if evaluation.k == 1 else sampling.top_p,
             top_k=0 if evaluation.k == 1 else sampling.top_k,
         )
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.standing.step)
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.counters.step)
         completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
-        self.standing.accuracy = metrics.get("eval/accuracy")
-        self.reference.saw(self.standing.accuracy)
+        self.counters.accuracy = metrics.get("eval/accuracy")
+        self.reference.saw(self.counters.accuracy)
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
 
@@ -250,13 +252,13 @@ class Trainer:
             return Outcome("stopped", "stopped by the user")
         if self.recorder.wish == "pause":
             return Outcome("paused", "paused by the user")
-        return reason_to_end(self.config.stop_rules, self.standing, metrics)
+        return reason_to_end(self.config.stop_rules, self.counters, metrics)
 
     def _save(self) -> None:
         """A checkpoint of this step, unless there is one."""
         self.recorder.flush()
         started = time.perf_counter()
-        step, accuracy = self.standing.step, self.standing.accuracy
+        step, accuracy = self.counters.step, self.counters.accuracy
         self.checkpoints.save(self.policy, self.parts, step=step, accuracy=accuracy)
         self.last_save_seconds = time.perf_counter() - started
         if self.last_save_seconds > SLOW_SAVE_SECONDS:
@@ -264,19 +266,19 @@ class Trainer:
             self._event("checkpoint", "warning", slow)
 
     def _is_due(self, every: int) -> bool:
-        return every > 0 and (self.standing.step % every == 0 or self.standing.step == self.config.steps)
+        return every > 0 and (self.counters.step % every == 0 or self.counters.step == self.config.steps)
 
     def _event(self, kind: str, level: str, message: str) -> None:
-        self.recorder.event(kind, level, message, step=self.standing.step)
+        self.recorder.event(kind, level, message, step=self.counters.step)
 
     def _clocks(self) -> Metrics:
         """Totals since the run began, and what the process takes."""
         now = time.perf_counter()
-        self.standing.wall_seconds += now - self.clock
+        self.counters.wall_seconds += now - self.clock
         self.clock = now
         metrics: Metrics = {
-            "time/wall_seconds": self.standing.wall_seconds,
-            "tokens/total": self.standing.tokens,
+            "time/wall_seconds": self.counters.wall_seconds,
+            "tokens/total": self.counters.tokens,
             "memory/peak_bytes": peak_bytes(self.policy.model.device),
         }
         if self.last_save_seconds:

@@ -40,13 +40,13 @@ def trust_region_step(
     count = mask.sum().clamp(min=1)
 
     def divergence() -> Iterator[Tensor]:
-        for rows, before in opening:
+        for rows, before in distributions:
             now = next_tokens(model, tokens.rows(rows), temperature=temperature)
             yield _kl(before, now, mask[rows.to(mask.device)]) / count
 
     with sdpa_kernel(SDPBackend.MATH):
         with torch.no_grad():
-            opening = [
+            distributions = [
                 Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
                 for rows in microbatches(tokens, rows=microbatch)
             ]

@@ -16,7 +16,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass(slots=True)
-class Learned:
+class UpdateStats:
     """What the updates of a step did."""
 
     step: int = 0
@@ -35,7 +35,7 @@ class Learned:
     """The same of the critic's updates."""
     failed_searches: int = 0
     """Updates whose search for a step inside the trust region found none: nothing was changed."""
-    judged: dict[str, float] = field(default_factory=dict)
+    estimate: dict[str, float] = field(default_factory=dict)
     """What the critic's judgement looks like."""
     seconds: float = 0.0
     reference_seconds: float = 0.0
@@ -58,7 +58,7 @@ class Learned:
             "optim/skipped": self.skipped,
         }
         if not self.norms:
-            return self.sums.values() | self.judged | counts
+            return self.sums.values() | self.estimate | counts
         flat = [value for group in self.advantages for value in group]
         return {
             "advantage/mean": fmean(flat),
@@ -70,7 +70,7 @@ class Learned:
             "optim/grad_norm": fmean(self.norms),
             **({} if self.lr is None else {"optim/lr": self.lr}),
             **self.sums.values(),
-            **self.judged,
+            **self.estimate,
             **counts,
         }
 

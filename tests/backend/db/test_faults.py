@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from backend.db.engine import open_engine, open_sessions
-from backend.db.faults import database_trouble, disk_trouble
+from backend.db.faults import database_fault, disk_fault
 from backend.db.text import size_text
 from tests.disks import small_disk
 
@@ -22,12 +22,12 @@ POSTGRES = "postgresql+psycopg://lab@/lab"
 def of_sqlite(code):
     original = sqlite3.OperationalError("its own words")
     original.sqlite_errorcode = code
-    return database_trouble(OperationalError("statement", {}, original), SQLITE)
+    return database_fault(OperationalError("statement", {}, original), SQLITE)
 
 
 def of_postgres(sqlstate):
     original = psycopg.errors.lookup(sqlstate)("its own words")
-    return database_trouble(OperationalError("statement", {}, original), POSTGRES)
+    return database_fault(OperationalError("statement", {}, original), POSTGRES)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def of_postgres(sqlstate):
     ],
 )
 def test_each_word_of_sqlite_has_its_sentence(code, kind, words):
-    trouble = of_sqlite(code)
-    assert trouble.kind == kind
-    assert trouble.sentence.startswith(words)
+    fault = of_sqlite(code)
+    assert fault.kind == kind
+    assert fault.sentence.startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_each_word_of_postgres_has_its_sentence(sqlstate, kind):
 
 def test_a_lost_connection_means_that_the_database_is_away():
     error = OperationalError("statement", {}, psycopg.OperationalError("server closed the connection"))
-    assert database_trouble(error, POSTGRES).kind == "away"
+    assert database_fault(error, POSTGRES).kind == "away"
 
 
 def test_what_the_database_is_not_to_blame_for_is_no_trouble():
     assert of_sqlite(sqlite3.SQLITE_ERROR) is None
     original = sqlite3.IntegrityError("UNIQUE constraint failed")
     original.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
-    assert database_trouble(IntegrityError("statement", {}, original), SQLITE) is None
-    assert database_trouble(ValueError("x"), SQLITE) is None
+    assert database_fault(IntegrityError("statement", {}, original), SQLITE) is None
+    assert database_fault(ValueError("x"), SQLITE) is None
 
 
 @pytest.mark.parametrize(
@@ -79,14 +79,14 @@ def test_what_the_database_is_not_to_blame_for_is_no_trouble():
     ],
 )
 def test_a_disk_is_told_from_what_an_error_says(error, kind, tmp_path):
-    trouble = disk_trouble(error, tmp_path / "not" / "there")
-    assert trouble.kind == kind
-    assert str(tmp_path) in trouble.sentence
+    fault = disk_fault(error, tmp_path / "not" / "there")
+    assert fault.kind == kind
+    assert str(tmp_path) in fault.sentence
 
 
 def test_a_missing_file_says_nothing_about_the_disk(tmp_path):
-    assert disk_trouble(FileNotFoundError(errno.ENOENT, "No such file"), tmp_path) is None
-    assert disk_trouble(PermissionError(errno.EACCES, "Permission denied"), tmp_path) is None
+    assert disk_fault(FileNotFoundError(errno.ENOENT, "No such file"), tmp_path) is None
+    assert disk_fault(PermissionError(errno.EACCES, "Permission denied"), tmp_path) is None
 
 
 def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tmp_path):
@@ -104,7 +104,7 @@ def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tm
 
         with pytest.raises(SQLAlchemyError) as caught:
             write()
-        assert database_trouble(caught.value, url).kind == "full"
+        assert database_fault(caught.value, url).kind == "full"
         with sessions() as session:
             assert session.scalar(text("SELECT count(*) FROM t")) == 0
         (disk / "filler").unlink()
@@ -113,7 +113,7 @@ def test_sqlite_on_a_full_disk_and_on_a_read_only_one_says_so_and_still_reads(tm
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with pytest.raises(SQLAlchemyError) as caught:
             write()
-        assert database_trouble(caught.value, url).kind == "read_only"
+        assert database_fault(caught.value, url).kind == "read_only"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from backend.db import interruption
 from backend.db.engine import interrupt_of, reading
 from backend.db.interruption import interruptible
-from backend.http.timeout import Deadline, take_time
+from backend.http.timeout import RequestTimeout, take_time
 
 BRIEF = 0.2
 
@@ -25,7 +25,7 @@ def app(*, takes_time):
         await asyncio.sleep(10 * BRIEF)
         await PlainTextResponse("done")(scope, receive, send)
 
-    return TestClient(Deadline(answer, seconds=BRIEF))
+    return TestClient(RequestTimeout(answer, seconds=BRIEF))
 
 
 def test_a_route_that_does_not_answer_in_time_is_answered_for():
@@ -66,7 +66,7 @@ def counting(database, began, ended):
 def test_what_is_read_for_a_request_ends_with_its_time(database):
     began, ended = threading.Event(), threading.Event()
     with database.engine.connect():
-        answer = TestClient(Deadline(counting(database, began, ended), seconds=BRIEF)).get("/")
+        answer = TestClient(RequestTimeout(counting(database, began, ended), seconds=BRIEF)).get("/")
     assert (answer.status_code, began.is_set(), ended.wait(30)) == (503, True, True)
 
 
@@ -81,7 +81,7 @@ def test_what_is_read_for_a_client_that_goes_ends_too(database):
         raise AssertionError("nobody is there")
 
     scope = {"type": "http", "method": "GET", "path": "/"}
-    asyncio.run(Deadline(counting(database, began, ended), seconds=600)(scope, receive, send))
+    asyncio.run(RequestTimeout(counting(database, began, ended), seconds=600)(scope, receive, send))
     assert ended.is_set()
 
 

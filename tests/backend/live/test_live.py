@@ -11,7 +11,7 @@ from sqlalchemy import update
 from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import Event, Run, Worker
 from backend.live.broadcaster import MOST_WAITING, Broadcaster, Parcel
-from backend.live.changes import GAP_SECONDS, Place, events_after, read_place
+from backend.live.changes import GAP_SECONDS, Position, events_after, read_place
 from backend.main import Service
 from backend.runs import lifecycle
 from backend.runs.events import add_event
@@ -131,7 +131,7 @@ ROUNDED_UP = 1795361367.8300009
 
 @pytest.mark.parametrize("correction", [0.0, 0.5])
 def test_a_page_resumes_though_its_time_was_rounded_or_the_clock_corrected(sessions, correction):
-    place = Place(0, ROUNDED_UP).write()
+    place = Position(0, ROUNDED_UP).write()
     assert read_place(place).changed > ROUNDED_UP
     with sessions.begin() as session:
         run = make_run(session)
@@ -313,7 +313,7 @@ def test_a_strange_id_begins_a_new_stream(text):
 
 
 def test_a_place_is_written_and_read():
-    assert read_place(Place(7, 12.5).write()) == Place(7, 12.5)
+    assert read_place(Position(7, 12.5).write()) == Position(7, 12.5)
 
 
 def test_every_change_of_a_run_is_seen_by_its_time(sessions):

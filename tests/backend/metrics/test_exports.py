@@ -15,7 +15,7 @@ from sqlalchemy import func, select, text
 from backend.auth.tokens import cookie_name
 from backend.db.models import Metric, Rollout
 from backend.http import read_budget as budget
-from backend.http.read_budget import Budget
+from backend.http.read_budget import ReadBudget
 from backend.metrics import csv
 from backend.metrics.csv import csv_lines
 from backend.metrics.store import key_ids
@@ -161,7 +161,7 @@ def test_a_token_has_so_many_expensive_reads_at_a_time_and_holds_up_no_other(mon
 
     async def story():
         slow = Slow()
-        app = Budget(slow, most=2)
+        app = ReadBudget(slow, most=2)
         first = [asyncio.ensure_future(ask(app, "/api/v1/series")) for _ in range(2)]
         await asyncio.sleep(0)
         assert await ask(app, "/api/v1/rollouts") == 429
@@ -188,12 +188,12 @@ def test_a_place_is_free_again_when_a_read_fails_or_its_client_goes():
         raise RuntimeError
 
     async def story():
-        app = Budget(failing, most=1)
+        app = ReadBudget(failing, most=1)
         for _ in range(3):
             with pytest.raises(RuntimeError):
                 await ask(app, "/api/v1/series")
         slow = Slow()
-        app = Budget(slow, most=1)
+        app = ReadBudget(slow, most=1)
         gone = asyncio.ensure_future(ask(app, "/api/v1/series"))
         await asyncio.sleep(0)
         gone.cancel()

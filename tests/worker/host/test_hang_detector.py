@@ -1,6 +1,6 @@
 import pytest
 
-from worker.host.hang_detector import Patience, Progress
+from worker.host.hang_detector import HangDetector, HangLimits
 
 
 class Clock:
@@ -16,8 +16,8 @@ def clock():
 
 
 def steps_of(seconds, clock, *, count=10):
-    """Progress of a trainer that has made so many steps of so many seconds."""
-    progress = Progress(Patience(), clock=clock)
+    """HangDetector of a trainer that has made so many steps of so many seconds."""
+    progress = HangDetector(HangLimits(), clock=clock)
     progress.see(0, 0.0)
     for step in range(1, count + 1):
         clock.now += seconds
@@ -46,7 +46,7 @@ def test_a_long_evaluation_may_take_long_again(clock):
 
 
 def test_the_first_step_may_take_an_hour(clock):
-    progress = Progress(Patience(), clock=clock)
+    progress = HangDetector(HangLimits(), clock=clock)
     clock.now += 3600
     assert not progress.is_hung
 

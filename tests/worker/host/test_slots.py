@@ -10,7 +10,7 @@ from backend.errors import Fenced
 from backend.runs import lifecycle
 from backend.workers.devices import Slot
 from tests.factories import make_run
-from worker.host.slots import Station
+from worker.host.slots import SlotPool
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def sessions(engine):
 
 
 @pytest.fixture
-def station(settings, sessions):
-    return Station(settings, sessions, [Slot(0, "cpu", "CPU", 1)])
+def pool(settings, sessions):
+    return SlotPool(settings, sessions, [Slot(0, "cpu", "CPU", 1)])
 
 
-def test_a_claim_whose_commit_fails_is_no_claim(station, sessions, engine):
+def test_a_claim_whose_commit_fails_is_no_claim(pool, sessions, engine):
     with sessions.begin() as session:
         make_run(session)
 
@@ -38,11 +38,11 @@ def test_a_claim_whose_commit_fails_is_no_claim(station, sessions, engine):
         raise OperationalError("COMMIT", {}, Exception("disk I/O error"))
 
     event.listen(engine, "commit", refuse)
-    assert station._claim(station._places[0]) is None
+    assert pool._claim(pool._worker_slots[0]) is None
     event.remove(engine, "commit", refuse)
     with sessions() as session:
         assert session.scalar(select(Run.status)) == "queued"
-    assert station._claim(station._places[0]).attempt == 1
+    assert pool._claim(pool._worker_slots[0]).attempt == 1
 
 
 def test_an_attempt_of_the_same_number_belongs_to_one_worker_only(sessions):

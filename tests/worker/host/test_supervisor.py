@@ -18,7 +18,7 @@ from backend.settings import Settings
 from backend.workers.devices import Slot
 from tests.faults.processes import is_alive
 from worker.host import supervisor as module
-from worker.host.hang_detector import Patience
+from worker.host.hang_detector import HangLimits
 from worker.host.supervisor import Supervisor
 from worker.host.trainer_process import LINE_LIMIT, TrainerProcess, trainer_environment
 from worker.outcome import REASON_CHARACTERS
@@ -299,7 +299,7 @@ from backend.db.engine import open_engine, open_sessions
 from backend.workers.devices import Slot
 from backend.runs.lifecycle import Claim
 from backend.settings import Settings
-from worker.host.hang_detector import Patience
+from worker.host.hang_detector import HangLimits
 from worker.host.supervisor import Supervisor
 settings = Settings()
 sessions = open_sessions(open_engine(settings.effective_database_url))
@@ -323,8 +323,8 @@ supervisor.supervise(Claim({claimed.run_id!r}, 1, {{}}))
 
 def test_a_trainer_without_a_new_step_says_where_it_stands_and_is_ended(toy, sessions):
     run_id = queue_run(sessions)
-    patience = Patience(least_seconds=2, steps=1, gaps=1, start_seconds=120)
-    toy("hang", patience=patience).supervise(claim(sessions))
+    hang_limits = HangLimits(least_seconds=2, steps=1, gaps=1, start_seconds=120)
+    toy("hang", hang_limits=hang_limits).supervise(claim(sessions))
     run = read(sessions, run_id)
     assert (run.status, run.own_failures, run.last_step) == ("queued", 1, 3)
     assert run.reason.startswith("hung: no step for ")

@@ -8,10 +8,10 @@ import torch
 from backend.config.merge import resolve
 from worker.objective.batch import PolicyBatch
 from worker.policy import critic as critics
-from worker.policy.critic import Critic, Fitted, ValueBatch, token_values, with_value_head
+from worker.policy.critic import CriticModel, Fitted, ValueBatch, token_values, with_value_head
 from worker.policy.model import load_policy
 from worker.policy.token_batch import token_batch
-from worker.training.critic_step import Valuation
+from worker.training.critic_step import CriticStep
 
 CONFIG = {
     "objective": {"advantage": {"type": "critic"}, "value": {"clip": 0, "lr_factor": 10}},
@@ -37,8 +37,8 @@ def tokens(policy):
     return token_batch(prompts, [[5, 6, 7], [5, 6, 8, 9], [6], [7, 5, 6, 7, 8]], pad_id=policy.pad_id)
 
 
-def critic_of(policy, **changes) -> Critic:
-    return Critic(policy.model, resolve({**CONFIG, **changes}))
+def critic_of(policy, **changes) -> CriticModel:
+    return CriticModel(policy.model, resolve({**CONFIG, **changes}))
 
 
 def awake(model):
@@ -109,10 +109,10 @@ def test_a_restored_critic_goes_on_as_the_first_would_have(policy, tokens):
     assert torch.equal(first.predict(tokens), second.predict(tokens))
 
 
-def judged(policy, tokens, *, step, **value):
+def estimate(policy, tokens, *, step, **value):
     config = resolve({"objective": {"advantage": {"type": "critic", "lambda_critic": 0}, "value": value}})
-    valuation = Valuation.of(policy, config)
-    awake(valuation.critic.model)
+    critic_step = CriticStep.of(policy, config)
+    awake(critic_step.critic.model)
     batch = PolicyBatch(
         mask=tokens.mask,
         advantages=torch.zeros(4),
@@ -120,11 +120,11 @@ def judged(policy, tokens, *, step, **value):
         scored=torch.tensor([True, True, True, False]),
     )
     rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    return valuation.judge(tokens, batch, rewards, torch.zeros(tokens.mask.shape), step=step)
+    return critic_step.judge(tokens, batch, rewards, torch.zeros(tokens.mask.shape), step=step)
 
 
 def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens):
-    found = judged(policy, tokens, step=1)
+    found = estimate(policy, tokens, step=1)
     seen = found.advantages[:3][tokens.mask[:3]]
     assert seen.mean().item() == pytest.approx(0, abs=1e-6)
     assert seen.std().item() == pytest.approx(1, abs=1e-6)
@@ -134,8 +134,8 @@ def test_advantages_are_white_over_the_tokens_that_have_a_reward(policy, tokens)
 
 def test_while_it_is_pretrained_the_critic_learns_the_rewards_that_came(policy, tokens):
     """lambda_critic 0 would teach it its own next value; pretraining teaches it the reward on every token."""
-    pretraining = judged(policy, tokens, step=3, pretrain_steps=3).values.returns
+    pretraining = estimate(policy, tokens, step=3, pretrain_steps=3).values.returns
     assert pretraining[0, :3].tolist() == pytest.approx([1, 1, 1], abs=1e-6)
     assert pretraining[1, :4].tolist() == pytest.approx([0, 0, 0, 0], abs=1e-6)
-    later = judged(policy, tokens, step=4, pretrain_steps=3).values
+    later = estimate(policy, tokens, step=4, pretrain_steps=3).values
     assert later.returns[0, :2].tolist() == pytest.approx(later.old_values[0, 1:3].tolist(), abs=1e-6)

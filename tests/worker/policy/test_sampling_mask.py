@@ -10,11 +10,11 @@ from backend.settings import Settings
 from worker.policy import logprobs as logprobs_module
 from worker.policy.logprobs import States, scored, token_logprobs
 from worker.policy.model import load_policy
-from worker.policy.sampling_mask import KeptPairs, kept_log_mass, kept_pairs
+from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
 from worker.policy.token_batch import padded, token_batch
 from worker.problems.sums import Sums
 from worker.rollout.sampler import Decoding, Sampler
-from worker.types import KeptTokens
+from worker.types import SamplingMask
 
 OLD, NEW = [2.0, 1.0, 0.0, -1.0], [2.2, 0.9, 0.1, -1.0]
 PROMPTS = [Sums(seed=0).sample(index, "train") for index in range(4)]
@@ -28,7 +28,7 @@ def tiny():
 def kept(*rows):
     """A completion whose tokens kept these ids; () for all."""
     counts = np.array([len(row) for row in rows])
-    return KeptTokens(counts, np.array([index for row in rows for index in row], dtype=np.int64))
+    return SamplingMask(counts, np.array([index for row in rows for index in row], dtype=np.int64))
 
 
 def of_logits(logits, target, *rows):
@@ -36,7 +36,7 @@ def of_logits(logits, target, *rows):
     head = nn.Linear(4, 4, bias=False)
     nn.init.eye_(head.weight)
     states = States(torch.tensor([logits]), torch.tensor([0]))
-    pairs = kept_pairs([kept(*rows)]) if rows else None
+    pairs = mask_pairs([kept(*rows)]) if rows else None
     found = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
     return [value.item() for value in found]
 
@@ -76,7 +76,7 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
         cut[token, list(row) or slice(None)] = 0
     expected = (masked[of_token] + cut).log_softmax(dim=-1)[torch.arange(3), targets]
     logprobs = sparse.log_softmax(dim=-1)
-    found = logprobs[of_token, targets] - kept_log_mass(logprobs, of_token, kept_pairs([kept(*rows)]))
+    found = logprobs[of_token, targets] - mask_log_mass(logprobs, of_token, mask_pairs([kept(*rows)]))
     expected.sum().backward()
     found.sum().backward()
     torch.testing.assert_close(found, expected)
@@ -84,7 +84,7 @@ def test_the_gradient_is_that_of_logits_set_to_minus_infinity():
 
 
 def test_pairs_of_some_tokens_are_numbered_from_zero():
-    pairs = KeptPairs(torch.tensor([0, 0, 2, 3, 3]), torch.tensor([5, 6, 7, 8, 9]))
+    pairs = MaskPairs(torch.tensor([0, 0, 2, 3, 3]), torch.tensor([5, 6, 7, 8, 9]))
     token, ids = pairs.between(1, 4)
     assert (token.tolist(), ids.tolist()) == ([1, 2, 2], [7, 8, 9])
 
@@ -101,7 +101,7 @@ def batch_of(policy, completions):
         [policy.encode(prompt.text, room=40) for prompt in PROMPTS for _ in range(4)],
         [completion.ids.tolist() for completion in completions],
         pad_id=policy.pad_id,
-        kept=[completion.kept for completion in completions],
+        sampling_masks=[completion.sampling_mask for completion in completions],
     )
 
 
@@ -127,10 +127,10 @@ def test_the_same_weights_and_the_same_support_have_the_same_probabilities(
 
 def test_every_token_that_was_drawn_had_been_kept(tiny):
     for completion in sampled(tiny, Decoding(40, 1.0, 0.9, 4)):
-        ends = np.cumsum(completion.kept.counts)
-        assert len(completion.kept.counts) == len(completion)
-        for token, end, count in zip(completion.ids, ends, completion.kept.counts, strict=True):
-            ids = completion.kept.ids[end - count : end]
+        ends = np.cumsum(completion.sampling_mask.counts)
+        assert len(completion.sampling_mask.counts) == len(completion)
+        for token, end, count in zip(completion.ids, ends, completion.sampling_mask.counts, strict=True):
+            ids = completion.sampling_mask.ids[end - count : end]
             assert 1 <= count <= 4
             assert token in ids
             assert sorted(set(ids)) == list(ids)
@@ -140,8 +140,8 @@ def test_what_is_kept_does_not_depend_on_who_else_is_in_the_batch(tiny):
     together = sampled(tiny, Decoding(40, 1.0, 0.9))
     apart = sampled(tiny, Decoding(40, 1.0, 0.9), rows_at_once=4)
     for one, other in zip(together, apart, strict=True):
-        np.testing.assert_array_equal(one.kept.counts, other.kept.counts)
-        np.testing.assert_array_equal(one.kept.ids, other.kept.ids)
+        np.testing.assert_array_equal(one.sampling_mask.counts, other.sampling_mask.counts)
+        np.testing.assert_array_equal(one.sampling_mask.ids, other.sampling_mask.ids)
 
 
 def test_a_microbatch_keeps_its_own_rows(tiny):
@@ -155,4 +155,4 @@ def test_a_microbatch_keeps_its_own_rows(tiny):
 
 
 def test_a_sampler_that_cuts_nothing_off_records_nothing(tiny):
-    assert all(completion.kept is None for completion in sampled(tiny, Decoding(40)))
+    assert all(completion.sampling_mask is None for completion in sampled(tiny, Decoding(40)))

@@ -4,7 +4,7 @@ import time
 import pytest
 
 from worker.recording import write_queue as outbox
-from worker.recording.write_queue import Outbox
+from worker.recording.write_queue import WriteQueue
 
 
 class Taker:
@@ -24,7 +24,7 @@ class Taker:
 def box(monkeypatch):
     """Of a training thread that has lulls, and a writer that waits for one as long as the test needs."""
     monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
-    box = Outbox()
+    box = WriteQueue()
     with box.lull():
         pass
     box.put("step 1", 1)
@@ -44,7 +44,7 @@ def test_a_lull_that_has_begun_is_used(box):
         assert Taker(box).has_taken(10)
 
 
-@pytest.mark.parametrize("hurry", [Outbox.flush, Outbox.close])
+@pytest.mark.parametrize("hurry", [WriteQueue.flush, WriteQueue.close])
 def test_whoever_waits_for_the_writer_does_not_wait_for_a_lull(box, hurry):
     taker = Taker(box)
     waiting = threading.Thread(target=hurry, args=(box,))
@@ -73,6 +73,6 @@ def test_without_a_lull_the_writer_goes_on_after_a_while(box, monkeypatch):
 
 def test_a_training_thread_without_lulls_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(outbox, "LULL_SECONDS", 60.0)
-    box = Outbox()
+    box = WriteQueue()
     box.put("step 1", 1)
     assert Taker(box).has_taken(10)

@@ -520,4 +520,4 @@ _HELD_OUT: dict[str, list[tuple[str, str, bool]]] = {
 }
 
 HELD_OUT = [Pair(*pair) for pairs in _HELD_OUT.values() for pair in pairs]
-"""Judged after the grader was changed, and counted before it was changed again."""
+"""CriticEstimate after the grader was changed, and counted before it was changed again."""

@@ -15,7 +15,7 @@ from worker.rollout.collector import Collector, reward_terms
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Interrupted
 from worker.training.step_metrics import group_metrics
-from worker.types import Completion, KeptTokens
+from worker.types import Completion, SamplingMask
 
 P = 3
 
@@ -143,7 +143,7 @@ def test_neighbours_try_the_next_prompts_for_empty_places_only(collector):
 
 def test_neighbours_give_up_after_n_tries_and_move_on_by_one_step(collector):
     collected = collect(collector({"type": "neighbours", "n": 2}), Scripted(*[False] * 6))
-    assert (collected.batches, collected.kept, collected.cursor) == (2, [], P)
+    assert (collected.batches, collected.trained, collected.cursor) == (2, [], P)
     assert collected.is_short
 
 
@@ -154,20 +154,19 @@ def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
     }
     active = collector(ACTIVE, **shaped)
     collect(active, Scripted(*ONE_ONE_TWO))
-    kept = KeptTokens(np.array([2, 0, 1]), np.array([5, 6, 7]))
+    kept = SamplingMask(np.array([2, 0, 1]), np.array([5, 6, 7]))
     [waiting] = active.pool.groups
-    active.pool.groups = [
-        replace(waiting, completions=(replace(waiting.completions[0], kept=kept), waiting.completions[1]))
-    ]
+    first, second = waiting.completions
+    active.pool.groups = [replace(waiting, completions=(replace(first, sampling_mask=kept), second))]
     restored = Pool()
     restored.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
     [group], [again] = active.pool.groups, restored.groups
     assert (again.prompt, again.rewards, again.terms) == (group.prompt, group.rewards, group.terms)
     assert (again.counted, again.weights, again.missed) == (group.counted, group.weights, group.missed)
     assert again.correctness == group.correctness
-    assert again.completions[0].kept.counts.tolist() == [2, 0, 1]
-    assert again.completions[0].kept.ids.tolist() == [5, 6, 7]
-    assert again.completions[1].kept is None
+    assert again.completions[0].sampling_mask.counts.tolist() == [2, 0, 1]
+    assert again.completions[0].sampling_mask.ids.tolist() == [5, 6, 7]
+    assert again.completions[1].sampling_mask is None
     for before, after in zip(group.completions, again.completions, strict=True):
         assert (after.text, after.token_strings, after.finish_reason) == (
             before.text,
@@ -226,7 +225,7 @@ def test_a_length_reward_does_not_make_equal_answers_informative(collector):
 
     collected = collect(build, Wrong())
     assert collected.groups[0].rewards == (0, -0.05)
-    assert collected.kept == []
+    assert collected.trained == []
     assert group_metrics(collected)["groups/zero_variance_frac"] == 1
 
 

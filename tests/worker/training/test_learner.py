@@ -21,7 +21,7 @@ from worker.prompt import Prompt
 from worker.rollout.collector import Collected
 from worker.training.learner import Learner
 from worker.training.trainer import Trainer
-from worker.training.update_stats import Learned
+from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
 LENGTHS = [[2, 3], [1, 4], [3, 2]]
@@ -145,20 +145,20 @@ def made(rewards=REWARDS, *, correct=None, truncated=(), domains=("math",) * 3, 
 
 
 def collected(groups, kept=None):
-    return Collected(groups=groups, kept=list(range(len(groups))) if kept is None else kept)
+    return Collected(groups=groups, trained=list(range(len(groups))) if kept is None else kept)
 
 
 def learn(learner, groups, *, kept=None, step=1, **rest):
-    """What was learned, and the updates of that call."""
-    tape, learned = learner.optimizer, Learned(step)
+    """The statistics, and the updates of that call."""
+    tape, update_stats = learner.optimizer, UpdateStats(step)
     tape.updates.clear()
-    learner.learn(collected(groups, kept), torch.Generator().manual_seed(0), learned, **rest)
-    return learned, [dict(update) for update in tape.updates]
+    learner.learn(collected(groups, kept), torch.Generator().manual_seed(0), update_stats, **rest)
+    return update_stats, [dict(update) for update in tape.updates]
 
 
 def logprobs(policy, groups, learner):
     """{k: log p of each token} under a policy."""
-    tokens = learner.opening.tokens(groups)
+    tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
         found = token_logprobs(policy.model, tokens, temperature=learner.temperature).logprobs
     return {k: found[k, :length].double().numpy() for k, length in enumerate(tokens.lengths.tolist())}
@@ -181,9 +181,9 @@ def slopes(advantages=CENTRED, divisor=B):
 
 
 def test_each_token_is_pulled_by_its_advantage(build):
-    learned, (update,) = learn(build(), made())
+    update_stats, (update,) = learn(build(), made())
     matches(update, slopes())
-    assert learned.advantages == CENTRED
+    assert update_stats.advantages == CENTRED
 
 
 @pytest.mark.parametrize("rows", [1, 4])
@@ -243,16 +243,16 @@ def test_completions_cut_at_the_cap_are_masked_where_that_is_wanted(build):
 
 
 def test_the_ratio_divides_by_the_policy_that_opened_the_step(build, policy):
-    learner, opening, groups = build(), noisy(policy), made()
-    _, (update,) = learn(learner, groups, opening=opening)
-    new, old = (logprobs(one, groups, learner) for one in (policy, opening))
+    learner, old_policy, groups = build(), noisy(policy), made()
+    _, (update,) = learn(learner, groups, old_policy=old_policy)
+    new, old = (logprobs(one, groups, learner) for one in (policy, old_policy))
     assert max(np.abs(new[k] - old[k]).max() for k in range(B)) > 0.01
     matches(update, {k: slope * np.exp(new[k] - old[k]) for k, slope in slopes().items()})
 
 
-def drift(learned, before):
+def drift(update_stats, before):
     """exp(log p at the last update - log p before the step) over all tokens."""
-    arrays = [own["policy_logprob"] for group in learned.arrays for own in group]
+    arrays = [own["policy_logprob"] for group in update_stats.arrays for own in group]
     return [np.exp(now - before[k]) for k, now in enumerate(arrays)]
 
 
@@ -260,8 +260,8 @@ def test_the_second_epoch_still_divides_by_the_policy_that_opened_the_step(build
     learner = build(moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
     groups = made()
     before = logprobs(policy, groups, learner)
-    learned, (_, second) = learn(learner, groups)
-    ratios = drift(learned, before)
+    update_stats, (_, second) = learn(learner, groups)
+    ratios = drift(update_stats, before)
     assert max(ratio.max() for ratio in ratios) > 1.01
     matches(second, {k: slope * ratios[k] for k, slope in slopes().items()})
 
@@ -277,7 +277,7 @@ def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the
     learner = build(objective, moves=True, updates={"epochs": 2}, optimizer={"lr": 1e-3})
     groups = made()
     before = logprobs(policy, groups, learner)
-    learned, (first, second) = learn(learner, groups)
+    update_stats, (first, second) = learn(learner, groups)
     for update in (first, second):  # rho = exp(old + 1), AR's factor 0.5 exp(old) + 0.5
         matches(
             update,
@@ -287,7 +287,7 @@ def test_the_mismatch_is_between_the_sampler_and_the_opening_policy_whatever_the
             },
         )
     rho = np.concatenate([np.exp(values + 1) for values in before.values()])
-    assert learned.sums.values()["mismatch/rho_mean"] == pytest.approx(rho.mean(), rel=1e-4)
+    assert update_stats.sums.values()["mismatch/rho_mean"] == pytest.approx(rho.mean(), rel=1e-4)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -298,15 +298,15 @@ def test_log_probs_are_taken_at_the_sampling_temperature(build, policy, temperat
         sampling={"group_size": 2, "temperature": temperature},
     )
     groups = made()
-    learned, _ = learn(learner, groups)
-    tokens = learner.opening.tokens(groups)
+    update_stats, _ = learn(learner, groups)
+    tokens = learner.old_policy.tokens(groups)
     with torch.no_grad():
         logits = policy.model(tokens.ids[:1]).logits[0]
     used = temperature if rule == "sampling" else 1.0
     every = (logits / used).log_softmax(dim=-1)
     start = int(tokens.prompt_lengths[0])
     wanted = [every[start + t - 1, tokens.ids[0, start + t]].item() for t in range(2)]
-    assert learned.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(wanted, abs=1e-4)
+    assert update_stats.arrays[0][0]["policy_logprob"].tolist() == pytest.approx(wanted, abs=1e-4)
 
 
 def test_a_kl_loss_measures_the_distance_to_the_reference(build, policy):
@@ -336,28 +336,30 @@ IN_REWARD = {"kl": {"type": "k1", "place": "reward", "coef": 0.5}}
 def test_kl_in_the_reward_is_taken_off_the_whole_completions(build, policy):
     reference, groups = noisy(policy), made()
     learner = build(IN_REWARD, reference=reference)
-    learned, _ = learn(learner, groups)
+    update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     left = np.array(REWARDS) - np.array([0.5 * (new[k] - pull[k]).sum() for k in range(B)]).reshape(3, 2)
-    assert np.array(learned.advantages) == pytest.approx(left - left.mean(axis=1, keepdims=True), abs=1e-4)
+    assert np.array(update_stats.advantages) == pytest.approx(
+        left - left.mean(axis=1, keepdims=True), abs=1e-4
+    )
 
 
 def test_kl_in_the_reward_is_taken_off_each_token_that_a_critic_judges(build, policy):
     reference, groups = noisy(policy), made()
     learner = build(TOKEN_CRITIC | IN_REWARD, reference=reference)
-    learned, _ = learn(learner, groups)
+    update_stats, _ = learn(learner, groups)
     new, pull = logprobs(policy, groups, learner), logprobs(reference, groups, learner)
     for k in range(B):
         toll = 0.5 * (new[k] - pull[k])
         wanted = REWARDS[k // 2][k % 2] - toll[::-1].cumsum()[::-1]  # a new critic expects 0
-        found = learned.arrays[k // 2][k % 2]["advantage"]
+        found = update_stats.arrays[k // 2][k % 2]["advantage"]
         assert found.tolist() == pytest.approx(wanted.tolist(), abs=1e-4)
 
 
 def test_the_critic_learns_at_its_own_rate(build):
     learner = build(TOKEN_CRITIC | {"value": {"lr_factor": 7}}, optimizer={"lr": 1e-4})
     learn(learner, made())
-    rates = [group["lr"] for group in learner.valuation.critic.optimizer.adam.param_groups]
+    rates = [group["lr"] for group in learner.critic_step.critic.optimizer.adam.param_groups]
     assert rates == pytest.approx([7e-4] * len(rates))
 
 
@@ -375,8 +377,8 @@ def test_a_moving_baseline_follows_the_rewards_once_a_step(build):
     learner.end_step()
     mean = (4 / 6) / 2  # over both epochs
     assert learner.baseline.average == pytest.approx(0.5 * mean)
-    learned, _ = learn(learner, low)
-    assert learned.advantages[0] == pytest.approx([-0.5 * mean] * 2)
+    update_stats, _ = learn(learner, low)
+    assert update_stats.advantages[0] == pytest.approx([-0.5 * mean] * 2)
     learner.end_step()
     learner.end_step()  # nothing new was seen
     assert learner.baseline.average == pytest.approx(0.25 * mean)
@@ -389,13 +391,13 @@ ADAPTIVE = {"entropy": {"type": "adaptive", "target": 2.0, "step": 0.01, "coef":
 def test_coefficients_move_once_a_step_however_many_epochs_it_has(build, policy):
     learner = build(DUAL | ADAPTIVE, reference=noisy(policy))
     for _ in range(3):
-        learned, _ = learn(learner, made())
-        assert learned.sums.values()["kl/coef"] == pytest.approx(0.1)
-        assert learned.sums.values()["entropy/coef"] == pytest.approx(0.05)
+        update_stats, _ = learn(learner, made())
+        assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.1)
+        assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.05)
     learner.end_step()
-    learned, _ = learn(learner, made())
-    assert learned.sums.values()["kl/coef"] == pytest.approx(0.2)
-    assert learned.sums.values()["entropy/coef"] == pytest.approx(0.06)
+    update_stats, _ = learn(learner, made())
+    assert update_stats.sums.values()["kl/coef"] == pytest.approx(0.2)
+    assert update_stats.sums.values()["entropy/coef"] == pytest.approx(0.06)
 
 
 def test_a_step_without_updates_of_the_policy_moves_no_coefficient(build):
@@ -436,20 +438,22 @@ def test_ratios_count_the_tokens_that_a_half_of_lopti_trains(build, policy):
     groups = made()
     before = logprobs(policy, groups, build())
     learner = build(lopti(before), moves=True, optimizer={"lr": 1e-3})
-    learned, _ = learn(learner, groups)
-    ratios, old = np.concatenate(drift(learned, before)), np.concatenate([*before.values()])
+    update_stats, _ = learn(learner, groups)
+    ratios, old = np.concatenate(drift(update_stats, before)), np.concatenate([*before.values()])
     rare = old < np.median(old)
     expected = np.where(rare, 1.0, ratios).mean()
     assert abs(ratios[rare].mean() - 1) > 0.01
-    assert learned.sums.values()["ratio/mean"] == pytest.approx(expected, abs=1e-4)
+    assert update_stats.sums.values()["ratio/mean"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_advantages_have_the_sample_deviation_that_rewards_have(build):
-    learned, _ = learn(build(), made())
-    assert learned.metrics()["advantage/std"] == pytest.approx(np.std([0.5, -0.5, -0.5, 0.5, 0, 0], ddof=1))
-    learned, _ = learn(build(TOKEN_CRITIC), made())
+    update_stats, _ = learn(build(), made())
+    assert update_stats.metrics()["advantage/std"] == pytest.approx(
+        np.std([0.5, -0.5, -0.5, 0.5, 0, 0], ddof=1)
+    )
+    update_stats, _ = learn(build(TOKEN_CRITIC), made())
     paid = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0, 1.0], [n for own in LENGTHS for n in own])
-    assert learned.metrics()["advantage/std"] == pytest.approx(np.std(paid, ddof=1))
+    assert update_stats.metrics()["advantage/std"] == pytest.approx(np.std(paid, ddof=1))
 
 
 def test_a_search_that_found_no_step_is_no_update(build, monkeypatch):
@@ -457,9 +461,9 @@ def test_a_search_that_found_no_step_is_no_update(build, monkeypatch):
     for is_failed in (True, False):
         step = TrustStep(1.0, 0.0, 3, 0.0, is_failed=is_failed)
         monkeypatch.setattr("worker.training.learner.trust_region_step", lambda *_, step=step, **__: step)
-        learned, _ = learn(learner, made())
-        assert learned.metrics()["optim/updates"] == (0 if is_failed else 1)
-        assert learned.metrics()["optim/grad_norm"] == 1
+        update_stats, _ = learn(learner, made())
+        assert update_stats.metrics()["optim/updates"] == (0 if is_failed else 1)
+        assert update_stats.metrics()["optim/grad_norm"] == 1
 
 
 def test_a_prompt_that_is_drawn_twice_in_a_step_has_two_visits(build):
@@ -496,8 +500,8 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
         seen.append(("sampled by", weight(sampler.policy)))
         return Collected()
 
-    def moved(*_, opening=None):
-        seen.append(("compared with", None if opening is None else weight(opening)))
+    def moved(*_, old_policy=None):
+        seen.append(("compared with", None if old_policy is None else weight(old_policy)))
         with torch.no_grad():
             first.add_(1)
 

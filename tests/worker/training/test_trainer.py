@@ -437,7 +437,7 @@ def test_a_run_asked_to_end_while_it_samples_loses_nothing(sessions, queued, tra
 
     def in_the_third_step(trainer):
         def is_unwanted():
-            if trainer.standing.step == 2 and not asked:
+            if trainer.counters.step == 2 and not asked:
                 asked.append(True)
                 trainer.stopping.set()
             return trainer.stopping.is_set()
@@ -567,9 +567,9 @@ def break_the_loss(monkeypatch, *, step, value):
     """The loss of that step (None: of every step) is multiplied by `value`, and so is its gradient."""
     learn, now = Learner.learn, []
 
-    def learning(self, collected, generator, learned, **kwargs):
-        now.append(learned.step)
-        return learn(self, collected, generator, learned, **kwargs)
+    def learning(self, collected, generator, update_stats, **kwargs):
+        now.append(update_stats.step)
+        return learn(self, collected, generator, update_stats, **kwargs)
 
     def broken(*args, **kwargs):
         found = policy_loss(*args, **kwargs)
