@@ -137,7 +137,8 @@ def caption() -> str:
         f"{facts['transformers']}, Python {facts['python']}. Mean ± half the 95 % interval over n seeds "
         "(Student's t), at the end of the run: mean of the last 10 steps, accuracy from the last greedy "
         "evaluation on 128 held-out prompts; differences with Welch's interval. `make evidence` trains what "
-        "is missing, `make evidence CLAIM=a` one claim; each run's numbers are in `benchmarks/evidence/runs`."
+        "is missing, `make evidence CLAIM=a` one claim; each run's numbers are in "
+        "`benchmarks/evidence/runs.jsonl.zst`."
     )
 
 

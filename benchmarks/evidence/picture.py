@@ -13,6 +13,7 @@ from backend.settings import Settings
 from benchmarks.browser import chromium, fresh_page
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
+from benchmarks.pictures import shrink
 from benchmarks.service import Service
 from worker.recording.summary import Summary
 
@@ -88,4 +89,5 @@ def _take(page: Any, service: Service, runs: list[str], file: Path) -> None:
     page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first.wait_for(timeout=60_000)
     page.wait_for_timeout(4_000)
     page.screenshot(path=file)
+    shrink(file)
     page.context.close()

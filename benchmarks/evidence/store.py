@@ -1,19 +1,28 @@
-"""One JSON file per finished run; a run whose file is there is never trained again."""
+"""The record of finished evidence runs: `runs.jsonl.zst`. A run that has a line there is not trained again.
+
+`zstdcat benchmarks/evidence/runs.jsonl.zst` prints it.
+"""
 
 import csv
 import json
 import math
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zstandard
+
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
+from backend.durable_files import publish
 from benchmarks.evidence.claims import CLAIMS, Claim
 from benchmarks.service import Service, machine
 
-RUNS = Path(__file__).parent / "runs"
+RUNS = Path(__file__).parent / "runs.jsonl.zst"
+LEVEL = 19
+"""Of zstd: the file is written seldom and is part of every checkout."""
 KEPT = re.compile(
     r"reward/(mean|accuracy|think_format/mean)|eval/accuracy.*|policy/entropy|length/(mean.*|truncated_frac)|"
     r"clip/.*_frac|ratio/max|kl/k[13]|mismatch/(k3|rho_max|ess)|groups/(kept|zero_variance)_frac|"
@@ -33,12 +42,6 @@ class Wanted(NamedTuple):
     claim: str
     variant: str
     seed: int
-
-    @property
-    def file(self) -> Path:
-        """Where its result is kept."""
-        name = re.sub(r"[^a-z0-9]+", "-", self.variant.lower()).strip("-")
-        return RUNS / f"{self.claim}-{name}-{self.seed}.json"
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -63,9 +66,9 @@ class Wanted(NamedTuple):
 
         `is_earlier` says which.
         """
-        if not self.file.exists():
+        result = recorded().get(self)
+        if result is None:
             return None
-        result: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
         is_earlier = result["asked"] != self.asked
         if is_earlier and result["asked"] != _before_new_fields(self.asked):
             return None
@@ -120,9 +123,26 @@ def keep(service: Service, run: dict[str, Any], asked: Wanted) -> None:
         "steps": [int(row["step"]) for row in rows],
         "series": {name: [_rounded(row[name]) for row in rows] for name in sorted(names)},
     }
-    lines = json.dumps(result, indent=1, allow_nan=False)
-    one_line_lists = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found[0]), lines)
-    asked.file.write_text(one_line_lists + "\n", encoding="utf-8")
+    recorded()[asked] = json.loads(json.dumps(result, allow_nan=False))
+    write(recorded())
+
+
+@cache
+def recorded() -> dict[Wanted, dict[str, Any]]:
+    """The result of each run that was trained; whoever changes it writes it."""
+    if not RUNS.exists():
+        return {}
+    lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
+    results = [json.loads(line) for line in lines]
+    return {Wanted(one["claim"], one["variant"], one["seed"]): one for one in results}
+
+
+def write(results: dict[Wanted, dict[str, Any]]) -> None:
+    """Replace the record, in one piece."""
+    lines = "".join(json.dumps(results[key], allow_nan=False) + "\n" for key in sorted(results))
+    draft = RUNS.with_suffix(".draft")
+    draft.write_bytes(zstandard.compress(lines.encode(), LEVEL))
+    publish(draft, RUNS)
 
 
 def _rounded(text: str) -> float | str | None:

@@ -7,9 +7,9 @@ import pytest
 from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.metrics.statistics import spread
+from benchmarks.evidence import store
 from benchmarks.evidence.claims import CLAIMS, Expectation, Measure
 from benchmarks.evidence.results import value_of, verdict
-from benchmarks.evidence.store import wanted
 from benchmarks.parity.cases import CASES, DIFFERENT, every_combination
 
 VARIANTS = [(key, variant) for key, claim in CLAIMS.items() for variant in claim.variants]
@@ -29,9 +29,11 @@ def test_a_claim_expects_something_of_what_it_measures_and_varies(key):
         assert expected.measure in {measure.title for measure in claim.measures}
 
 
-def test_every_run_has_a_file_of_its_own():
-    files = [one.file for key in CLAIMS for one in wanted(key)]
-    assert len(set(files)) == len(files)
+def test_the_record_of_runs_comes_back_as_it_was_written(tmp_path, monkeypatch):
+    results = dict(list(store.recorded().items())[:3])
+    monkeypatch.setattr(store, "RUNS", tmp_path / "runs.jsonl.zst")
+    store.write(results)
+    assert store.recorded.__wrapped__() == results
 
 
 def test_every_pair_of_the_parity_check_is_an_objective():

@@ -5,10 +5,12 @@
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from benchmarks.pictures import shrink
 from tests.browser.conftest import ARGUMENTS
 from tests.system.lab import Lab
 
@@ -78,6 +80,7 @@ def test_launch_watch_compare_and_read(page, lab):
     if PICTURE:
         page.wait_for_timeout(4_000)
         page.screenshot(path=PICTURE)
+        shrink(Path(PICTURE))
         return
 
     run = lab.client.get(f"/runs?experiment={experiment}&variant=grpo")["items"][0]

@@ -1,0 +1,20 @@
+"""The size of the files in the tree: nothing big without a reason."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES = 300_000
+BIG = {
+    "benchmarks/evidence/runs.jsonl.zst": "the curves of all evidence runs",
+    "worker/policy/tiny/model.safetensors": "the policy of the demo, which trains without a download",
+    "worker/policy/tiny_moe/model.safetensors": "the same as a mixture of experts",
+}
+
+
+def test_a_file_is_small_or_has_a_reason():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
+    files = [name for name in listed.stdout.split("\0") if name and not name.startswith("frontend/vendor/")]
+    assert len(files) > 500
+    big = {name for name in files if (ROOT / name).is_file() and (ROOT / name).stat().st_size > MOST_BYTES}
+    assert big == set(BIG)
