@@ -91,7 +91,10 @@ def link(settings: Settings, *, viewer: bool = False) -> int:
     terminal = Terminal()
     show_link(terminal, settings, login_link(settings, _role(viewer=viewer)), opens_browser=False)
     if running_instance(settings) is None:
-        terminal.say(f"  No `make up` runs in {settings.state}: the link is for a service that uses it.")
+        terminal.say(
+            f"  `make up` is not running in {settings.state}: "
+            "the link works once a service uses this directory."
+        )
     return 0
 
 
@@ -125,7 +128,7 @@ def backup(settings: Settings, *, to: str) -> int:
         saved = save_backup(settings, directory)
         step.result = saved.in_words()
     for name in saved.missing:
-        print(f"  not in it: checkpoint {name}, whose files are not on this machine")
+        print(f"  not included: checkpoint {name}, whose files are not on this machine")
     return 0
 
 
@@ -138,7 +141,7 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     directory = Path(source).expanduser().absolute()
     with Terminal().step("restore", f"from {directory}") as step:
         manifest = restore_backup(settings, directory, overwrite=overwrite)
-        step.result = f"as it was at {manifest.created_at}; the next start continues what was running"
+        step.result = f"as of {manifest.created_at}; the next start continues the runs that were running"
     print(f"  into {settings.state}, uploads into {settings.datasets_dir.expanduser().resolve()}")
     return 0
 
@@ -156,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers = {name: commands.add_parser(name, help=command.__doc__) for name, command in COMMANDS.items()}
     for name in ("token", "link"):
         parsers[name].add_argument(
-            "--viewer", action="store_true", help="of a viewer, who can change nothing"
+            "--viewer", action="store_true", help="for a viewer, who can read everything and change nothing"
         )
     parsers["backup"].add_argument("to", help="directory that does not exist yet")
     parsers["restore"].add_argument("source", help="directory that `backup` made")

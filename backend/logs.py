@@ -121,14 +121,14 @@ def _cut(text: str, most: int) -> str:
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if issubclass(kind, KeyboardInterrupt):
         return
-    logger.critical("ended by an error that nobody expected", exc_info=(kind, error, trace))
+    logger.critical("ended by an unexpected error", exc_info=(kind, error, trace))
 
 
 def _report_thread(failure: threading.ExceptHookArgs) -> None:
     if failure.exc_value is not None:
         name = failure.thread.name if failure.thread else "a thread"
         logger.critical(
-            "%s ended by an error that nobody expected",
+            "%s ended by an unexpected error",
             name,
             exc_info=(failure.exc_type, failure.exc_value, failure.exc_traceback),
         )

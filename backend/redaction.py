@@ -108,7 +108,7 @@ def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:
 
 def _secret_errors(document: Any, path: str) -> Iterator[FieldError]:
     if isinstance(document, str) and _pattern.search(document):
-        reason = "looks like a secret: give it to the environment of service or worker, never to a run"
+        reason = "looks like a secret: set it in the environment of the service or worker, never in a run"
         yield FieldError(path, reason)
     elif isinstance(document, dict):
         for key, value in document.items():

@@ -78,7 +78,7 @@ class BrowserSessions:
             if row is not None and row[1]:
                 self._change(session_id, seen_at=db_now())
         except SQLAlchemyError:
-            logger.warning("the database does not say whether a session is open", exc_info=True)
+            logger.warning("cannot check the session: the database does not answer", exc_info=True)
 
     def _remember(self, session_id: str, *, is_open: bool) -> None:
         if len(self._known) >= MOST_REMEMBERED:
@@ -94,8 +94,8 @@ class BrowserSessions:
         try:
             await anyio.to_thread.run_sync(partial(self._enter, login, user_agent, instead_of))
         except SQLAlchemyError as error:
-            logger.warning("nobody can log in: %s", error)
-            raise Unavailable("nobody can log in while the database does not answer") from None
+            logger.warning("cannot log in anyone: %s", error)
+            raise Unavailable("nobody can log in while the database is away") from None
         self._remember(login.id, is_open=True)
         if instead_of:
             self._remember(instead_of.id, is_open=False)

@@ -49,7 +49,7 @@ def token_of(settings: Settings, role: Role) -> str:
         sync(path.parent)
     token = path.read_text().strip()
     if not token:
-        raise Unavailable(f"{path} is empty: remove it, and a new token is made at the next start")
+        raise Unavailable(f"{path} is empty: delete it, and the next start creates a new token")
     return token
 
 

@@ -92,11 +92,12 @@ def read_manifest(directory: Path) -> Manifest:
         document = json.loads(content, object_pairs_hook=distinct)
         if isinstance(document, dict) and (found := document.get("format", FORMAT)) != FORMAT:
             raise BadBackup(
-                f"{directory} has format {found!r:.20}, this version reads {FORMAT}: use the one that made it"
+                f"{directory} has format {found!r:.20}, this version reads {FORMAT}: "
+                "use the version that made it"
             )
         manifest = Manifest.model_validate(document)
     except FileNotFoundError:
-        raise BadBackup(f"{directory} is no backup: it has no {MANIFEST}") from None
+        raise BadBackup(f"{directory} is not a backup: it has no {MANIFEST}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise BadBackup(f"the {MANIFEST} of {directory} cannot be read: {_in_words(error)}") from None
     return manifest
@@ -116,14 +117,15 @@ def check_contents(manifest: Manifest) -> None:
     if manifest.database == "postgresql":
         database = {f"database/{name}.copy.zst" for name in manifest.tables}
     if missing := sorted(database - manifest.files.keys()):
-        raise BadBackup(f"the backup is not whole: {missing[0]} is missing")
+        raise BadBackup(f"the backup is incomplete: {missing[0]} is missing")
     for name in manifest.files:
         if name.lower().endswith(PICKLES):
             raise BadBackup(
-                f"the backup has a file that no checkpoint has, because it could run code: {name!r:.200}"
+                "the backup contains a file type that checkpoints never contain, because it could run code: "
+                f"{name!r:.200}"
             )
         if name not in database and not _CHECKPOINT_FILE.fullmatch(name) and not _UPLOAD.fullmatch(name):
-            raise BadBackup(f"the backup names a file that is no part of one: {name!r:.200}")
+            raise BadBackup(f"the backup names a file that does not belong in a backup: {name!r:.200}")
 
 
 def verify(directory: Path, manifest: Manifest) -> None:
@@ -134,18 +136,18 @@ def verify(directory: Path, manifest: Manifest) -> None:
             with open_below(directory, name) as file:
                 found = describe(file)
         except OSError:  # missing, or a link, a directory, a pipe
-            raise BadBackup(f"{directory} is not whole: {name} is missing") from None
+            raise BadBackup(f"{directory} is incomplete: {name} is missing") from None
         if found != expected:
             raise BadBackup(f"{directory} is damaged: {name} is not the file that was saved")
     if strangers := sorted(set(files_in(directory)) - manifest.files.keys() - {MANIFEST}):
-        raise BadBackup(f"{directory} holds what is no part of it: {strangers[0]!r:.200}")
+        raise BadBackup(f"{directory} contains a file that is not part of it: {strangers[0]!r:.200}")
 
 
 @contextmanager
 def draft_of(directory: Path) -> Iterator[Path]:
     """A directory beside `directory` that takes its name at the end; nothing stays of it after an error."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise Conflict(f"{directory} exists already: name a directory that does not")
+        raise Conflict(f"{directory} already exists: name a directory that does not exist yet")
     draft = directory.with_name(f".{directory.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)  # of a backup that was killed
     try:

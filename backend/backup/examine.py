@@ -36,18 +36,16 @@ def check_sqlite(file: Path, revision: str) -> None:
             schema = _schema(found)
             if strangers := sorted(schema.keys() ^ (wanted := _expected(file, revision)).keys()):
                 raise BadBackup(
-                    f"its database has another schema than {revision}: {' '.join(strangers[0])!r:.200}"
+                    f"its database has a different schema than {revision}: {' '.join(strangers[0])!r:.200}"
                 )
             if changed := sorted(key for key, sql in schema.items() if sql != wanted[key]):
                 raise BadBackup(
-                    f"its database has another schema than {revision}: {' '.join(changed[0])!r:.200}"
+                    f"its database has a different schema than {revision}: {' '.join(changed[0])!r:.200}"
                 )
             if (said := found.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise BadBackup(f"its database is damaged: {said!r:.200}")
             if broken := found.execute("PRAGMA foreign_key_check").fetchone():
-                raise BadBackup(
-                    f"its database is damaged: a row of {broken[0]} refers to one that is not there"
-                )
+                raise BadBackup(f"its database is damaged: a row of {broken[0]} refers to a missing row")
     except sqlite3.Error as error:
         raise BadBackup(f"its database cannot be read: {error}") from None
 
@@ -92,11 +90,11 @@ def check_rows(connection: Connection) -> None:
     """Raise BadBackup for values that no version of this program has written; the schema is the newest."""
     for run_id in connection.scalars(select(Run.id)):
         if not _ID.fullmatch(run_id):
-            raise BadBackup(f"it has a run with an id that is none: {run_id!r:.60}")
+            raise BadBackup(f"it has a run with an invalid id: {run_id!r:.60}")
     for path in connection.scalars(select(Checkpoint.path)):
         # Directories of this name are read, and removed.
         if not is_canonical(path) or "/" in path or path.startswith("."):
-            raise BadBackup(f"it has a checkpoint that does not lie in its run's directory: {path!r:.60}")
+            raise BadBackup(f"it has a checkpoint outside of its run's directory: {path!r:.60}")
     if connection.dialect.name == "sqlite":
         for table in ordered_tables():
             _check_types(connection, table)

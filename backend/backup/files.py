@@ -55,11 +55,11 @@ def check_names(names: Collection[str]) -> None:
     """Raise BadBackup for a name that leads elsewhere, and for two that some file system takes for one."""
     for name in names:
         if not is_canonical(name):
-            raise BadBackup(f"the backup names a file that does not lie below it: {name!r:.200}")
+            raise BadBackup(f"the backup names a file outside of itself: {name!r:.200}")
     folded = {_folded(name): name for name in names}
     if len(folded) < len(names):
         twin = next(name for name in names if folded[_folded(name)] != name)
-        raise BadBackup(f"the backup names a file twice, in other letters: {twin!r:.200}")
+        raise BadBackup(f"the backup names a file twice, in different case: {twin!r:.200}")
     parents = {key[: key.rindex("/")] for key in folded if "/" in key}
     for parent in parents:
         pieces = parent.split("/")
@@ -87,7 +87,7 @@ def open_below(directory: Path, name: str) -> BufferedReader:
         os.close(place)
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
-        raise OSError(f"{name} is no regular file")
+        raise OSError(f"{name} is not a regular file")
     return os.fdopen(found, "rb")
 
 

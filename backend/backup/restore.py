@@ -56,7 +56,7 @@ def restore_backup(settings: Settings, directory: Path, *, overwrite: bool = Fal
         raise Conflict(f"{running}: stop it first") from None
     except OSError as error:
         raise Unavailable(
-            f"the backup could not be restored: {error.strerror or error}; mend that and run it again"
+            f"the backup could not be restored: {error.strerror or error}; fix that and run it again"
         ) from None
     return manifest
 
@@ -82,12 +82,12 @@ def _check_fits(settings: Settings, manifest: Manifest) -> None:
 def _check_place(settings: Settings, *, overwrite: bool) -> None:
     found = _content(settings)
     if found.has_workers:
-        raise Conflict("a worker of this database runs, or did half a minute ago: stop all workers first")
+        raise Conflict("a worker is using this database, or was half a minute ago: stop all workers first")
     has_files = any((settings.state / "runs").glob("*"))
     if (found.has_rows or has_files) and not overwrite:
         raise Conflict(
-            f"{settings.state} or its database is not empty, and what is there would be lost: "
-            "say OVERWRITE=1 to replace it, or name another STATE_DIR or DATABASE_URL"
+            f"{settings.state} or its database is not empty: "
+            "set OVERWRITE=1 to replace them, or choose another STATE_DIR or DATABASE_URL"
         )
 
 
@@ -177,7 +177,7 @@ def _take_files(settings: Settings, directory: Path, manifest: Manifest) -> Path
     uploads = settings.datasets_dir / UPLOADS
     if uploads.is_symlink():
         raise BadBackup(
-            f"{uploads} is a link, and data sets are not written through one: make it a directory"
+            f"{uploads} is a symbolic link, and data sets are not written through links: make it a directory"
         )
     draft = settings.state / DRAFT
     shutil.rmtree(draft, ignore_errors=True)
@@ -257,7 +257,7 @@ def _replace_rows(settings: Settings, directory: Path, manifest: Manifest) -> No
         raise Unavailable(f"the database could not be restored: {error}; run it again") from None
     except psycopg.Error as error:
         first = str(error).splitlines()[0]
-        raise BadBackup(f"its database holds rows that Postgres refuses: {first:.200}") from None
+        raise BadBackup(f"its database contains rows that Postgres rejects: {first:.200}") from None
     finally:
         engine.dispose()
 

@@ -152,7 +152,7 @@ def _check_schema(connection: Connection) -> None:
     if (found := schema_of(connection)) != newest_schema():
         raise Conflict(
             f"the database has schema {found or 'none'}, this version has {newest_schema()}: "
-            "start the service once, which brings it up to date"
+            "start the service once to upgrade it"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import zstandard
 from psycopg import sql
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, Table, func, select
 
 from backend.backup.contents import SavedTable
 from backend.backup.files import BadBackup, open_below
@@ -66,7 +66,7 @@ def load_tables(connection: Connection, directory: Path, saved: Mapping[str, Sav
                 copy.write(block)
         if cursor.rowcount != saved[table.name].rows:
             raise BadBackup(f"{table.name} has {cursor.rowcount} rows, {saved[table.name].rows} were saved")
-    _continue_numbers(connection)
+    _continue_numbers(connection, saved)
 
 
 def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
@@ -84,15 +84,15 @@ def _unpacked(directory: Path, name: str) -> Iterator[bytes]:
             raise BadBackup(f"{name} cannot be unpacked: {error}") from None
 
 
-def _continue_numbers(connection: Connection) -> None:
-    """New rows get numbers behind those that were loaded."""
-    query = text("SELECT table_name, column_name, pg_get_serial_sequence(table_name, column_name) AS name "
-                 "FROM information_schema.columns WHERE table_schema = current_schema() "
-                 "AND pg_get_serial_sequence(quote_ident(table_name), column_name) IS NOT NULL")  # fmt: skip
-    for table, column, name in connection.execute(query).all():
-        newest = connection.scalar(text(f'SELECT max("{column}") FROM "{table}"'))  # noqa: S608 - our own names
-        if newest is not None:
-            connection.execute(text("SELECT setval(:name, :newest)"), {"name": name, "newest": newest})
+def _continue_numbers(connection: Connection, saved: Mapping[str, SavedTable]) -> None:
+    """Continue the sequences of ids after the rows that were loaded."""
+    for table in ordered_tables():
+        if (column := table.autoincrement_column) is None or table.name not in saved:
+            continue
+        name = connection.scalar(select(func.pg_get_serial_sequence(table.name, column.name)))
+        newest = connection.scalar(select(func.max(column)))
+        if name is not None and newest is not None:
+            connection.execute(select(func.setval(name, newest)))
 
 
 def _driver(connection: Connection) -> Any:

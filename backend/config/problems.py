@@ -238,4 +238,4 @@ def problem_catalog() -> list[dict[str, Any]]:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=3)
-    return f"; near it are {', '.join(near)}" if near else "; GET /api/v1/problems lists them"
+    return f"; did you mean {', '.join(near)}" if near else "; GET /api/v1/problems lists them"

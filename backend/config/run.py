@@ -109,7 +109,7 @@ class UpdatesConfig(Frozen):
     """Optimizer steps per epoch: the step's groups are split into this many parts."""
 
     resample_each_epoch: bool = False
-    """Each epoch samples fresh rollouts from the policy as it was at the start of the step (the book)."""
+    """Each epoch samples fresh rollouts from the policy as of the start of the step (the book)."""
 
 
 class OptimizerConfig(Frozen):

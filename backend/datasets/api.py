@@ -107,13 +107,15 @@ def list_all(settings: SettingsOf) -> Json:
     "",
     status_code=201,
     response_model=DatasetItem,
-    responses={200: {"description": "The same content is here already", "model": DatasetItem}},
+    responses={200: {"description": "The same content was already uploaded", "model": DatasetItem}},
     openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
 )
 async def upload(
     request: Request,
     settings: SettingsOf,
-    name: Annotated[str, Query(min_length=1, max_length=200, description="A label; its end tells the kind.")],
+    name: Annotated[
+        str, Query(min_length=1, max_length=200, description="A label; its extension says the format.")
+    ],
     prompt_field: Field = "prompt",
     answer_field: Field = "answer",
 ) -> Json:
@@ -131,7 +133,7 @@ async def upload(
             place = partial(place_upload, name=name, kind=kind, columns=columns, most_bytes=most_bytes)
             found, is_new = await run_in_threadpool(place, uploads, packed)
     except ClientDisconnect:
-        raise CutOff("the connection ended before the file did; nothing of it was kept") from None
+        raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
     except OSError as error:
         raise CannotStore(_storage_reason(error, settings.datasets_dir)) from None
     return Json(shown_upload(found), 201 if is_new else 200)
@@ -145,9 +147,7 @@ def delete(sha256: str, session: WriteSession, settings: SettingsOf) -> Json:
     if found is None:
         raise NotFound(f"there is no uploaded data set {sha256!r}")
     if users := runs_that_need(session, found.sha256):
-        raise Conflict(
-            f"{found.name!r} is needed by {', '.join(users)}: wait for what waits or trains, or delete it"
-        )
+        raise Conflict(f"{found.name!r} is used by {', '.join(users)}: wait until they end, or delete them")
     uploads.remove(found.sha256)
     return Json(shown_upload(found))
 
@@ -171,7 +171,7 @@ def _shown_file(file: OwnFile) -> dict[str, Any]:
 
 def _checked_kind(name: str) -> str:
     if name != clean_text(name):
-        raise InvalidRequest([FieldError("name", "contains NUL or half a surrogate pair")])
+        raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])
     if (kind := kind_of(name)) is None:
         reason = f"must end with {', '.join(KINDS[:-1])} or {KINDS[-1]} (no archives), got {name[-40:]!r}"
         raise InvalidRequest([FieldError("name", reason)])
@@ -190,12 +190,12 @@ async def _receive(request: Request, draft: Draft, most_bytes: int) -> None:
     """The body into the draft; what arrives is counted, whatever the client said its length is."""
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > most_bytes:
-        raise TooLarge(f"at most {most_bytes:,} bytes are accepted")
+        raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
     seen, gathered, pieces = 0, bytearray(), request.stream()
     while piece := await _next(pieces):
         seen += len(piece)
         if seen > most_bytes:
-            raise TooLarge(f"at most {most_bytes:,} bytes are accepted")
+            raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
         gathered += piece
         if len(gathered) >= GATHERED_BYTES:
             await run_in_threadpool(draft.file.write, bytes(gathered))
@@ -210,10 +210,10 @@ async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
         async with asyncio.timeout(SILENCE_SECONDS):
             return await anext(pieces, b"")
     except TimeoutError:
-        raise CutOff(f"nothing arrived for {SILENCE_SECONDS:.0f} seconds; nothing was kept") from None
+        raise CutOff(f"no data arrived for {SILENCE_SECONDS:.0f} seconds; nothing was stored") from None
 
 
 def _storage_reason(error: OSError, directory: object) -> str:
-    words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up"}
+    words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
     reason = words.get(error.errno or 0, error.strerror or str(error))
-    return f"cannot write to DATASETS_DIR ({directory}): {reason}; nothing was kept"
+    return f"cannot write to DATASETS_DIR ({directory}): {reason}; nothing was stored"

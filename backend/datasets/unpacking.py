@@ -39,7 +39,7 @@ def unpacked(file: IO[bytes], kind: str, *, most_bytes: int) -> Iterator[bytes]:
         for piece in _READERS[kind](file):
             size += len(piece)
             if size > most_bytes:
-                raise BadFile(f"has more than {most_bytes:,} bytes when unpacked")
+                raise BadFile(f"is larger than {most_bytes:,} bytes when unpacked")
             if size > RATIO_FREE_BYTES and size > MOST_RATIO * file.tell():
                 raise BadFile(f"unpacks to more than {MOST_RATIO} times its size")
             yield piece

@@ -100,7 +100,7 @@ def _postgres_fault(error: SQLAlchemyError) -> Fault | None:
         "away": "the database does not answer",
         "busy": "the database is too busy to answer in time",
         "full": "the disk of the database server is full",
-        "read_only": "the database server takes no changes: it is read-only",
+        "read_only": "the database server is read-only",
         "broken": "the database server cannot read or write its own files",
         "damaged": "the database is damaged: restore a backup",
     }
@@ -119,7 +119,7 @@ def disk_fault(error: BaseException, path: Path) -> Fault | None:
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",
         "read_only": f"the disk of {path} is read-only",
-        "broken": f"the disk of {path} reports an error when it is written",
+        "broken": f"the disk of {path} reports a write error",
     }
     return Fault(kind, sentences[kind]) if kind else None
 

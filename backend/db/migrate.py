@@ -33,7 +33,7 @@ class NewerDatabase(Conflict):
 
     def __init__(self, revision: str, head: str) -> None:
         super().__init__(
-            f"the database has schema {revision}, which this version does not know (its newest is {head}): "
+            f"the database has schema {revision}, which is newer than this version knows ({head}): "
             "start the newer version again, or use another STATE_DIR or DATABASE_URL"
         )
 

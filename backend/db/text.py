@@ -40,7 +40,7 @@ def unstorable(document: Any, path: str = "", depth: int = 0) -> tuple[str, str]
     if depth > DEEPEST:
         return path, f"is nested deeper than {DEEPEST} levels"
     if isinstance(document, str):
-        return None if document == clean_text(document) else (path, "contains NUL or half a surrogate pair")
+        return None if document == clean_text(document) else (path, "contains NUL or an unpaired surrogate")
     if isinstance(document, int):
         return (
             None

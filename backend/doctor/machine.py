@@ -73,7 +73,7 @@ def torch() -> Finding:
         if driver < needed:
             return bad(
                 "torch",
-                f"NVIDIA's driver {driver} is too old for torch's CUDA {build}: install {needed} or newer",
+                f"the NVIDIA driver {driver} is too old for torch's CUDA {build}: install {needed} or newer",
             )
     if build != "cpu" and not gpus:
         return warn("torch", f"built for CUDA {build}, but nvidia-smi shows no GPU: runs train on the CPU")

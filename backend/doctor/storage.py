@@ -51,16 +51,16 @@ def privacy(state: Path) -> Finding:
     for path in (state, *sorted(state.glob("*token"))):
         found = path.stat()
         if found.st_uid != os.getuid():
-            return bad("privacy", f"{path} belongs to another user: `chown -R {os.getuid()} {state}`")
+            return bad("privacy", f"{path} is owned by another user: `chown -R {os.getuid()} {state}`")
         if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             return bad("privacy", f"others may read {path}: `chmod go= {path}`")
-    return ok("privacy", "only this user reads it")
+    return ok("privacy", "only this user can read it")
 
 
 def space(path: Path, free: int | None) -> Finding:
     """Room for the database and checkpoints."""
     if free is None:
-        return bad("disk", f"the disk of {path} does not say how much room it has: look at it with `df`")
+        return bad("disk", f"the disk of {path} does not report its free space: check it with `df`")
     if free < LOW_BYTES:
         return bad(
             "disk", f"{size_text(free)} free on the disk of {path}: make room, or choose another STATE_DIR"
@@ -89,11 +89,11 @@ def sync_seconds(directory: Path) -> float:
 
 def speed(path: Path, seconds: float) -> Finding:
     """Every committed step waits for the disk."""
-    text = f"a write is on the disk after {seconds * 1000:.1f} ms"
+    text = f"a write reaches the disk in {seconds * 1000:.1f} ms"
     if seconds > HOPELESS_SECONDS:
-        return bad("speed", f"{text}: {path} is too slow or broken, choose a local disk as STATE_DIR")
+        return bad("speed", f"{text}: {path} is too slow or broken: use a local disk as STATE_DIR")
     if seconds > SLOW_SECONDS:
-        return warn("speed", f"{text}: steps are stored slowly, a local SSD as STATE_DIR is better")
+        return warn("speed", f"{text}: steps are stored slowly: use a local SSD as STATE_DIR")
     return ok("speed", text)
 
 
@@ -109,7 +109,7 @@ def file_system(path: Path, kind: str) -> Finding:
     if kind.lower().startswith(NETWORK_FILE_SYSTEMS):
         return bad(
             "sqlite",
-            f"{path} lies on a network file system ({kind}), where SQLite loses data: "
+            f"{path} is on a network file system ({kind}), where SQLite loses data: "
             "choose a local STATE_DIR, or Postgres with DATABASE_URL",
         )
     return ok("sqlite", f"on a local disk ({kind or 'unknown file system'})")
@@ -120,7 +120,7 @@ def models(directory: Path) -> Finding:
     found = [path for path in sorted(directory.glob("*")) if path.is_dir()]
     for path in found:
         if not (path / "config.json").is_file() or not any(path.glob("*.safetensors")):
-            return warn("models", f"{path} is no policy: config.json and *.safetensors are expected in it")
+            return warn("models", f"{path} is not a policy: it must contain config.json and *.safetensors")
     return ok("models", f"{len(found)} in {directory}, beside the built-in ones")
 
 
@@ -130,5 +130,5 @@ def datasets(directory: Path) -> Finding:
     if unreadable:
         return warn("datasets", f"{unreadable[0]} cannot be read: `chmod u+r {unreadable[0]}`")
     if directory.exists() and not os.access(directory, os.W_OK):
-        return warn("datasets", f"{directory} cannot be written to: uploads will be refused")
+        return warn("datasets", f"{directory} is not writable: uploads will be refused")
     return ok("datasets", f"{len(list(directory.rglob('*.jsonl')))} files in {directory}")

@@ -147,7 +147,7 @@ def preview_problems(body: PreviewRequest, settings: SettingsOf) -> Json:
     config = runnable(settings, {"problems": body.problems}, None, body.seed)
     examples = previews(config.problems, seed=body.seed, datasets_dir=settings.datasets_dir)
     hidden = unseen(config.problems)
-    note = f"prompts of {', '.join(hidden)} can be read once a run has begun" if hidden else ""
+    note = f"prompts of {', '.join(hidden)} can be read once a run has started" if hidden else ""
     return Json({"items": [example._asdict() for example in examples], "note": note})
 
 

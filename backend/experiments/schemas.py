@@ -29,7 +29,7 @@ class ExperimentRequest(Body):
     @classmethod
     def _distinct_seeds(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) < len(seeds):
-            raise ValueError("each seed may stand only once")
+            raise ValueError("seeds must be unique")
         return seeds
 
     @field_validator("variants")
@@ -39,7 +39,7 @@ class ExperimentRequest(Body):
         if not all(isinstance(name, str) and 0 < len(name) <= 200 for name in names):
             raise ValueError("each variant needs a name of 1 to 200 characters")
         if len(set(names)) < len(names):
-            raise ValueError("each name may stand only once")
+            raise ValueError("names must be unique")
         return variants
 
 

@@ -93,7 +93,7 @@ class Guard:
             return problem(
                 421,
                 "Unknown host",
-                "this service is not reached under that name and port; ALLOWED_HOSTS names further ones",
+                "this service does not answer to that host name and port; add it to ALLOWED_HOSTS",
             )
         if (refusal := address_refusal(scope, headers)) is not None:
             return refusal
@@ -105,7 +105,7 @@ class Guard:
         if not is_safe and not _is_same_origin(headers, is_bearer=bearer is not None):
             if role is None and access is not Access.PUBLIC and not _tells_its_origin(headers):
                 return _unknown(scope)  # a script that forgot its token
-            return problem(403, "Forbidden", "this request comes from a page of another origin")
+            return problem(403, "Forbidden", "cross-origin requests are not allowed")
         session = login.id if login and not bearer else ""
         scope.setdefault("state", {}).update(role=role, session=session, login=login)
         if access is Access.PUBLIC:
@@ -123,14 +123,14 @@ class Guard:
         """What this role may not do, or not now."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
-                403, "Forbidden", "nobody may call this: backend/auth/permissions.py has no line for it"
+                403, "Forbidden", "no role may call this: backend/auth/permissions.py has no line for it"
             )
         if access is Access.WRITE:
             if role is not Role.OPERATOR:
                 return problem(
                     403,
                     "Forbidden",
-                    "a viewer reads everything and changes nothing; this needs the operator's token",
+                    "viewers cannot make changes; this needs the operator's token",
                 )
             if wait := self._writes.take(role):
                 return too_many("changes at once", wait)
@@ -183,7 +183,7 @@ def _tells_its_origin(headers: Headers) -> bool:
 
 def _unknown(scope: Scope) -> Response:
     if asks_for_page(Request(scope)):
-        return login_page("This page needs you to be logged in.")
+        return login_page("Log in to see this page.")
     detail = "a token is needed: Authorization: Bearer <token>, or the cookie of a logged-in browser"
     return problem(401, "Not logged in", detail, headers={"WWW-Authenticate": "Bearer"})
 

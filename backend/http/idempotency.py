@@ -20,7 +20,9 @@ class KeyTaken(Conflict):
     """The Idempotency-Key belongs to another request."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the Idempotency-Key {key!r} was used for another request: choose a new one")
+        super().__init__(
+            f"the Idempotency-Key {key!r} was already used for a different request: choose a new one"
+        )
 
 
 def _key(
@@ -29,7 +31,7 @@ def _key(
         Header(
             max_length=200,
             pattern=r"^[\x21-\x7e]*$",
-            description="Names this request: sent again with the same key and body it makes nothing twice.",
+            description="Identifies this request: repeated with the same key and body it creates nothing.",
         ),
     ] = "",
 ) -> str:

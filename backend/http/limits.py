@@ -67,7 +67,7 @@ def too_many(what: str, wait: float) -> Response:
     """429 with the time to wait."""
     seconds = max(1, math.ceil(wait))
     unit = "second" if seconds == 1 else "seconds"
-    detail = f"too many {what}: try again in {seconds} {unit}; nothing was done"
+    detail = f"too many {what}: try again in {seconds} {unit}; the request was not carried out"
     return problem(429, "Too many requests", detail, headers={"Retry-After": str(seconds)})
 
 
@@ -96,7 +96,7 @@ def body_refusal(headers: Headers) -> Response | None:
     if has_body and kind.strip().lower() != "application/json":
         return problem(415, "Unsupported media type", "Content-Type: application/json is expected")
     if "charset=" in parameters.lower() and "utf-8" not in parameters.lower():
-        return problem(415, "Unsupported media type", "JSON is written in UTF-8")
+        return problem(415, "Unsupported media type", "JSON must be UTF-8")
     return None
 
 
@@ -124,7 +124,7 @@ async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTE
 
 
 def _too_large(most: int) -> str:
-    return f"at most {most:,} bytes are accepted"
+    return f"at most {most:,} bytes are allowed"
 
 
 def check_json(body: bytes) -> None:
@@ -137,7 +137,7 @@ def check_json(body: bytes) -> None:
     except UnicodeDecodeError:
         _refuse("is not UTF-8")
     except RecursionError:
-        _refuse("is nested too deep")
+        _refuse("is nested too deeply")
     except ValueError as error:
         _refuse(str(error))
 

@@ -33,7 +33,7 @@ from backend.settings import Settings
 LOGINS_PER_MINUTE = 5
 FORM_BYTES = 4096
 
-USED = "This link has been used already, or its ten minutes are over."
+USED = "This link has already been used, or has expired: links are valid for ten minutes."
 
 HEAD = """<!doctype html>
 <html lang="en">
@@ -85,15 +85,19 @@ class LoginPages:
         headers, path = Headers(scope=scope), _path_without_ticket(scope)
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             if headers.get("sec-fetch-dest") != "document":
-                return problem(403, "Forbidden", "a page of another origin asks for this")
+                return problem(403, "Forbidden", "cross-origin requests are not allowed")
             return _question(
-                "Another site leads to this login link.", ticket, path, yes="Log in", no="Go on without it"
+                "Another site sent you to this login link.",
+                ticket,
+                path,
+                yes="Log in",
+                no="Continue without it",
             )
         as_whom = role_of_link(self._settings, ticket)
         if as_whom is Role.VIEWER and role is Role.OPERATOR:
             return _question(
-                "You are logged in as the operator, and this link is one for viewers, who read everything "
-                "and change nothing. It would log the operator out of this browser.",
+                "You are logged in as the operator, and this link is for viewers, who can read everything "
+                "and change nothing. Using it logs the operator out of this browser.",
                 ticket,
                 path,
                 yes="Become a viewer",

@@ -52,9 +52,9 @@ def read_cursor(
     written, *place = _decoded(cursor)
     is_ours = isinstance(written, str) and len(place) == len(kinds)
     if not is_ours or not all(_fits(*pair, largest) for pair in zip(place, kinds, strict=True)):
-        raise InvalidRequest([FieldError("cursor", "is not one that this list has given out")])
+        raise InvalidRequest([FieldError("cursor", "is not a cursor of this list")])
     if written != order:
-        reason = f"belongs to the order {written!r}, but {order!r} is asked for: begin again without a cursor"
+        reason = f"belongs to the order {written!r}, but {order!r} was requested: start without a cursor"
         raise InvalidRequest([FieldError("cursor", reason)])
     return place
 

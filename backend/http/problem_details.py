@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 REMEDIES = {
     "away": "try again",
     "busy": "try again",
-    "full": "nothing was changed; make room and try again",
+    "full": "nothing was changed; free some space and try again",
     "read_only": "nothing was changed; make it writable and try again",
-    "broken": "nothing was changed; look after the disk and try again",
+    "broken": "nothing was changed; check the disk and try again",
     "damaged": "nothing was changed",
 }
 """What to do about it, by the kind of fault."""
 
-UNCERTAIN = "look whether the change was stored before you try again"
+UNCERTAIN = "check whether the change was stored before you try again"
 """The connection may have broken after the commit."""
 
 MEDIA_TYPE = "application/problem+json"
@@ -99,7 +99,7 @@ def answer_to(scope: Scope, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return _http(Request(scope), error)
     logger.error("cannot use the state directory", exc_info=error)
-    detail = "the service cannot use its state directory at the moment: its log says more"
+    detail = "the service cannot use its state directory at the moment; see the service's log"
     return problem(503, "Unavailable", detail, headers={"Retry-After": "5"})
 
 
@@ -183,4 +183,4 @@ def fault_response(request: Request, fault: Fault, error: BaseException) -> Resp
 
 
 def _unexpected(_request: Request, error: Exception) -> Response:
-    return problem(500, "Internal error", "this should not have happened; the service's log says more")
+    return problem(500, "Internal error", "an unexpected error; see the service's log")

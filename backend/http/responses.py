@@ -16,7 +16,7 @@ ITEMS_AT_ONCE = 1_000
 """Of an answer that is written while it is read."""
 
 Limit = Annotated[int, Query(ge=1, le=MOST_ITEMS, description="Items per page.")]
-Cursor = Annotated[str, Query(max_length=2000, description="`next` of the page before.")]
+Cursor = Annotated[str, Query(max_length=2000, description="`next` of the previous page.")]
 
 
 class Page(BaseModel):

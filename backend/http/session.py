@@ -65,7 +65,7 @@ def log_out(request: Request, settings: SettingsOf) -> Json:
     """Log this browser out; its cookie is worth nothing from now on."""
     own = request.state.session
     if not own:
-        raise Conflict("this client has sent a token and no cookie: it is not logged in, and cannot log out")
+        raise Conflict("this client sent a token and no cookie: it has no session to end")
     _sessions(request).end(own)
     answer = Json({"ended": own})
     answer.delete_cookie(cookie_name(settings), httponly=True, samesite="strict")
@@ -85,7 +85,7 @@ def end(session_id: str, request: Request) -> Json:
     """Log a browser out; a viewer may do so with its own alone."""
     is_allowed = request.state.role is Role.OPERATOR or session_id == request.state.session
     if not is_allowed or not _sessions(request).end(session_id):
-        raise NotFound("no browser that you may log out has this session")
+        raise NotFound("there is no such session that you may end")
     return Json({"ended": session_id})
 
 

@@ -18,10 +18,7 @@ logger = logging.getLogger(__name__)
 SECONDS = 15.0
 """From the last piece of the request to the first of the answer. A stream may go on as long as it likes."""
 
-DETAIL = (
-    "there was no answer within {:g} s; the request may still be carried out: "
-    "look whether it was, before you try again"
-)
+DETAIL = "there was no answer within {:g} s; the request may still be carried out: check before you try again"
 
 
 def take_time(seconds: float) -> None:

@@ -76,9 +76,9 @@ async def stream(
     streams: Counter[str] = request.app.state.streams
     most, role = settings.streams_per_token, request.state.role
     if most and streams[role] >= most:
-        raise TooMany(f"{most} pages of {role}s follow already: close some")
+        raise TooMany(f"{most} live pages of {role}s are open already: close some")
     if broadcaster.listeners >= MOST_LISTENERS:
-        raise Unavailable(f"{MOST_LISTENERS} pages follow already: close some")
+        raise Unavailable(f"{MOST_LISTENERS} live pages are open already: close some")
     return StreamingResponse(
         _counted(broadcaster.listen(header or last_event_id), streams, role),
         media_type="text/event-stream",

@@ -85,8 +85,8 @@ def tell(session: Session, jump: float) -> str:
     """One line in the history of every running run, or of the installation when none runs; the line."""
     way = "jumped ahead" if jump > 0 else "went back"
     line = (
-        f"the database's clock {way} by {abs(jump):,.0f} s: nothing is lost and runs go on; "
-        "times before and after it do not compare"
+        f"the database's clock {way} by {abs(jump):,.0f} s: nothing is lost and runs continue, "
+        "but times before and after the jump cannot be compared"
     )
     running = session.execute(select(Run.id, Run.attempt).where(Run.status == "running")).all()
     concerned: list[tuple[str | None, int | None]] = [(row.id, row.attempt) for row in running]

@@ -34,7 +34,7 @@ NAME = "reconciler"
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 5.0
 DELETION_SECONDS = 0.5
-"""So long a look removes what was deleted for ever; the next one goes on."""
+"""So long a look removes what was deleted permanently; the next one goes on."""
 DELETION_PAUSE_SECONDS = 30.0
 SWEEP_SECONDS = 0.2
 """So long a look goes through the runs' files; the next one goes on."""
@@ -88,7 +88,7 @@ class Reconciler:
                 self._looked_at = time.monotonic()
             except SQLAlchemyError as error:
                 self._lost.forget()
-                logger.warning("cannot look after the queue: %s", str(error).splitlines()[0])
+                logger.warning("the reconciler failed: %s", str(error).splitlines()[0])
 
     def look(self) -> int:
         """One round; returns how often the bell was rung."""
@@ -149,7 +149,7 @@ class Reconciler:
                 if time.monotonic() > until:
                     return
         except OSError as error:
-            logger.warning("cannot look through the files of the runs: %s", error)
+            logger.warning("cannot check the files of the runs: %s", error)
         self._sweep = self._strays.sweep()
         self._sweep_after = time.monotonic() + SWEEP_PAUSE_SECONDS
 

@@ -110,7 +110,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
         str, Query(max_length=200, description="`variant`, `experiment` or `config.<field>`.")
     ] = "",
     band: SpreadKind = "",
-    after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps behind this one.")] = None,
+    after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps after this one.")] = None,
 ) -> Json:
     """Curves of metrics of runs, thinned without losing a spike, the first or the last point."""
     run_ids, names = split_list(runs), split_list(metrics)

@@ -26,5 +26,5 @@ def _reason(name: str) -> str:
     if name in ALIASES:
         return f"there is no metric {name!r}; it is called {ALIASES[name]} here"
     near = get_close_matches(name, [*METRICS, *(family.name for family in FAMILIES)], n=3)
-    hint = f"near it are {', '.join(near)}" if near else "GET /api/v1/metric-catalog lists them"
+    hint = f"did you mean {', '.join(near)}" if near else "GET /api/v1/metric-catalog lists them"
     return f"there is no metric {name!r}; {hint}"

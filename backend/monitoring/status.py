@@ -97,7 +97,7 @@ class Status:
             with open_sessions(self._engine).begin() as session:
                 take_lease(session, "status", self._owner, seconds=0)
         except SQLAlchemyError as error:
-            unknown = Fault("broken", "the database refuses to be written: the service's log says why")
+            unknown = Fault("broken", "the database cannot be written: see the service's log")
             return database_fault(error, self._engine.url) or unknown
         return None
 
@@ -118,7 +118,9 @@ def broker_fault(settings: Settings) -> Fault | None:
             connection.ensure_connection(max_retries=1, interval_start=0, timeout=1)
     except (OperationalError, OSError):
         seconds = settings.poll_seconds
-        return Fault("away", f"the broker does not answer: runs still start, up to {seconds:g} s later")
+        return Fault(
+            "away", f"the broker does not answer: runs still start, delayed by up to {seconds:g} s later"
+        )
     return None
 
 

@@ -34,7 +34,7 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     Nothing in it may be a link that leads out of `inside`, where that is given.
     """
     if inside is not None and _leads_out(directory, inside.expanduser().resolve()):
-        return "the directory, or a file in it, is a link that leads out of MODELS_DIR"
+        return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     if read_config(directory) is None:
         return "the directory holds no readable config.json of a Hugging Face model"
     for name in CONFIG_FILES:
@@ -42,7 +42,7 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
         if config is None and (directory / name).exists():
             return f"its {name} is no JSON object of at most {MOST_CONFIG_BYTES:,} bytes"
         if _names_code(config):
-            return f"its {name} asks for code of its own (auto_map, trust_remote_code), which is never run"
+            return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     if not any(directory.glob("*.safetensors")):
         return "the directory holds no weights (*.safetensors is expected)"
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):

@@ -25,8 +25,8 @@ class Instance(NamedTuple):
 
     def __str__(self) -> str:
         if not self.pid:
-            return "GRPO Lab is just starting or ending here"
-        return f"GRPO Lab already runs here: {self.url} (process {self.pid})"
+            return "GRPO Lab is starting or stopping here"
+        return f"GRPO Lab is already running here: {self.url} (process {self.pid})"
 
 
 class AlreadyRunning(Exception):

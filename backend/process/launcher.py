@@ -203,7 +203,7 @@ class Launcher:
             pause = RESTART_PAUSES[min(child.restarts, len(RESTART_PAUSES) - 1)]
             code = child.process.returncode if child.process else None
             self.terminal.say(
-                f"  {child.name:<10} ended by itself (code {code}); starting it again in {pause} s"
+                f"  {child.name:<10} exited unexpectedly (code {code}); restarting in {pause} s"
             )
             child.restart_at = now + pause
         elif now >= child.restart_at:
@@ -219,7 +219,7 @@ class Launcher:
                 self._end(child)
 
     def _end(self, child: ChildProcess) -> None:
-        saves = "running runs save a checkpoint; Ctrl-C again ends them at once"
+        saves = "running runs are saving a checkpoint; press Ctrl-C again to stop at once"
         doing = f"stopping ({saves})" if child.name == "worker" else "stopping"
         with self.terminal.step(child.name, doing) as step:
             child.signal(signal.SIGTERM)
@@ -277,7 +277,7 @@ def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
     """Launch the demo; a service that somebody else is just starting gets a while."""
     from backend.process.demo import launch_demo
 
-    with terminal.step("demo", "launching, once in a state directory") as step:
+    with terminal.step("demo", "launching, once per state directory") as step:
         deadline = time.monotonic() + START_SECONDS
         while not is_alive(url) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -287,13 +287,13 @@ def _show_demo(terminal: Terminal, settings: Settings, url: str) -> None:
 def _live(launcher: Launcher, *, show_demo: bool) -> None:
     settings, terminal = launcher.settings, launcher.terminal
     try:
-        with terminal.step("database", "bringing it up to date") as step:
+        with terminal.step("database", "upgrading") as step:
             step.result = migrate(settings)
         launcher.start()
         if show_demo:
             _show_demo(terminal, settings, service_url(settings))
         show_link(terminal, settings, login_link(settings))
-        terminal.say("\n  Ctrl-C stops everything; the next start continues what was running.\n")
+        terminal.say("\n  Ctrl-C stops everything; the next start continues the runs that were running.\n")
         launcher.keep_running()
     except Stopped:
         terminal.say()

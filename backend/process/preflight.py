@@ -36,19 +36,20 @@ def check_state_dir(settings: Settings) -> None:
     except OSError as error:
         raise CannotStart(
             f"cannot write to the state directory {settings.state} ({error.strerror}): "
-            "name another one, e.g. `make up STATE_DIR=~/grpolab`"
+            "choose another, e.g. `make up STATE_DIR=~/grpolab`"
         ) from None
 
 
 def check_exposure(settings: Settings) -> None:
     """Refuse to listen to the network without a token and host names chosen on purpose."""
     if settings.grpolab_token and settings.grpolab_token == settings.grpolab_viewer_token:
-        raise CannotStart("GRPOLAB_VIEWER_TOKEN is GRPOLAB_TOKEN: every viewer would be an operator")
+        raise CannotStart(
+            "GRPOLAB_VIEWER_TOKEN equals GRPOLAB_TOKEN, so every viewer would be an operator: choose another"
+        )
     for name in ("grpolab_token", "grpolab_viewer_token"):
         if "${" in getattr(settings, name):  # everybody can read that text where it was written
             raise CannotStart(
-                f"{name.upper()} is the name of a variable and not its value, which whatever starts this "
-                "service was to put in its place: write the token itself there, or leave it empty"
+                f"{name.upper()} is an unexpanded variable: set it to the token itself, or leave it empty"
             )
     if is_loopback(settings.host):
         return
@@ -59,8 +60,8 @@ def check_exposure(settings: Settings) -> None:
     ]
     if short:
         raise CannotStart(
-            f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, which can be guessed over a "
-            "network: choose another one, e.g. `openssl rand -hex 32`"
+            f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, too few for a service on "
+            "a network: choose a longer one, e.g. `openssl rand -hex 32`"
         )
     if settings.grpolab_token and settings.allowed_hosts:
         return

@@ -76,7 +76,7 @@ def show_link(terminal: Terminal, settings: Settings, link: str, *, opens_browse
     terminal.say(f"  Open  {link}")
     terminal.say("        (works once, for ten minutes; `make link` prints a new one)")
     if hint := tunnel_hint(settings):
-        terminal.say("  No screen here? On your own computer run the next line, then open the link there:")
+        terminal.say("  On a remote machine? Run this on your own computer, then open the link there:")
         terminal.say(f"        {hint}")
     if opens_browser and has_screen():
         webbrowser.open(link)

@@ -108,7 +108,7 @@ def prepare_broker(broker: Broker, settings: Settings) -> None:
         private_directory(queue_folder(settings))
         for unfinished in queue_folder(settings).glob("*.tmp"):
             unfinished.unlink(missing_ok=True)
-        logger.warning("no Valkey or Redis found: the queue uses files, runs may start a second later")
+        logger.warning("no Valkey or Redis found: the queue uses files, and runs may start a second later")
     if broker.socket:
         private_directory(broker.socket.parent)
         stop_leftover(broker.socket)

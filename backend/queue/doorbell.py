@@ -135,7 +135,7 @@ class _Ringer:
             _bell(self._settings).send_task(TASK, queue=QUEUE, retry=False)
             sent.append(True)
         except (OperationalError, OSError) as error:
-            logger.warning("the bell did not ring: %s", error)
+            logger.warning("could not notify the workers: %s", error)
         finally:
             self._free.release()
 

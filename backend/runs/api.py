@@ -105,7 +105,7 @@ def empty(session: WriteSession, *, forever: bool) -> Json:
     A run that still trains, or that other runs begin with, stays in it.
     """
     if not forever:
-        raise InvalidRequest([FieldError("forever", "is false; the trash is emptied for ever or not at all")])
+        raise InvalidRequest([FieldError("forever", "is false; the trash can only be emptied permanently")])
     deleted, kept = empty_trash(session)
     return Json({"deleted": deleted, "kept": kept}, 202)
 

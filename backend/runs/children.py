@@ -81,15 +81,13 @@ def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     """The weights are the parent's, so nothing that says what they are may change."""
     for name, now in config.policy.model_dump(mode="json").items():
         if now != (before := parent.config["policy"].get(name)):
-            reason = (
-                f"is {now!r}, but a fork goes on with the policy of {parent.name}: {before!r} is expected"
-            )
+            reason = f"is {now!r}, but a fork continues the policy of {parent.name}: {before!r} is expected"
             yield FieldError(f"policy.{name}", reason)
 
 
 def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldError]:
     if config.steps <= step:
-        reason = f"is {config.steps}, but the fork begins behind step {step} of {parent.name}"
+        reason = f"is {config.steps}, but the fork starts after step {step} of {parent.name}"
         yield FieldError("steps", f"{reason}: at least {step + 1} is expected")
 
 

@@ -67,7 +67,7 @@ def begin_deletion(session: Session, run_id: str) -> None:
     if run.deleted_at is None:
         raise Conflict(f"{run.name} is not in the trash: delete it first")
     if run.status == "running":
-        raise Conflict(f"{run.name} still trains: it is deleted for ever once it has stopped")
+        raise Conflict(f"{run.name} still trains: it is deleted permanently once it has stopped")
     if names := [child.name for child in _dependents(session, [run_id])]:
         raise StillNeeded(run.name, names)
     _mark(session, [run_id])
@@ -171,6 +171,6 @@ def _forget(session: Session, run_id: str) -> int:
     others = select(Run.id).where(Run.experiment_id == run.experiment_id)
     if run.experiment_id is not None and session.scalar(others.limit(1)) is None:
         session.execute(delete(Experiment).where(Experiment.id == run.experiment_id))
-    add_event(session, "lifecycle", f"{run.name} was deleted for ever", data={"deleted": run_id})
-    logger.info("run %s was deleted for ever", run_id)
+    add_event(session, "lifecycle", f"{run.name} was deleted permanently", data={"deleted": run_id})
+    logger.info("run %s was deleted permanently", run_id)
     return 1

@@ -60,12 +60,12 @@ class Older(NamedTuple):
         """What is wrong and what can be taken back."""
         words = "the database is older than this state directory"
         if self.events:
-            words += f": {self.events:,} or more of its newest events are gone, last seen {iso(self.at)}"
+            words += f": {self.events:,} or more of its newest events are missing, last seen {iso(self.at)}"
         if self.ahead:
             named = ", ".join(self.ahead[:NAMED]) + (", ..." if len(self.ahead) > NAMED else "")
             words += f"; {len(self.ahead)} checkpoints of steps that it does not know are kept ({named}): "
-            words += "a run that is resumed or retried takes back its own"
-        return f"{words}. If its -wal file or a newer copy is anywhere, stop and put it back; else go on"
+            words += "a run that is resumed or retried uses its own again"
+        return f"{words}. If its -wal file or a newer copy exists, stop and put it back; otherwise continue"
 
 
 def mark_file(settings: Settings) -> Path:

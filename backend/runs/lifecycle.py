@@ -292,7 +292,7 @@ def _change(session: Session, run: Run, values: dict[str, Any]) -> None:
     """Compare and set: the row is as it was seen, or nothing happens and the caller hears of it."""
     seen = update(Run).where(Run.id == run.id, Run.status == run.status, Run.attempt == run.attempt)
     if not _changed(session, seen.values(**values)):
-        raise MoveForbidden(run.id, "changing", "this", "at rest for a moment: try again")
+        raise MoveForbidden(run.id, "changing", "this", "no longer changing state: try again")
     session.expire(run)
 
 

@@ -74,7 +74,7 @@ class Strays:
                 now = self._clock()
                 since = min(noted.get(key, now), now)
                 if key not in noted:
-                    logger.warning("%s belongs to no row: it is removed in a day", path)
+                    logger.warning("%s belongs to no run: it will be removed in a day", path)
                 if now - max(since, _newest_change(path)) < AGE_SECONDS or not self._remove(path):
                     found[key] = since
             yield
@@ -107,9 +107,9 @@ class Strays:
         try:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         except OSError as error:
-            logger.warning("%s belongs to no row and cannot be removed: %s", path, error)
+            logger.warning("%s belongs to no run and cannot be removed: %s", path, error)
             return False
-        logger.warning("removed %s, which had belonged to no row for a day", path)
+        logger.warning("removed %s, which had belonged to no run for a day", path)
         return True
 
     def _tell_what_is_gone(self, run_id: str, record: Record) -> None:
@@ -119,7 +119,7 @@ class Strays:
         for name, step in record.checkpoints[run_id].items():
             if (self._root / run_id / name / MANIFEST).is_file():
                 continue
-            line = f"checkpoint {name} is gone from the disk: nothing can continue or begin with it"
+            line = f"checkpoint {name} is missing from the disk: no run can continue or start from it"
             with self._sessions.begin() as session:
                 row = select(Checkpoint.id).where(Checkpoint.run_id == run_id, Checkpoint.path == name)
                 said = select(Event.id).where(Event.run_id == run_id, Event.message == line)

@@ -83,4 +83,6 @@ def why_not() -> str:
     if tried.returncode == 0:
         return ""
     said = tried.stderr.strip().splitlines()
-    return f"the system refuses user namespaces ({said[-1] if said else f'exit code {tried.returncode}'})"
+    return (
+        f"the system does not allow user namespaces ({said[-1] if said else f'exit code {tried.returncode}'})"
+    )

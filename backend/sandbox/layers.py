@@ -29,13 +29,13 @@ class SandboxIncomplete(GrpoLabError):
 def layers() -> tuple[Layer, ...]:
     """Every layer, outermost first."""
     return (
-        Layer("environment", "variables of the trainer, such as tokens and addresses", ""),
+        Layer("environment", "the trainer's environment variables, such as tokens and addresses", ""),
         Layer("descriptors", "files and connections that the trainer has open", ""),
         Layer("namespaces", "other processes, the network, and every file but code", _no_namespaces()),
         Layer("landlock", "files outside of code, and TCP connections", _no_landlock()),
-        Layer("seccomp", "system calls that computing does not need", _no_seccomp()),
-        Layer("limits", "memory, processor time, files and processes without end", ""),
-        Layer("fork", "anything that one answer leaves behind for the next", ""),
+        Layer("seccomp", "system calls that grading does not need", _no_seccomp()),
+        Layer("limits", "unlimited memory, processor time, files and processes", ""),
+        Layer("fork", "state that one answer leaves behind for the next", ""),
     )
 
 
@@ -61,12 +61,12 @@ def check_sandbox(settings: Settings) -> None:
 
 def _no_namespaces() -> str:
     reason = bubblewrap.why_not()
-    return reason and f"{reason}; install bubblewrap and permit unprivileged user namespaces"
+    return reason and f"{reason}; install bubblewrap and allow unprivileged user namespaces"
 
 
 def _no_landlock() -> str:
     if sys.platform != "linux":
-        return "only Linux has it"
+        return "only available on Linux"
     try:
         import py_landlock
 
@@ -80,7 +80,7 @@ def _no_landlock() -> str:
 
 def _no_seccomp() -> str:
     if sys.platform != "linux":
-        return "only Linux has it"
+        return "only available on Linux"
     try:
         import pyseccomp  # noqa: F401 - importing it looks for the library
     except (ImportError, RuntimeError):

@@ -110,7 +110,7 @@ class Sandbox:
             case {"died": words}:
                 raise Died(str(words))
         self.close()
-        raise Died("the sandboxed process spoke nonsense")
+        raise Died("the sandboxed process sent an invalid message")
 
     def close(self) -> None:
         """End the process; a later `ask` starts a new one."""
@@ -150,7 +150,7 @@ class Sandbox:
         reply = self._read(PREPARE_SECONDS)
         if word not in reply:
             self.close()
-            raise Unusable(_shown(reply.get("unusable", "the sandboxed process spoke nonsense")))
+            raise Unusable(_shown(reply.get("unusable", "the sandboxed process sent an invalid message")))
 
     def _start(self) -> None:
         check_sandbox(self._settings)
@@ -228,7 +228,7 @@ class Sandbox:
                 unwritten = unwritten[process.stdin.write(unwritten) :]
         except OSError as error:
             self.close()
-            raise Died(f"the sandboxed process broke off: {error}") from error
+            raise Died(f"the sandboxed process failed: {error}") from error
 
     def _read(self, seconds: float) -> dict[str, Any]:
         """The next reply; without one the process is killed."""
@@ -236,13 +236,13 @@ class Sandbox:
             reply = json.loads(self._read_line(seconds))
         except (OSError, ValueError, RecursionError) as error:
             self.close()
-            raise Died(f"the sandboxed process broke off: {error}") from error
+            raise Died(f"the sandboxed process failed: {error}") from error
         except BaseException:  # whatever it is, or the next request would get the reply to this one
             self.close()
             raise
         if not isinstance(reply, dict):
             self.close()
-            raise Died("the sandboxed process spoke nonsense")
+            raise Died("the sandboxed process sent an invalid message")
         return reply
 
     def _read_line(self, seconds: float) -> bytes:
@@ -263,7 +263,7 @@ class Sandbox:
             raise Died(f"the sandboxed process ended with code {process.wait()}")
         self._unread += block
         if len(self._unread) > MAX_LINE_BYTES:
-            raise Died("the sandboxed process answered without end")
+            raise Died("the sandboxed process sent an endless answer")
 
 
 def _shown(words: Any) -> str:

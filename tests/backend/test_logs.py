@@ -108,7 +108,7 @@ def test_errors_that_nobody_caught_are_reported_too(reported, monkeypatch):
     error = RuntimeError("canary-in-an-exception")
     sys.excepthook(RuntimeError, error, None)
     first, second = map(json.loads, said())
-    assert first["message"].startswith("poll ended by an error")
+    assert first["message"].startswith("poll ended by an unexpected error")
     assert "ValueError" in first["exception"]
     assert "RuntimeError: [secret]" in second["exception"]
 

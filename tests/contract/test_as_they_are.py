@@ -221,7 +221,7 @@ def test_names_notes_and_tags_are_kept_or_refused_never_changed(trained):
             assert {field: run[field] for field in given} == given
         else:
             assert answer.status_code == 422
-            assert "contains NUL or half a surrogate pair" in answer.json()["detail"]
+            assert "contains NUL or an unpaired surrogate" in answer.json()["detail"]
 
     check()
 

@@ -72,7 +72,7 @@ def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
     with database.sessions() as session:
         assert session.scalars(select(Run.id)).all() == [other.id]
         told = session.scalars(select(Event.message).where(Event.run_id.is_(None))).all()
-    assert told == ["doomed was deleted for ever"]
+    assert told == ["doomed was deleted permanently"]
     damaged = {f"{other.id}/s000006-a1"}
     assert audit(database.sessions, settings.state, damaged=damaged) == []
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_deleted_for_ever_is_gone_at_once_and_leaves_nothing(
     ("fields", "reason"),
     [
         ({"deleted_at": None}, "doomed is not in the trash: delete it first"),
-        ({"status": "running"}, "doomed still trains: it is deleted for ever once it has stopped"),
+        ({"status": "running"}, "doomed still trains: it is deleted permanently once it has stopped"),
     ],
 )
 def test_what_trains_or_is_not_in_the_trash_stays(client, full_run, fields, reason):

@@ -44,7 +44,7 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
     [
         ({}, "step", "required"),
         ({"step": 15}, "step", "parent has no checkpoint of step 15; it has checkpoints of steps: 10, 20"),
-        ({"step": 20}, "steps", "is 20, but the fork begins behind step 20 of parent: at least 21"),
+        ({"step": 20}, "steps", "is 20, but the fork starts after step 20 of parent: at least 21"),
         ({"step": 10, "changes": {"steps": 9}}, "steps", "at least 11 is expected"),
         ({"step": 10, "changes": {"policy": {"name": "tiny_moe"}}}, "policy.name", "'tiny' is expected"),
         (

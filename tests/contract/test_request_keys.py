@@ -45,7 +45,7 @@ def test_the_same_key_and_body_give_the_same_run_another_body_is_refused(
     refused = ask(client, parent, verb, other, "k1")
     assert refused.status_code == 409
     assert refused.json()["detail"] == (
-        "the Idempotency-Key 'k1' was used for another request: choose a new one"
+        "the Idempotency-Key 'k1' was already used for a different request: choose a new one"
     )
     assert counts(database) == [2, 1]
     assert ask(client, parent, verb, body, "k2").json()["id"] != first.json()["id"]

@@ -157,7 +157,7 @@ def test_a_cursor_that_the_list_cannot_have_given_out_is_refused(client, made, s
     answer = client.get("/api/v1/runs", params=params)
     assert answer.status_code == 422, answer.text
     (error,) = answer.json()["errors"]
-    assert error == {"path": "cursor", "message": "is not one that this list has given out"}
+    assert error == {"path": "cursor", "message": "is not a cursor of this list"}
 
 
 def test_a_cursor_serves_only_the_order_that_gave_it_out(client, made):

@@ -89,7 +89,7 @@ def test_of_two_starts_at_once_one_runs_and_the_other_says_where(start, state_di
     labs = [start(name=name, port=free_port()) for name in ("one", "other")]
     (loser,) = wait_for(lambda: [lab for lab in labs if lab.process.poll() is not None])
     (lab,) = [lab for lab in labs if lab is not loser]
-    where = f"already runs here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
+    where = f"already running here: http://127.0.0.1:{lab.port} (process {lab.process.pid})"
     assert (loser.process.returncode, where in loser.said()) == (0, True), loser.said()
     lab.wait_until_up()
     assert "upgraded from schema 0001" in lab.said()

@@ -189,21 +189,24 @@ def test_a_checkpoint_whose_files_are_elsewhere_is_named_and_its_row_left_out(la
 def test_an_old_backup_is_not_written_over(lab, tmp_path):
     (tmp_path / "backup").mkdir()
     save_backup(lab, tmp_path / "backup")
-    with pytest.raises(Conflict, match="exists already"):
+    with pytest.raises(Conflict, match="already exists"):
         save_backup(lab, tmp_path / "backup")
 
 
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda backup: (backup / MANIFEST).unlink(), "is no backup"),
+        (lambda backup: (backup / MANIFEST).unlink(), "is not a backup"),
         (lambda backup: (backup / MANIFEST).write_text("{"), "cannot be read"),
         (
             lambda backup: (backup / "uploads" / "abc.jsonl").write_text("{ \n"),
             "is damaged: uploads/abc.jsonl",
         ),
-        (lambda backup: next((backup / "database").iterdir()).unlink(), "is not whole: database/"),
-        (lambda backup: (backup / "stranger").write_text(""), "holds what is no part of it: 'stranger'"),
+        (lambda backup: next((backup / "database").iterdir()).unlink(), "is incomplete: database/"),
+        (
+            lambda backup: (backup / "stranger").write_text(""),
+            "contains a file that is not part of it: 'stranger'",
+        ),
     ],
 )
 def test_a_backup_that_is_not_whole_changes_nothing(lab, database, tmp_path, harm, words):
@@ -231,7 +234,7 @@ def test_a_backup_of_a_newer_version_or_another_database_is_refused(lab, databas
 
 def test_an_installation_that_runs_is_not_replaced(lab, database, tmp_path):
     save_backup(lab, tmp_path / "backup")
-    with hold_instance(lab, "http://here"), pytest.raises(Conflict, match="already runs here"):
+    with hold_instance(lab, "http://here"), pytest.raises(Conflict, match="already running here"):
         restore_backup(lab, tmp_path / "backup", overwrite=True)
     with database.sessions.begin() as session:
         session.add(Worker(id="alive", host="h", pid=1, slot=0, device="cpu", stats={}))
@@ -340,7 +343,7 @@ def test_a_restore_that_is_killed_lets_nothing_start_until_it_is_run_again(lab, 
             with pytest.raises(CannotStart, match="a restore was interrupted"):
                 check_database(lab)
     process = command(lab, "restore", backup, "--overwrite")
-    assert "as it was at" in process.communicate()[0]
+    assert "as of" in process.communicate()[0]
     assert process.returncode == 0
     check_database(lab)
     assert len(rows_of(database)["run"]) == 2

@@ -114,7 +114,7 @@ def test_more_than_the_limit_is_refused_also_when_the_length_is_not_told(client,
 def test_what_unpacks_to_more_than_the_limit_is_refused(client, settings):
     answer = put(small(client), gzip.compress(b'{"prompt": "1", "answer": "1"}\n' * 1000), "a.jsonl.gz")
     assert answer.status_code == 422
-    assert "has more than 10,000 bytes when unpacked" in answer.json()["detail"]
+    assert "is larger than 10,000 bytes when unpacked" in answer.json()["detail"]
     assert kept(settings) == []
 
 

@@ -70,7 +70,7 @@ def test_a_healthy_machine_has_no_complaints(healthy):
 
 def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse(healthy, monkeypatch):
     assert found(healthy, "sandbox", "ok").startswith("all layers: environment, descriptors, namespaces")
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system refuses user namespaces")
+    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert "no namespaces, which keeps out other processes" in found(healthy, "sandbox", "warn")
@@ -163,7 +163,7 @@ def test_a_full_disk(healthy, monkeypatch, free, level):
 @pytest.mark.parametrize(("seconds", "level"), [(0.0, "ok"), (0.1, "warn"), (1.1, "bad")])
 def test_a_slow_disk(healthy, monkeypatch, seconds, level):
     monkeypatch.setattr(os, "fsync", lambda _: time.sleep(seconds))
-    assert "a write is on the disk after" in found(healthy, "speed", level)
+    assert "a write reaches the disk in" in found(healthy, "speed", level)
 
 
 def test_a_broken_disk(healthy, monkeypatch):
@@ -187,7 +187,7 @@ def test_a_network_file_system_under_sqlite(healthy, monkeypatch, kind):
 
 def test_models_and_data_sets(healthy):
     (healthy.models_dir / "half").mkdir(parents=True)
-    assert "half is no policy" in found(healthy, "models", "warn")
+    assert "half is not a policy" in found(healthy, "models", "warn")
     (healthy.models_dir / "half" / "config.json").write_text("{}")
     (healthy.models_dir / "half" / "model.safetensors").write_text("")
     assert found(healthy, "models", "ok").startswith("1 in ")
@@ -228,7 +228,7 @@ def test_a_service_without_a_launcher(healthy):
 def test_a_lab_that_runs_here_is_named_and_not_disturbed(healthy):
     healthy.run_dir.mkdir(parents=True)
     with hold_instance(healthy, "http://here:1"):
-        assert "already runs here: http://here:1" in found(healthy, "port", "ok")
+        assert "already running here: http://here:1" in found(healthy, "port", "ok")
     note = healthy.run_dir / "up.lock"
     note.write_text(json.dumps({"pid": 1, "url": "http://gone"}))  # it was killed
     examine(healthy)
@@ -239,8 +239,8 @@ def test_a_lab_that_runs_here_is_named_and_not_disturbed(healthy):
 def test_a_broker_that_does_not_answer(healthy):
     url = "redis://:canary-of-the-broker@127.0.0.1:1/0"
     assert found(with_(healthy, broker_url=url), "broker", "warn") == (
-        "redis://:***@127.0.0.1:1/0 does not answer: start it, or mend BROKER_URL; "
-        "until then workers look for runs every 15 s"
+        "redis://:***@127.0.0.1:1/0 does not answer: start it, or correct BROKER_URL; "
+        "until then workers poll for runs every 15 s"
     )
 
 
@@ -254,7 +254,7 @@ def test_a_socket_left_over_from_a_killed_broker(healthy):
     healthy.run_dir.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(healthy.run_dir / "valkey.sock"))
-    assert "left over from a killed broker" in found(healthy, "locks", "warn")
+    assert "left behind by a killed broker" in found(healthy, "locks", "warn")
 
 
 def test_an_interrupted_restore(healthy):

@@ -83,7 +83,7 @@ def test_the_link_becomes_a_cookie_and_leaves_the_address(stranger, settings):
     stranger.cookies.clear()
     again = stranger.get(f"/?{ticket}")
     assert again.status_code == 401
-    assert "used already" in again.text
+    assert "already been used" in again.text
 
 
 def test_a_link_never_leads_to_another_site(stranger, settings):

@@ -77,8 +77,9 @@ def test_a_jump_is_told_to_every_running_run_once(database, reconciler):
     elapsed.now -= 2 * HOUR
     reconciler.look()
     reconciler.look()
-    line = "the database's clock jumped ahead by 7,200 s: nothing is lost and runs go on; "
-    assert said(database.sessions) == [(run.id, line + "times before and after it do not compare")]
+    line = "the database's clock jumped ahead by 7,200 s: nothing is lost and runs continue, "
+    line += "but times before and after the jump cannot be compared"
+    assert said(database.sessions) == [(run.id, line)]
 
 
 def test_after_the_clock_went_back_nothing_waits_until_it_has_caught_up(database, settings, reconciler):

@@ -67,7 +67,7 @@ def test_a_hub_name_needs_the_hub(settings):
 @pytest.mark.parametrize("name", ["tokenizer_config.json", "generation_config.json", "processor_config.json"])
 def test_code_hidden_in_another_file_is_refused(settings, model, name):
     (model / name).write_text('{"a": [{"b": {"auto_map": {"AutoTokenizer": ["x.y", null]}}}]}')
-    assert f"its {name} asks for code of its own" in reason(settings)
+    assert f"its {name} requires custom code" in reason(settings)
 
 
 def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):

@@ -80,7 +80,7 @@ def test_checkpoints_beyond_the_last_step_are_proof_and_are_named(lab, database)
     with database.sessions() as session:
         older = find_older(lab, session)
         assert older.ahead == [f"{run.id}/s000030-a1"]
-        assert "a run that is resumed or retried takes back its own" in older.sentence
+        assert "a run that is resumed or retried uses its own again" in older.sentence
         assert age(lab, session).level == "warn"
 
 

@@ -75,7 +75,7 @@ def test_what_has_belonged_to_nobody_for_a_day_is_removed_and_nothing_else(lab, 
     assert not any(path.exists() for path in (unknown, orphan, draft))
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("removed")]
     assert told == [
-        f"removed {path}, which had belonged to no row for a day" for path in (draft, orphan, unknown)
+        f"removed {path}, which had belonged to no run for a day" for path in (draft, orphan, unknown)
     ]
     lab.sweep(hours=25)
     assert kept.exists()
@@ -184,7 +184,7 @@ def test_a_checkpoint_whose_files_are_gone_is_told_once(lab):
     (gone / "manifest.json").unlink()
     lab.sweep()
     lab.sweep(hours=1)
-    line = "checkpoint s000006-a1 is gone from the disk: nothing can continue or begin with it"
+    line = "checkpoint s000006-a1 is missing from the disk: no run can continue or start from it"
     assert lab.events() == [(run_id, "error", 3, line)]
     with lab.sessions() as session:
         assert len(session.scalars(select(Checkpoint)).all()) == 2

@@ -287,12 +287,14 @@ def test_a_path_that_holds_home_or_state_is_never_shown(monkeypatch, tmp_path):
 
 
 def test_a_missing_layer_is_named_and_can_be_required(monkeypatch):
-    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system refuses user namespaces")
+    monkeypatch.setattr(bubblewrap, "why_not", lambda: "the system does not allow user namespaces")
     layers.cache_clear()
     try:
         assert [layer.name for layer in missing_layers()] == ["namespaces"]
         check_sandbox(Settings())
-        with pytest.raises(SandboxIncomplete, match="lacks namespaces: the system refuses user namespaces"):
+        with pytest.raises(
+            SandboxIncomplete, match="lacks namespaces: the system does not allow user namespaces"
+        ):
             check_sandbox(Settings(sandbox="required"))
     finally:
         monkeypatch.undo()

@@ -121,7 +121,7 @@ def test_a_model_with_code_of_its_own_is_refused(copy, offline):
     (copy / "config.json").write_text(
         json.dumps(config | {"auto_map": {"AutoModelForCausalLM": "evil.Model"}})
     )
-    assert "asks for code of its own (auto_map, trust_remote_code)" in refusal("mine", offline).message
+    assert "requires custom code (auto_map, trust_remote_code)" in refusal("mine", offline).message
 
 
 def test_an_unknown_architecture_is_refused(copy, offline):
