@@ -8,7 +8,7 @@ import { AccountMenu } from './account.js';
 import { Icon } from './icons.js';
 import { ViewerMark } from './role.js';
 
-const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue']];
+const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue'], ['/help', 'Help']];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
 const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
 
