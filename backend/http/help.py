@@ -122,7 +122,8 @@ PAGE = """<!doctype html>
 <body class="help">
   <a class="skip-link" href="#content">Skip to content</a>
   <header class="header">
-    <a class="brand" href="/runs"><img src="/static/favicon.svg" alt="" width="20" height="20">
+    <a class="brand" href="/runs" aria-label="GRPO Lab">
+      <img src="/static/favicon.svg" alt="" width="20" height="20">
       <span>GRPO Lab</span></a>
     <nav aria-label="Pages"><a href="/runs">Runs</a><a href="/launch">Launch</a><a href="/queue">Queue</a>
       <a href="/help" aria-current="page">Help</a></nav>

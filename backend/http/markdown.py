@@ -16,6 +16,8 @@ from markdown_it.utils import OptionsDict
 
 MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
 """Where a generated table begins and ends; GitHub hides it as a comment."""
+MEMBER = re.compile(r"\[\w+\]")
+"""Which member of a union a knob belongs to: the launch form's names of fields do not say it."""
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
@@ -87,7 +89,7 @@ def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
 
 
 def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
-    """Anchors for table rows: the code in the first cell, and for a knob its place in the config too."""
+    """Anchors for table rows: the code in the first cell, and for a knob its field in the config too."""
     row: Token | None = None
     for opened, inline in itertools.pairwise(tokens):
         if opened.type == "tr_open":
@@ -95,7 +97,8 @@ def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
         if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
         named, row = row or opened, None
-        if len(inline.children) == 1 and (name := _claim(inline.children[0].content, reading)):
+        field_name = MEMBER.sub("", inline.children[0].content)
+        if len(inline.children) == 1 and (name := _claim(field_name, reading)):
             named.attrSet("id", name)
 
 

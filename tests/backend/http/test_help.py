@@ -15,7 +15,7 @@ from backend.settings import Settings
 from tests.api_client import VIEWER_TOKEN
 
 GOING = {"Accept": "text/html"}
-ADDRESSES = {name: address_of(path) for name, path in sources().items()}
+ADDRESSES = {name: address_of(path) or "" for name, path in sources().items()}
 PAGE = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
 
 
@@ -36,7 +36,7 @@ def test_every_page_is_shown_in_the_frame_without_inline_script(client, name):
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/src/first_paint.js">']
     assert '<a class="brand"' in answer.text
-    assert len(PAGE.search(answer.text)[1]) > 200
+    assert len(PAGE.findall(answer.text)[0]) > 200
     assert "&lt;!--" not in answer.text
 
 
@@ -73,7 +73,10 @@ def test_links_between_the_pages_lead_to_files_on_github_too():
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("methods", [*PRESETS, *(short for short, _ in KNOBS), *(path for _, path in KNOBS)]),
+        (
+            "methods",
+            [*PRESETS, *(short for short, _ in KNOBS), *(re.sub(r"\[\w+\]", "", path) for _, path in KNOBS)],
+        ),
         ("metrics", METRICS),
         ("operations", [name.upper() for name in Settings.model_fields]),
     ],
