@@ -150,9 +150,10 @@ def _show(token: Token, reading: _Reading) -> None:
 
 
 def _in_scroll_boxes(body: str) -> str:
-    """Wide tables scroll by themselves, also by keyboard, and not with the page."""
-    opened = '<div class="help-table" tabindex="0" role="region" aria-label="Table"><table>'
-    return body.replace("<table>", opened).replace("</table>", "</table></div>")
+    """Wide tables and code scroll by themselves, also by keyboard, and not with the page."""
+    opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
+    body = body.replace("<table>", opened).replace("</table>", "</table></div>")
+    return body.replace("<pre>", '<pre tabindex="0">')
 
 
 def _code(

@@ -13,18 +13,14 @@ def service(tmp_path_factory):
         yield service
 
 
-@pytest.fixture(params=["light", "dark"])
-def scheme(request) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[400, 1400])
-def page(request, service, browser, scheme):
+@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+def page(request, service, browser):
+    width, scheme = request.param
     complaints = []
     context = browser.new_context(
         base_url=service.base,
         color_scheme=scheme,
-        viewport={"width": request.param, "height": 900},
+        viewport={"width": width, "height": 900},
         extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
     )
     page = context.new_page()
@@ -44,7 +40,7 @@ def test_the_help_is_reached_from_the_header_and_read(page):
     expect(page.get_by_role("heading", name="Documentation", exact=True)).to_be_visible()
     expect(page.get_by_role("img", name="Compare")).to_be_visible()
     page.get_by_role("main").get_by_role("link", name="Methods").click()
-    expect(page.get_by_role("heading", name="Knobs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Knobs", exact=True)).to_be_visible()
     page.goto("/help/methods#objective.surrogate")
     expect(page.locator("[id='objective.surrogate']")).to_be_in_viewport()
 
