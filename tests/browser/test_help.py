@@ -24,14 +24,14 @@ def page(request, service, browser):
         extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
     )
     page = context.new_page()
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("console", complaints.append)
     yield page
     context.close()
-    assert complaints == []
+    assert [(each.text, each.location) for each in complaints if each.type == "error"] == []
 
 
 def fits(page: Page) -> bool:
-    return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
 def test_the_help_is_reached_from_the_header_and_read(page):
