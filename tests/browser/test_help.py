@@ -24,10 +24,10 @@ def page(request, service, browser):
         extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
     )
     page = context.new_page()
-    page.on("console", complaints.append)
+    page.on("console", lambda message: complaints.append((message.type, message.text, message.location)))
     yield page
     context.close()
-    assert [(each.text, each.location) for each in complaints if each.type == "error"] == []
+    assert [complaint for complaint in complaints if complaint[0] == "error"] == []
 
 
 def fits(page: Page) -> bool:
