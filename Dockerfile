@@ -25,6 +25,10 @@ FROM base AS api
 COPY backend backend
 COPY frontend frontend
 COPY migrations migrations
+# The pages under /help, and their pictures.
+COPY docs docs
+COPY benchmarks/evidence/*.png benchmarks/evidence/
+COPY tests/browser/compare.png tests/browser/
 USER grpolab
 EXPOSE 8400
 CMD ["python", "-m", "backend.cli", "serve"]

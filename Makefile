@@ -74,7 +74,7 @@ format: .venv/dev.stamp ## format the code and mend what ruff can mend
 	@.venv/bin/python -m ruff format .
 	@.venv/bin/python -m ruff check --fix .
 
-docs: .venv/runtime.stamp ## write the generated tables of README.md
+docs: .venv/runtime.stamp ## write the generated tables of docs/
 	@.venv/bin/python -m backend.docs
 
 lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows, with the hashes of their files

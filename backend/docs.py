@@ -1,6 +1,6 @@
-"""The tables of README.md that the code writes: `make docs`.
+"""The generated tables of the pages in docs/: `make docs`.
 
-Each table stands between `<!-- NAME -->` and `<!-- /NAME -->`; the rest is written by hand.
+Each table stands in one page, between `<!-- NAME -->` and `<!-- /NAME -->`; the rest is written by hand.
 """
 
 import re
@@ -20,7 +20,9 @@ from backend.monitoring.prometheus import GAUGES
 from backend.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+FOLDER = ROOT / "docs"
+PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
+"""A table's place in a page."""
 
 KNOBS: tuple[tuple[str, str], ...] = (
     ("adv.baseline", "objective.advantage"),
@@ -93,20 +95,35 @@ KNOBS: tuple[tuple[str, str], ...] = (
 
 
 def main() -> None:
-    """Write the tables into README.md."""
-    README.write_text(with_tables(README.read_text(encoding="utf-8")), encoding="utf-8")
+    """Write the tables into docs/."""
+    for page, text in with_tables(pages()).items():
+        page.write_text(text, encoding="utf-8")
 
 
-def with_tables(text: str) -> str:
-    """README's text with every generated table up to date."""
-    for name, table in tables().items():
-        block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if not block.search(text):
+def pages() -> dict[Path, str]:
+    """The text of every page that has a table."""
+    texts = {page: page.read_text(encoding="utf-8") for page in sorted(FOLDER.glob("*.md"))}
+    return {page: text for page, text in texts.items() if PLACE.search(text)}
+
+
+def with_tables(texts: Mapping[Path, str]) -> dict[Path, str]:
+    """The pages with every table up to date."""
+    written = tables()
+    places = [place[2] for text in texts.values() for place in PLACE.finditer(text)]
+    for name in written:
+        if places.count(name) != 1:
             raise SystemExit(
-                f"README.md has no place for the table {name}: write <!-- {name} --> and <!-- /{name} -->"
+                f"docs/ has {places.count(name)} places for the table {name}: "
+                f"write <!-- {name} --> and <!-- /{name} --> into one page"
             )
-        text = block.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)  # type: ignore[misc]
-    return text
+    return {page: PLACE.sub(lambda place: _filled(place, written), text) for page, text in texts.items()}
+
+
+def _filled(place: re.Match[str], written: Mapping[str, str]) -> str:
+    before, name, after = place.groups()
+    if name not in written:
+        raise SystemExit(f"nothing writes the table {name}, which docs/ has a place for")
+    return f"{before}{written[name]}\n{after}"
 
 
 def tables() -> dict[str, str]:
@@ -124,7 +141,12 @@ def tables() -> dict[str, str]:
 def measured() -> dict[str, str]:
     """What the benchmarks wrote down when they were last run: `benchmarks/NAME/results.md`."""
     files = sorted((ROOT / "benchmarks").glob("*/results.md"))
-    return {f"benchmark {file.parent.name}": file.read_text(encoding="utf-8").strip() for file in files}
+    return {f"benchmark {file.parent.name}": _from_docs(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _from_docs(text: str) -> str:
+    """The same text where links begin in docs/ and not in the project's root."""
+    return text.strip().replace("](benchmarks/", "](../benchmarks/")
 
 
 def survived() -> dict[str, str]:

@@ -18,6 +18,7 @@ from backend.db.engine import open_engine, open_sessions
 from backend.experiments import api as experiments
 from backend.experiments import catalog
 from backend.http import frontend as pages
+from backend.http import help as help_pages
 from backend.http import session
 from backend.http.access_log import AccessLog
 from backend.http.dependencies import Lab
@@ -93,6 +94,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         workers,
         live,
         session,
+        help_pages,
         status,
         health,
     ):

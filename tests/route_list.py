@@ -11,6 +11,7 @@ FILLED = {
     "completion_id": "1",
     "sha256": "0" * 64,
     "session_id": "0" * 64,
+    "name": "nothing",
     "name:path": "x/y",
     "path:path": "x",
 }

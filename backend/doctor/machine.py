@@ -66,7 +66,9 @@ def torch() -> Finding:
     names = ", ".join(gpu.name for gpu in gpus)
     if gpus and build == "cpu":
         return bad(
-            "torch", f"this machine has a GPU ({names}), but the CPU build of torch is installed: see README"
+            "torch",
+            f"this machine has a GPU ({names}), but the CPU build of torch is installed: "
+            "see README, 'Two commands'",
         )
     if gpus and (driver := driver_version()):
         needed = OLDEST_DRIVER.get(int(build.split(".")[0]), 0)

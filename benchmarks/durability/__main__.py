@@ -2,7 +2,7 @@
 
     python -m benchmarks.durability
 
-Both sides take turns on one database. Writes results.md beside this file; `make docs` brings it into README.
+Both sides take turns on one database. Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse

@@ -5,7 +5,7 @@
     python -m benchmarks.evidence --table       only results.md, from what is there
     python -m benchmarks.evidence --pictures    the same, and Compare as Chromium draws the kept runs
 
-Ctrl-C loses only what is training. Writes results.md beside this file; `make docs` brings it into README.
+Ctrl-C loses only what is training. Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse

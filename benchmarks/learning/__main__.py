@@ -3,7 +3,7 @@
     python -m benchmarks.learning          starts a service of its own, takes about 5 minutes on 2 cores
     python -m benchmarks.learning --seeds 0
 
-Writes results.json and results.md beside this file; `make docs` brings the tables into README.
+Writes results.json and results.md beside this file; `make docs` brings the tables into docs/.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m benchmarks.parity        exits with 1 when a pair that should agree does not
 
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
-this file; `make docs` brings it into README.
+this file; `make docs` brings it into docs/.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m benchmarks.scale                     both databases, about half an hour and 20 GB of disk
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself
 
-Writes results.md beside this file; `make docs` brings it into README.
+Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse

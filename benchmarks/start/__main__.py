@@ -2,7 +2,7 @@
 
     python -m benchmarks.start
 
-Writes results.md beside this file; `make docs` brings it into README.
+Writes results.md beside this file; `make docs` brings it into docs/.
 """
 
 import argparse

@@ -3,7 +3,7 @@
     python -m benchmarks.step
 
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
-this file; `make docs` brings it into README.
+this file; `make docs` brings it into docs/.
 """
 
 import argparse

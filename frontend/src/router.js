@@ -53,4 +53,4 @@ const isPlainClick = (event) =>
 
 const isInside = (link) =>
   link.origin === location.origin && !link.target && !link.hasAttribute('download') &&
-  !/^\/(api|docs|static|vendor|metrics|healthz|readyz)(\/|$)/.test(link.pathname);
+  !/^\/(api|docs|help|static|vendor|metrics|healthz|readyz)(\/|$)/.test(link.pathname);

@@ -1,6 +1,6 @@
 """The ledger: one line of JSON per finished round, added by `make faults`, never changed.
 
-Its sums are README's table "What it survives" and say how far the next campaign has to go.
+Its sums are the table of docs/faults.md and say how far the next campaign has to go.
 """
 
 import json

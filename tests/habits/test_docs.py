@@ -1,4 +1,4 @@
-"""README says what the code says."""
+"""The pages in docs/ say what the code says, and README stays short."""
 
 import pytest
 
@@ -10,11 +10,12 @@ from backend.config.run import RunConfig
 from backend.settings import Settings
 from tests.faults.ledger import LEDGER, read, table
 
-README = docs.README.read_text(encoding="utf-8")
+PAGES = docs.pages()
+TEXT = "\n".join(PAGES.values())
 
 
 def test_the_generated_tables_are_up_to_date():
-    assert docs.with_tables(README) == README, "run `make docs`"
+    assert docs.with_tables(PAGES) == PAGES, "run `make docs`"
 
 
 def test_the_table_of_faults_is_that_of_the_ledger():
@@ -24,7 +25,7 @@ def test_the_table_of_faults_is_that_of_the_ledger():
 
 @pytest.mark.parametrize("name", [*PRESETS, *METRICS, *(name.upper() for name in Settings.model_fields)])
 def test_presets_metrics_and_settings_are_in_a_table(name):
-    assert f"| `{name}` |" in README
+    assert f"| `{name}` |" in TEXT
 
 
 def test_every_part_of_the_objective_is_a_knob_in_the_table():
@@ -43,5 +44,15 @@ def test_every_field_that_a_preset_may_set_is_a_knob_in_the_table(section):
 
 
 def test_a_table_without_a_place_is_an_error():
-    with pytest.raises(SystemExit, match="no place for the table presets"):
-        docs.with_tables("# Empty")
+    with pytest.raises(SystemExit, match="0 places for the table presets"):
+        docs.with_tables({docs.FOLDER / "empty.md": "# Empty"})
+
+
+def test_a_place_that_nothing_fills_is_an_error():
+    page = docs.FOLDER / "methods.md"
+    with pytest.raises(SystemExit, match="nothing writes the table nonsense"):
+        docs.with_tables(PAGES | {page: PAGES[page] + "<!-- nonsense -->\n<!-- /nonsense -->\n"})
+
+
+def test_readme_is_read_in_one_sitting():
+    assert len((docs.ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 250

@@ -22,6 +22,14 @@ export function FormField({ field, value, layer, label = field.key }) {
   return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
 }
 
+const EXPLAINED = /^(objective|filters|length|updates)\./;
+
+/** The name of a field; that of a knob leads to its row in the help. */
+function Name({ id, field, label, title = field.path }) {
+  return html`<label for=${id} title=${title}>${label}</label>
+    ${EXPLAINED.test(field.path) && html`<a class="form-reset" href=${`/help/methods#${field.path}`} target="_blank" title="Help" aria-label=${`Help: ${field.path}`}>?</a>`}`;
+}
+
 /** A sentence of the schema; what stands between backticks is code. */
 export function Sentence({ text }) {
   return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
@@ -31,7 +39,7 @@ export function Sentence({ text }) {
 export function Row({ field, layer, label, id, wide = false, children }) {
   const errors = layer.errorsAt(field.path);
   return html`<div class=${`form-field${layer.isOwn(field.path) ? ' is-own' : ''}${wide ? ' is-wide' : ''}`} data-path=${field.path}>
-    <div class="form-label"><label for=${id} title=${field.path}>${label}</label><${Reset} field=${field} layer=${layer} /></div>
+    <div class="form-label"><${Name} id=${id} field=${field} label=${label} /><${Reset} field=${field} layer=${layer} /></div>
     ${children}
     <p class="form-help" id=${`${id}-help`}><${Sentence} text=${field.node.description ?? ''} /> <span class="form-range">${rangeText(field.node)}</span></p>
     <${Errors} errors=${errors} id=${`${id}-error`} />
@@ -84,7 +92,7 @@ function CheckField({ field, value, layer, label }) {
   const errors = layer.errorsAt(field.path);
   return html`<div class=${layer.isOwn(field.path) ? 'form-field form-check is-own' : 'form-field form-check'} data-path=${field.path}>
     <div class="form-label"><input type="checkbox" id=${id} checked=${value === true} onChange=${(event) => layer.onChange(field.path, event.target.checked)} ...${described(id, errors)} />
-      <label for=${id} title=${field.path}>${label}</label><${Reset} field=${field} layer=${layer} /></div>
+      <${Name} id=${id} field=${field} label=${label} /><${Reset} field=${field} layer=${layer} /></div>
     <p class="form-help" id=${`${id}-help`}><${Sentence} text=${field.node.description ?? ''} /></p>
     <${Errors} errors=${errors} id=${`${id}-error`} />
   </div>`;
@@ -125,7 +133,7 @@ function UnionField({ field, value, layer, label }) {
   return html`<fieldset class=${layer.isOwn(field.path) ? 'form-part form-union is-own' : 'form-part form-union'} data-path=${field.path}>
     <legend class="visually-hidden">${field.path}</legend>
     <div class="form-union-head">
-      <div class="form-label"><label for=${id} title=${field.node.description ?? field.path}>${label}</label><${Reset} field=${field} layer=${layer} /></div>
+      <div class="form-label"><${Name} id=${id} field=${field} label=${label} title=${field.node.description ?? field.path} /><${Reset} field=${field} layer=${layer} /></div>
       <span class="select"><select id=${id} value=${value?.[tag]} onChange=${choose} ...${described(id, errors)}>
         ${names.map((name) => html`<option value=${name} selected=${name === value?.[tag]}>${name}</option>`)}</select></span>
       <p class="form-help" id=${`${id}-help`}><${Sentence} text=${member?.description ?? field.node.description ?? ''} /></p>

@@ -8,7 +8,7 @@ import { AccountMenu } from './account.js';
 import { Icon } from './icons.js';
 import { ViewerMark } from './role.js';
 
-const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue']];
+const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue'], ['/help', 'Help']];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
 const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
 
@@ -18,7 +18,7 @@ const isHere = (href, path) => path === href || (href === '/runs' && /^\/(run\/|
 export function Header({ onHelp }) {
   const { path } = place.value;
   return html`<header class="header">
-    <a class="brand" href="/runs"><img src="/static/favicon.svg" alt="" width="20" height="20" /><span>GRPO Lab</span></a>
+    <a class="brand" href="/runs" aria-label="GRPO Lab"><img src="/static/favicon.svg" alt="" width="20" height="20" /><span>GRPO Lab</span></a>
     <nav aria-label="Pages">${PAGES.map(([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>${name}</a>`)}</nav>
     <span class="spacer"></span>
     <${ViewerMark} />

@@ -69,7 +69,7 @@ export function Panel({ metric, runs, view, looks, names, marks, onPoint = openR
   }, [main.loaded, Boolean(main.error), look, shade, JSON.stringify([view, marks]), about, ...useIdentity(all.map(({ series }) => series))]);
 
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
-    <header class="panel-head"><h3 title=${about?.meaning ?? metric}>${metric}${unitOf(about) && html` <span>${unitOf(about)}</span>`}</h3>
+    <header class="panel-head"><h3 title=${about?.meaning ?? metric}><a class="metric-help" href=${`/help/metrics#${about?.name ?? ''}`}>${metric}</a>${unitOf(about) && html` <span>${unitOf(about)}</span>`}</h3>
       <span class="spacer"></span>
       <span class="panel-tools">
         <button class="button-icon" title="Save as picture" aria-label="Save as picture" onClick=${() => savePicture(element.current, metric.replaceAll('/', '-'))}><${Icon} name="download" /></button>

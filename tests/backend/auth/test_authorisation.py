@@ -60,7 +60,7 @@ def credentials(settings, client):
 
 
 def expected(method, path, lines, case):
-    """The status that the gate must give, by the rules as README states them."""
+    """The status that the gate must give, by the rules of docs/security.md."""
     host, origin, (_, role, is_bearer) = case
     is_safe = method in ("GET", "HEAD")
     if host != HOSTS[0]:

@@ -1,0 +1,138 @@
+"""The help pages: docs/ of this project, rendered in the frame of the application under `/help`."""
+
+import html
+from functools import cache
+from pathlib import Path
+
+from fastapi import APIRouter
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from backend.errors import NotFound
+from backend.http.markdown import Rendered, render
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+INDEX = "README"
+HERE = ' aria-current="page"'
+REVALIDATE = {"Cache-Control": "no-cache"}
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.api_route("/help", methods=["GET", "HEAD"])
+def index() -> Response:
+    """The table of the pages."""
+    return _answer(INDEX)
+
+
+@router.api_route("/help/pictures/{name}", methods=["GET", "HEAD"])
+def picture(name: str) -> Response:
+    """A picture that some page shows."""
+    if (found := pictures().get(name)) is None:
+        raise NotFound(f"no help page shows a picture {name!r}")
+    return FileResponse(found, headers=REVALIDATE)
+
+
+@router.api_route("/help/decisions/{name}", methods=["GET", "HEAD"])
+def decision(name: str) -> Response:
+    """One decision."""
+    return _answer(f"decisions/{name}")
+
+
+@router.api_route("/help/{name}", methods=["GET", "HEAD"])
+def page(name: str) -> Response:
+    """One page."""
+    return RedirectResponse("/help") if name == INDEX else _answer(name)
+
+
+def _answer(name: str) -> Response:
+    if name not in sources():
+        raise NotFound(f"there is no help page {name!r}: /help lists them")
+    return HTMLResponse(_document(name), headers=REVALIDATE)
+
+
+@cache
+def sources() -> dict[str, Path]:
+    """Every page by its name, as found at the start: a request never becomes a path."""
+    found = sorted(DOCS.glob("*.md")) + sorted((DOCS / "decisions").glob("*.md"))
+    named = {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in found}
+    return {name.removesuffix(f"/{INDEX}"): path for name, path in named.items()}
+
+
+@cache
+def pictures() -> dict[str, Path]:
+    """Every picture of a page that is here, by the name of its file."""
+    shown = [path for name in sources() for path in _rendered(name).pictures]
+    return {path.name: path for path in shown if path.is_file()}
+
+
+def address_of(path: Path) -> str | None:
+    """Where the service shows this file; None for one that is no page."""
+    named = {source: name for name, source in sources().items()}
+    name = named.get(path)
+    return name and ("/help" if name == INDEX else f"/help/{name}")
+
+
+@cache
+def _rendered(name: str) -> Rendered:
+    return render(sources()[name], address_of)
+
+
+@cache
+def _document(name: str) -> str:
+    shown = _rendered(name)
+    sections = "".join(
+        f'<li><a href="#{html.escape(anchor)}">{html.escape(title)}</a></li>'
+        for anchor, title in shown.sections
+    )
+    contents = (
+        f"<details open><summary>On this page</summary><ul>{sections}</ul></details>" if sections else ""
+    )
+    return PAGE.format(title=html.escape(shown.title), pages=_links(name), contents=contents, body=shown.body)
+
+
+def _links(current: str) -> str:
+    shown = ((name, _rendered(name).title) for name in _in_order())
+    return "".join(
+        f'<li><a href="{address_of(sources()[name])}"{HERE if name == current else ""}>'
+        f"{html.escape(title)}</a></li>"
+        for name, title in shown
+    )
+
+
+def _in_order() -> list[str]:
+    """The pages in the order in which the index lists them; of the decisions their index alone."""
+    named = {address_of(path): name for name, path in sources().items()}
+    listed = [named[link] for link in _rendered(INDEX).links if link in named]
+    return [INDEX, *dict.fromkeys(listed)]
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <meta name="color-scheme" content="light dark">
+  <title>{title} · Help · GRPO Lab</title>
+  <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
+  <script src="/static/src/first_paint.js"></script>
+  <link rel="stylesheet" href="/static/style.css">
+  <link rel="stylesheet" href="/static/styles/help.css">
+</head>
+<body class="help">
+  <a class="skip-link" href="#content">Skip to content</a>
+  <header class="header">
+    <a class="brand" href="/runs" aria-label="GRPO Lab">
+      <img src="/static/favicon.svg" alt="" width="20" height="20">
+      <span>GRPO Lab</span></a>
+    <nav aria-label="Pages"><a href="/runs">Runs</a><a href="/launch">Launch</a><a href="/queue">Queue</a>
+      <a href="/help" aria-current="page">Help</a></nav>
+  </header>
+  <div class="help-frame">
+    <nav class="help-pages" aria-label="Help pages"><ul>{pages}</ul></nav>
+    <main class="help-text" id="content">{body}</main>
+    <nav class="help-contents" aria-label="On this page">{contents}</nav>
+  </div>
+</body>
+</html>
+"""

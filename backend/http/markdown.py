@@ -1,0 +1,163 @@
+"""Markdown of this project's pages as HTML: raw HTML is text, and links lead to what the service shows."""
+
+import html
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+
+MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
+"""Where a generated table begins and ends; GitHub hides it as a comment."""
+MEMBER = re.compile(r"\[\w+\]")
+"""Which member of a union a knob belongs to: the launch form's names of fields do not say it."""
+BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A page as HTML, and what of it other parts of the frame show."""
+
+    title: str
+    body: str
+    sections: list[tuple[str, str]]
+    """Anchor and title of every heading of the second level."""
+    anchors: frozenset[str]
+    links: list[str]
+    """Addresses that the page leads to."""
+    pictures: list[Path]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What is known while the tokens of a page are walked through."""
+
+    path: Path
+    address_of: Callable[[Path], str | None]
+    title: str = ""
+    sections: list[tuple[str, str]] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    pictures: list[Path] = field(default_factory=list)
+
+
+def render(path: Path, address_of: Callable[[Path], str | None]) -> Rendered:
+    """One page; `address_of` tells where the service shows a file."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.add_render_rule("code_inline", _code)
+    tokens = markdown.parse(MARKER.sub("", path.read_text(encoding="utf-8")))
+    reading = _Reading(path, address_of)
+    _name_headings(tokens, reading)
+    _name_rows(tokens, reading)
+    for token in tokens:
+        if token.children:
+            token.children = _lead_on(token.children, reading)
+    body = _in_scroll_boxes(markdown.renderer.render(tokens, markdown.options, {}))
+    return Rendered(
+        reading.title,
+        body,
+        reading.sections,
+        frozenset(reading.anchors),
+        reading.links,
+        reading.pictures,
+    )
+
+
+def anchor_of(text: str) -> str:
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+
+
+def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
+    for token, inline in itertools.pairwise(tokens):
+        if token.type != "heading_open":
+            continue
+        text = "".join(child.content for child in inline.children or [])
+        if token.tag == "h1":
+            reading.title = reading.title or text
+        if (name := _claim(anchor_of(text), reading)) and token.tag == "h2":
+            reading.sections.append((name, text))
+        if name:
+            token.attrSet("id", name)
+
+
+def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
+    """Anchors for table rows: the code in the first cell, and for a knob its field in the config too."""
+    row: Token | None = None
+    for opened, inline in itertools.pairwise(tokens):
+        if opened.type == "tr_open":
+            row = opened
+        if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
+            continue
+        named, row = row or opened, None
+        field_name = MEMBER.sub("", inline.children[0].content)
+        if len(inline.children) == 1 and (name := _claim(field_name, reading)):
+            named.attrSet("id", name)
+
+
+def _claim(name: str, reading: _Reading) -> str:
+    """The name, where nothing before it on the page has it and it can be one."""
+    if not name or name in reading.anchors or re.search(r"\s", name):
+        return ""
+    reading.anchors.add(name)
+    return name
+
+
+def _lead_on(tokens: Sequence[Token], reading: _Reading) -> list[Token]:
+    """The same words, with links that work in the service; a link to a file that it does not show is code."""
+    leads: list[bool] = []
+    found: list[Token] = []
+    for token in tokens:
+        if token.type == "link_open":
+            leads.append(_relink(token, reading))
+            found.append(token if leads[-1] else Token("code_open", "code", 1))
+        elif token.type == "link_close":
+            found.append(token if leads.pop() else Token("code_close", "code", -1))
+        else:
+            if token.type == "image":
+                _show(token, reading)
+            found.append(token)
+    return found
+
+
+def _relink(token: Token, reading: _Reading) -> bool:
+    """Whether this link leads to something that the service shows, or out to the web."""
+    target = str(token.attrGet("href") or "")
+    if target.startswith(("https://", "http://", "#")):
+        reading.links.append(target)
+        return True
+    file, _, anchor = target.partition("#")
+    address = reading.address_of((reading.path.parent / file).resolve())
+    if address is None:
+        return False
+    reading.links.append(address + (f"#{anchor}" if anchor else ""))
+    token.attrSet("href", reading.links[-1])
+    return True
+
+
+def _show(token: Token, reading: _Reading) -> None:
+    picture = (reading.path.parent / str(token.attrGet("src"))).resolve()
+    reading.pictures.append(picture)
+    token.attrSet("src", f"/help/pictures/{quote(picture.name)}")
+    token.attrSet("loading", "lazy")
+
+
+def _in_scroll_boxes(body: str) -> str:
+    """Wide tables and code scroll by themselves, also by keyboard, and not with the page."""
+    opened = '<div class="help-table" tabindex="0" role="group" aria-label="Table"><table>'
+    body = body.replace("<table>", opened).replace("</table>", "</table></div>")
+    return body.replace("<pre>", '<pre tabindex="0">')
+
+
+def _code(
+    _renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: Any
+) -> str:
+    """Code that may be broken behind dots, slashes and underlines, where a cell is narrow."""
+    return f"<code>{BREAKABLE.sub('<wbr>', html.escape(tokens[index].content))}</code>"

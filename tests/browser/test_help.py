@@ -1,0 +1,54 @@
+"""The help pages in a real browser, in the design of the other pages."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.service import TOKEN, running
+from tests.browser.test_pages import AXE
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        yield service
+
+
+@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+def page(request, service, browser):
+    width, scheme = request.param
+    complaints = []
+    context = browser.new_context(
+        base_url=service.base,
+        color_scheme=scheme,
+        viewport={"width": width, "height": 900},
+        extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append((message.type, message.text, message.location)))
+    yield page
+    context.close()
+    assert [complaint for complaint in complaints if complaint[0] == "error"] == []
+
+
+def fits(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def test_the_help_is_reached_from_the_header_and_read(page):
+    page.goto("/queue")
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Help").click()
+    expect(page.get_by_role("heading", name="Documentation", exact=True)).to_be_visible()
+    expect(page.get_by_role("img", name="Compare")).to_be_visible()
+    page.get_by_role("main").get_by_role("link", name="Methods").click()
+    expect(page.get_by_role("heading", name="Knobs", exact=True)).to_be_visible()
+    page.goto("/help/methods#objective.surrogate")
+    expect(page.locator("[id='objective.surrogate']")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("path", ["", "/methods", "/architecture", "/evidence", "/decisions"])
+def test_a_page_fits_and_is_accessible(page, path):
+    page.goto(f"/help{path}")
+    assert fits(page)
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    found = page.evaluate("axe.run()")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
