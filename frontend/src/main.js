@@ -12,24 +12,24 @@
  *   `change({...}, { push: true })` adds a step to the history. Ordinary `<a href>` links move without reloading.
  * - Data: `const runs = useGet('/runs', { sort }, { live: ['run'] })` gives `{data, error, loading, loadedAt, reload, put}`
  *   and reloads on stream events; wrap it in `<${Loaded} resource=${runs} isEmpty=${...} empty=${...}>${(data) => ...}<//>`
- *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in api.js; failures are
+ *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in data/api.js; failures are
  *   `ApiError` with `.errors[{path, message}]` for the fields of a form, or `sayError(error)` for a message.
  * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap: fetch again.
- * - Curves: `<${Panel} metric request view looks onPoint />` of components/panel.js. Only charts/draw.js knows Plotly.
- *   A click on a point: `onPoint=${openRollouts}` of components/panel.js goes to the rollouts of that run and step.
- * - Roles: what changes something stands in `<${ForOperator}>` of components/role.js, or asks `mayChange` of state.js.
+ * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows Plotly.
+ *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and step.
+ * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
- * - Parts: components/{states,overlay,marks,icons,table,panel}.js; numbers and times: lib/format.js;
- *   colours of runs: `runLooks(ids)` in state.js. Title of the page: `useTitle('Runs')` of title.js.
+ * - Parts: components/shared/; numbers and times: lib/text/format.js;
+ *   colours of runs: `runLooks(ids)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
-import { followLinks, navigate, place } from './router.js';
-import { startLive } from './live.js';
-import { startKeys, useKeys } from './keys.js';
-import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './state.js';
-import { Header } from './components/header.js';
-import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/states.js';
-import { KeyHelp, Toasts } from './components/overlay.js';
+import { followLinks, navigate, place } from './app/router.js';
+import { startLive } from './data/live.js';
+import { startKeys, useKeys } from './app/keys.js';
+import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './app/state.js';
+import { Header } from './components/frame/header.js';
+import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/shared/states.js';
+import { KeyHelp, Toasts } from './components/shared/overlay.js';
 
 const ROUTES = [
   { pattern: /^\/runs$/, load: () => import('./views/runs.js') },

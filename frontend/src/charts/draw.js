@@ -3,7 +3,7 @@
  * purged when it is far, one panel per animation frame; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
-import { formatValue } from '../lib/format.js';
+import { formatValue } from '../lib/text/format.js';
 
 /**
  * @typedef {{data: object[], layout: object, unit: {size: number}, isZoomed: boolean, healthy: (number|null)[] | null}} Figure

@@ -3,9 +3,9 @@
  * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
  */
 import { withOpacity } from '../lib/colours.js';
-import { formatValue } from '../lib/format.js';
+import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
-import { visible } from '../lib/visible.js';
+import { visible } from '../lib/text/visible.js';
 
 /**
  * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],

@@ -1,25 +1,25 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
 import { html, useMemo } from '../dom.js';
-import { useQuery } from '../router.js';
-import { getAll, getEach } from '../api.js';
-import { useGet, useLoad } from '../resource.js';
-import { useLive } from '../live.js';
-import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../state.js';
-import { useTitle } from '../title.js';
-import { useKeys } from '../keys.js';
+import { useQuery } from '../app/router.js';
+import { getAll, getEach } from '../data/api.js';
+import { useGet, useLoad } from '../data/resource.js';
+import { useLive } from '../data/live.js';
+import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../app/state.js';
+import { useTitle } from '../app/title.js';
+import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { chosenSections } from '../lib/compare.js';
-import { scaleDifferences, scaleWarning } from '../lib/comparable.js';
-import { bandOf, fairShare, groupsOf } from '../lib/groups.js';
-import { MOST_RUNS } from '../series.js';
-import { metricsOf, runTitle } from '../lib/run_fields.js';
-import { formatCount, plural } from '../lib/format.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { CompareControls, Legend } from '../components/compare_controls.js';
-import { ConfigDifferences, SummaryTable } from '../components/compare_tables.js';
-import { Ago, Empty, Failure, Skeleton, Stale } from '../components/states.js';
-import { Panels } from '../components/panels.js';
-import { openRollouts } from '../components/panel.js';
+import { chosenSections } from '../lib/runs/summary.js';
+import { scaleDifferences, scaleWarning } from '../lib/runs/comparable.js';
+import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
+import { MOST_RUNS } from '../data/series.js';
+import { metricsOf, runTitle } from '../lib/runs/fields.js';
+import { formatCount, plural } from '../lib/text/format.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CompareControls, Legend } from '../components/compare/controls.js';
+import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
+import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Panels } from '../components/curves/panels.js';
+import { openRollouts } from '../components/curves/panel.js';
 
 const SPEC = {
   experiment: text(), runs: list(), by: choice(['variant', 'run']), band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']), seeds: flag(),

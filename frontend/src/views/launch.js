@@ -1,21 +1,21 @@
 /** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
-import { get } from '../api.js';
-import { usePostOnce } from '../once.js';
-import { navigate, useQuery } from '../router.js';
-import { useLoad } from '../resource.js';
-import { useTitle } from '../title.js';
+import { get } from '../data/api.js';
+import { usePostOnce } from '../data/post_once.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useLoad } from '../data/resource.js';
+import { useTitle } from '../app/title.js';
 import { address, list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
-import { belowBase, belowVariant, laidOver } from '../lib/overlay.js';
-import { MOST_IN_NAME, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch_form.js';
-import { Loaded, Skeleton, Failure } from '../components/states.js';
-import { useVerdicts } from '../components/form_validation.js';
-import { layerOf, worded } from '../components/form_knobs.js';
-import { AddVariant, CommonCard, VariantCard } from '../components/form_variant.js';
-import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/form_shared.js';
-import { LaunchBox, ResultBox } from '../components/form_result.js';
-import { ForkCard, useFork } from '../components/form_fork.js';
+import { belowBase, belowVariant, laidOver } from '../lib/launch/layers.js';
+import { MOST_IN_NAME, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch/form.js';
+import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
+import { useVerdicts } from '../components/launch/validation.js';
+import { layerOf, worded } from '../components/launch/knobs.js';
+import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
+import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
+import { LaunchBox, ResultBox } from '../components/launch/result.js';
+import { ForkCard, useFork } from '../components/launch/fork.js';
 
 const FIRST = [{ name: 'grpo', preset: 'grpo' }];
 const isVariants = (value) => Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');

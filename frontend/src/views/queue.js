@@ -1,20 +1,20 @@
 /** Queue: what trains where, what waits and why, and the workers. */
 import { html, useState } from '../dom.js';
-import { patch, post } from '../api.js';
-import { useGet } from '../resource.js';
-import { mayChange, sayError, status, workers } from '../state.js';
-import { stopRuns } from '../actions.js';
-import { useTitle } from '../title.js';
-import { etaText, memoryShare, processorShare } from '../lib/queue.js';
-import { isAlive, runOn } from '../lib/workers.js';
-import { isEvaluation } from '../lib/run_fields.js';
-import { waitingText } from '../lib/status.js';
-import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
-import { Confirm } from '../components/overlay.js';
-import { Icon } from '../components/icons.js';
-import { Progress, SandboxLayers, Status } from '../components/marks.js';
-import { ForOperator } from '../components/role.js';
-import { Ago, Empty, Loaded, Skeleton } from '../components/states.js';
+import { patch, post } from '../data/api.js';
+import { useGet } from '../data/resource.js';
+import { mayChange, sayError, status, workers } from '../app/state.js';
+import { stopRuns } from '../data/actions.js';
+import { useTitle } from '../app/title.js';
+import { etaText, memoryShare, processorShare } from '../lib/service/queue.js';
+import { isAlive, runOn } from '../lib/service/workers.js';
+import { isEvaluation } from '../lib/runs/fields.js';
+import { waitingText } from '../lib/service/status.js';
+import { formatBytes, formatCount, formatPercent, plural } from '../lib/text/format.js';
+import { Confirm } from '../components/shared/overlay.js';
+import { Icon } from '../components/shared/icons.js';
+import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
+import { ForOperator } from '../components/shared/role.js';
+import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
 const EVENTS = ['run', 'worker'];
 const MOST_WAITING = 200;

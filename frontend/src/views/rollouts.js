@@ -1,12 +1,12 @@
 /** Rollouts: what the policy wrote, at which step, and what it got for it. */
 import { html } from '../dom.js';
-import { navigate, useQuery } from '../router.js';
-import { useGet } from '../resource.js';
-import { useTitle } from '../title.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useGet } from '../data/resource.js';
+import { useTitle } from '../app/title.js';
 import { address, text } from '../lib/url.js';
-import { Empty, Loaded, Skeleton } from '../components/states.js';
-import { Select, Status } from '../components/marks.js';
-import { RolloutBrowser } from '../components/rollout_browser.js';
+import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
+import { Select, Status } from '../components/shared/marks.js';
+import { RolloutBrowser } from '../components/rollouts/browser.js';
 
 const SPEC = { run: text() };
 

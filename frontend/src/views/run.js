@@ -1,17 +1,17 @@
 /** One run: its state, curves, rollouts, config, history, output and files. */
 import { html } from '../dom.js';
-import { useQuery } from '../router.js';
-import { useGet } from '../resource.js';
-import { useLive } from '../live.js';
-import { useKeys } from '../keys.js';
-import { useTitle } from '../title.js';
+import { useQuery } from '../app/router.js';
+import { useGet } from '../data/resource.js';
+import { useLive } from '../data/live.js';
+import { useKeys } from '../app/keys.js';
+import { useTitle } from '../app/title.js';
 import { choice, flag, text } from '../lib/url.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { Loaded, Skeleton } from '../components/states.js';
-import { RolloutBrowser } from '../components/rollout_browser.js';
-import { RunHeader } from '../components/run_header.js';
-import { Charts, Overview } from '../components/run_overview.js';
-import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run_text.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { Loaded, Skeleton } from '../components/shared/states.js';
+import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { RunHeader } from '../components/run/header.js';
+import { Charts, Overview } from '../components/run/overview.js';
+import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
 
 const TABS = { overview: 'Overview', charts: 'Charts', rollouts: 'Rollouts', config: 'Config', events: 'Events', log: 'Log', files: 'Files' };
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };

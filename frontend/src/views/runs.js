@@ -1,20 +1,20 @@
 /** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
-import { navigate, useQuery } from '../router.js';
-import { useOthers, useRuns } from '../run_list.js';
-import { mayChange, runLooks } from '../state.js';
-import { useTitle } from '../title.js';
-import { useKeys } from '../keys.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useOthers, useRuns } from '../data/run_list.js';
+import { mayChange, runLooks } from '../app/state.js';
+import { useTitle } from '../app/title.js';
+import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
-import { groupsOf } from '../lib/groups.js';
-import { fieldOf, runTitle } from '../lib/run_fields.js';
+import { groupsOf } from '../lib/runs/groups.js';
+import { fieldOf, runTitle } from '../lib/runs/fields.js';
 import { highlight } from '../charts/draw.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { runColumns } from '../components/run_columns.js';
-import { Empty, Failure, Skeleton, Stale } from '../components/states.js';
-import { Grid, withGroups } from '../components/table.js';
-import { GroupRow, RunFilters, SelectionBar, TableTools } from '../components/runs_tools.js';
-import { RunsCharts } from '../components/runs_charts.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { runColumns } from '../components/runs/columns.js';
+import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Grid, withGroups } from '../components/shared/table.js';
+import { GroupRow, RunFilters, SelectionBar, TableTools } from '../components/runs/tools.js';
+import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
 const FIELDS = ['reward/mean', 'eval/accuracy'];

@@ -1,0 +1,44 @@
+/** The line on top: pages, workers, theme, help, account. */
+import { html } from '../../dom.js';
+import { place } from '../../app/router.js';
+import { connection } from '../../data/live.js';
+import { themeChoice, workers } from '../../app/state.js';
+import { summary } from '../../lib/service/workers.js';
+import { AccountMenu } from './account.js';
+import { Icon } from '../shared/icons.js';
+import { ViewerMark } from '../shared/role.js';
+
+const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue']];
+const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
+const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
+
+const isHere = (href, path) => path === href || (href === '/runs' && /^\/(run\/|compare|rollouts)/.test(path));
+
+/** @param {{onHelp: () => void}} props */
+export function Header({ onHelp }) {
+  const { path } = place.value;
+  return html`<header class="header">
+    <a class="brand" href="/runs"><img src="/static/favicon.svg" alt="" width="20" height="20" /><span>GRPO Lab</span></a>
+    <nav aria-label="Pages">${PAGES.map(([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>${name}</a>`)}</nav>
+    <span class="spacer"></span>
+    <${ViewerMark} />
+    <${WorkerStatus} />
+    <button class="button-icon" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${onHelp}><kbd>?</kbd></button>
+    <${ThemeToggle} />
+    <${AccountMenu} />
+  </header>`;
+}
+
+function ThemeToggle() {
+  const choice = themeChoice.value;
+  return html`<button class="button-icon" title=${THEME_TITLE[choice]} aria-label=${THEME_TITLE[choice]}
+    onClick=${() => { themeChoice.value = NEXT_THEME[choice]; }}><${Icon} name=${choice} /></button>`;
+}
+
+function WorkerStatus() {
+  const { items, error, loaded } = workers.value;
+  const { tone, text } = summary({ items, error, loaded });
+  const live = connection.value.state;
+  return html`<a class="worker-status" href="/queue" title=${live === 'live' ? 'Live' : `Live connection: ${live}`}>
+    <span class=${`lamp lamp-${tone}`}></span><span>${text}</span></a>`;
+}
