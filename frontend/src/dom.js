@@ -5,7 +5,14 @@ import { visible } from './lib/text/visible.js';
 
 export { h, render, Fragment, Component, createRef };
 export {
-  useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useId, useErrorBoundary,
+  useState,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useMemo,
+  useCallback,
+  useId,
+  useErrorBoundary,
 } from '../vendor/preact-hooks.js';
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
 

@@ -10,14 +10,19 @@
  * - State of the view lives in the query string: `const SPEC = { step: number(1), q: text() }` (codecs in
  *   lib/url.js), then `const [view, change] = useQuery(SPEC)`; `change({ step: 12 })` replaces the address,
  *   `change({...}, { push: true })` adds a step to the history. Ordinary `<a href>` links move without reloading.
- * - Data: `const runs = useGet('/runs', { sort }, { live: ['run'] })` gives `{data, error, loading, loadedAt, reload, put}`
- *   and reloads on stream events; wrap it in `<${Loaded} resource=${runs} isEmpty=${...} empty=${...}>${(data) => ...}<//>`
+ * - Data: `const runs = useGet('/runs', { sort }, { live: ['run'] })` gives
+ *   `{data, error, loading, loadedAt, reload, put}`
+ *   and reloads on stream events; wrap it in `<${Loaded} resource=${runs} isEmpty=${...} empty=${...}>${(data) =>
+ *   ...}<//>`
  *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in data/api.js; failures are
  *   `ApiError` with `.errors[{path, message}]` for the fields of a form, or `sayError(error)` for a message.
  * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap: fetch again.
- * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows Plotly.
- *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and step.
- * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of app/state.js.
+ * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows
+ *   Plotly.
+ *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and
+ *   step.
+ * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of
+ *   app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
  * - Parts: components/shared/; numbers and times: lib/text/format.js;
  *   colours of runs: `runLooks(ids)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
@@ -59,28 +64,58 @@ function Page() {
     reset();
     if (!route || views.has(route)) return;
     const keep = (view) => setViews((old) => new Map(old).set(route, view));
-    route.load().then(({ View }) => keep(View), (error) => {
-      console.error(error);
-      keep(() => html`<${Failure} error=${{ title: 'This page could not be loaded', detail: error.message }} retry=${() => location.reload()} />`);
-    });
+    route.load().then(
+      ({ View }) => keep(View),
+      (error) => {
+        console.error(error);
+        keep(
+          () => html`<${Failure}
+          error=${{ title: 'This page could not be loaded', detail: error.message }}
+          retry=${() => location.reload()}
+        />`,
+        );
+      },
+    );
   }, [route]);
 
-  if (crash) return html`<${Failure} error=${{ title: 'This page has a fault', detail: crash.message }} retry=${() => location.reload()} />`;
-  if (!found) return html`<${Empty} title="There is no such page" action=${html`<a class="button" href="/runs">To the runs</a>`}><code>${place.value.path}</code> leads nowhere.<//>`;
+  if (crash)
+    return html`<${Failure}
+      error=${{ title: 'This page has a fault', detail: crash.message }}
+      retry=${() => location.reload()}
+    />`;
+  if (!found)
+    return html`<${Empty}
+      title="There is no such page"
+      action=${html`<a class="button" href="/runs">
+          To the runs
+        </a>`}
+    >
+      <code>${place.value.path}</code> leads nowhere.
+    <//>`;
   const View = views.get(route);
-  return View ? html`<${View} ...${found.props} key=${place.value.path} />` : html`<div class="page"><${Skeleton} rows=${12} /></div>`;
+  return View
+    ? html`<${View} ...${found.props} key=${place.value.path} />`
+    : html`<div class="page">
+    <${Skeleton} rows=${12} />
+  </div>`;
 }
 
 function App() {
   const [help, setHelp] = useState(false);
   useKeys({ '?': { label: 'this help', run: () => setHelp(true) } });
-  return html`<a class="skip-link" href="#main">To the content</a>
+  return html`
+    <a class="skip-link" href="#main">
+      To the content
+    </a>
     <${Header} onHelp=${() => setHelp(true)} />
     <${ConnectionNotice} />
     <${ServiceNotice} />
-    <main id="main"><${Page} /></main>
+    <main id="main">
+      <${Page} />
+    </main>
     ${help && html`<${KeyHelp} onClose=${() => setHelp(false)} />`}
-    <${Toasts} />`;
+    <${Toasts} />
+  `;
 }
 
 function start() {

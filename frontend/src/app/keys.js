@@ -13,14 +13,19 @@ export const layers = signal([]);
 export function useKeys(keys) {
   const newest = useRef(keys);
   newest.current = keys;
-  useLayoutEffect(() => { // with the first paint: who sees the page may press a key
+  useLayoutEffect(() => {
+    // with the first paint: who sees the page may press a key
     layers.value = [...layers.peek(), newest];
-    return () => { layers.value = layers.peek().filter((layer) => layer !== newest); };
+    return () => {
+      layers.value = layers.peek().filter((layer) => layer !== newest);
+    };
   }, []);
 }
 
 const isTyping = (target) =>
-  target.matches?.('input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]');
+  target.matches?.(
+    'input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]',
+  );
 
 function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;

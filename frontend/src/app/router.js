@@ -39,7 +39,9 @@ export function useQuery(spec) {
 
 /** Lets ordinary links move inside the application without loading the page anew. */
 export function followLinks() {
-  addEventListener('popstate', () => { place.value = here(); });
+  addEventListener('popstate', () => {
+    place.value = here();
+  });
   document.addEventListener('click', (event) => {
     const link = event.target.closest?.('a[href]');
     if (!link || !isPlainClick(event) || !isInside(link)) return;
@@ -52,5 +54,7 @@ const isPlainClick = (event) =>
   event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
 
 const isInside = (link) =>
-  link.origin === location.origin && !link.target && !link.hasAttribute('download') &&
+  link.origin === location.origin &&
+  !link.target &&
+  !link.hasAttribute('download') &&
   !/^\/(api|docs|static|vendor|metrics|healthz|readyz)(\/|$)/.test(link.pathname);

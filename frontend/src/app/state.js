@@ -11,7 +11,9 @@ const store = (key, value) => localStorage.setItem(`grpolab.${key}`, JSON.string
 export const themeChoice = signal(localStorage.getItem('grpolab.theme') ?? 'auto');
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 const systemTheme = signal(systemIsDark.matches ? 'dark' : 'light');
-systemIsDark.addEventListener('change', () => { systemTheme.value = systemIsDark.matches ? 'dark' : 'light'; });
+systemIsDark.addEventListener('change', () => {
+  systemTheme.value = systemIsDark.matches ? 'dark' : 'light';
+});
 
 /** @type {import('../../vendor/signals.js').ReadonlySignal<'light'|'dark'>} */
 export const theme = computed(() => (themeChoice.value === 'auto' ? systemTheme.value : themeChoice.value));
@@ -35,14 +37,25 @@ export function rememberRuns(ids) {
   store('slots', [...next].slice(-MOST_REMEMBERED));
 }
 
-/** Looks of runs that are drawn together. @param {string[]} ids @returns {Map<string, import('../lib/colours.js').Look>} */
+/**
+ * Looks of runs that are drawn together.
+ * @param {string[]} ids
+ * @returns {Map<string, import('../lib/colours.js').Look>}
+ */
 export function runLooks(ids) {
   rememberRuns(ids);
-  return looksTogether([...ids].sort().map((key) => ({ key, slot: slots.value.get(key) })), theme.value);
+  return looksTogether(
+    [...ids].sort().map((key) => ({ key, slot: slots.value.get(key) })),
+    theme.value,
+  );
 }
 
 /** Looks of named groups (variants), by their order. @param {string[]} names */
-export const groupLooks = (names) => looksTogether(names.map((key, slot) => ({ key, slot })), theme.value);
+export const groupLooks = (names) =>
+  looksTogether(
+    names.map((key, slot) => ({ key, slot })),
+    theme.value,
+  );
 
 /** Look of one run by itself. @param {string} id @returns {import('../lib/colours.js').Look} */
 export const runLook = (id) => runLooks([id]).get(id);
@@ -66,7 +79,9 @@ export function startWorkers() {
     clearTimeout(timer);
     timer = setTimeout(loadWorkers, 300);
   });
-  setInterval(() => { if (!document.hidden) loadWorkers(); }, 15_000);
+  setInterval(() => {
+    if (!document.hidden) loadWorkers();
+  }, 15_000);
 }
 
 /** As whom this page is logged in; until the service has said so, as at the last visit. */
@@ -103,7 +118,9 @@ async function loadStatus() {
 /** Follows the state of the service for as long as the page lives. */
 export function startStatus() {
   loadStatus();
-  setInterval(() => { if (!document.hidden) loadStatus(); }, STATUS_EVERY);
+  setInterval(() => {
+    if (!document.hidden) loadStatus();
+  }, STATUS_EVERY);
 }
 
 /** Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded. */
@@ -114,12 +131,19 @@ export async function loadCatalog() {
   catalog.value = new Map(items.map((metric) => [metric.name, metric]));
 }
 
-/** What the catalog says about a metric; members of a family (`reward/<name>/mean`) share an entry. @param {string} metric */
+/**
+ * What the catalog says about a metric; members of a family (`reward/<name>/mean`) share an entry.
+ * @param {string} metric
+ */
 export function aboutMetric(metric) {
   const exact = catalog.value.get(metric);
   if (exact) return exact;
   for (const [name, entry] of catalog.value) {
-    if (name.includes('<') && new RegExp(`^${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/<[^>]+>/g, '[^/]+')}$`).test(metric)) return entry;
+    if (
+      name.includes('<') &&
+      new RegExp(`^${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/<[^>]+>/g, '[^/]+')}$`).test(metric)
+    )
+      return entry;
   }
   return undefined;
 }
@@ -129,7 +153,11 @@ export function aboutMetric(metric) {
 export const toasts = signal([]);
 let nextToast = 1;
 
-/** Shows a short message; one with an action or an error stays longer. @param {string} text @param {Partial<Toast>} [options] */
+/**
+ * Shows a short message; one with an action or an error stays longer.
+ * @param {string} text
+ * @param {Partial<Toast>} [options]
+ */
 export function say(text, { tone = 'info', action } = {}) {
   const id = nextToast++;
   toasts.value = [...toasts.peek().slice(-3), { id, text, tone, action }];
@@ -137,7 +165,9 @@ export function say(text, { tone = 'info', action } = {}) {
 }
 
 /** @param {number} id */
-export const dismiss = (id) => { toasts.value = toasts.peek().filter((toast) => toast.id !== id); };
+export const dismiss = (id) => {
+  toasts.value = toasts.peek().filter((toast) => toast.id !== id);
+};
 
 /** Shows an error in its own words. @param {Error} error */
 export const sayError = (error) => say(error.message, { tone: 'error' });

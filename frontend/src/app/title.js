@@ -4,5 +4,7 @@ import { visible } from '../lib/text/visible.js';
 
 /** Names the page in the browser's tab. @param {string} title */
 export function useTitle(title) {
-  useEffect(() => { document.title = title ? `${visible(title)} · GRPO Lab` : 'GRPO Lab'; }, [title]);
+  useEffect(() => {
+    document.title = title ? `${visible(title)} · GRPO Lab` : 'GRPO Lab';
+  }, [title]);
 }

@@ -9,7 +9,9 @@ const AT_ONCE = 6;
 async function settled(runs, act) {
   const results = [];
   const rest = runs.entries();
-  const work = async () => { for (const [at, run] of rest) [results[at]] = await Promise.allSettled([act(run)]); };
+  const work = async () => {
+    for (const [at, run] of rest) [results[at]] = await Promise.allSettled([act(run)]);
+  };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   return results;
 }
@@ -21,10 +23,15 @@ async function each(runs, act, done, undo) {
   const count = runs.length - failed.length;
   if (failed.length) sayError(failed[0].reason);
   if (count) say(`${plural(count, 'run')} ${done}`, undo && { action: { label: 'Undo', run: undo } });
-  return results.filter(({ status }) => status === 'fulfilled').map(({ value }) => value).filter(Boolean);
+  return results
+    .filter(({ status }) => status === 'fulfilled')
+    .map(({ value }) => value)
+    .filter(Boolean);
 }
 
-const refreshed = (onChange) => (changed) => { changed.forEach(onChange); };
+const refreshed = (onChange) => (changed) => {
+  changed.forEach(onChange);
+};
 
 /** @param {any[]} runs @param {(run: any) => void} onChange called with each changed run */
 export const stopRuns = (runs, onChange) =>
@@ -32,25 +39,39 @@ export const stopRuns = (runs, onChange) =>
 
 /** @param {any[]} runs @param {boolean} archived @param {() => void} reload */
 export const archiveRuns = (runs, archived, reload) =>
-  each(runs, ({ id }) => patch(`/runs/${id}`, { archived }), archived ? 'archived' : 'back from the archive',
-    () => archiveRuns(runs, !archived, reload)).then(reload);
+  each(
+    runs,
+    ({ id }) => patch(`/runs/${id}`, { archived }),
+    archived ? 'archived' : 'back from the archive',
+    () => archiveRuns(runs, !archived, reload),
+  ).then(reload);
 
 /** To the trash; the way back is in the message. @param {any[]} runs @param {() => void} reload */
 export const deleteRuns = (runs, reload) =>
-  each(runs, ({ id }) => remove(`/runs/${id}`), 'moved to the trash', () => restoreRuns(runs, reload)).then(reload);
+  each(
+    runs,
+    ({ id }) => remove(`/runs/${id}`),
+    'moved to the trash',
+    () => restoreRuns(runs, reload),
+  ).then(reload);
 
 /** Out of the trash. @param {any[]} runs @param {() => void} reload */
-export const restoreRuns = (runs, reload) => each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
+export const restoreRuns = (runs, reload) =>
+  each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
 
 /** Out of existence. @param {any[]} runs @param {() => void} reload */
-export const deleteForEver = (runs, reload) => each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted for ever').then(reload);
+export const deleteForEver = (runs, reload) =>
+  each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted for ever').then(reload);
 
 /** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
 export async function emptyTrash(reload) {
   try {
     const { deleted, kept } = await remove('/runs', { forever: true });
     const stays = kept.map(({ name, reason }) => `${name} stays: ${reason}`).join('; ');
-    say(`${plural(deleted.length, 'run')} deleted for ever${stays && `. ${stays}`}`, stays ? { tone: 'error' } : undefined);
+    say(
+      `${plural(deleted.length, 'run')} deleted for ever${stays && `. ${stays}`}`,
+      stays ? { tone: 'error' } : undefined,
+    );
   } catch (error) {
     sayError(error);
   }
@@ -61,8 +82,11 @@ export async function emptyTrash(reload) {
 export function tagRuns(runs, tag, onChange) {
   const has = runs.every(({ tags }) => tags.includes(tag));
   const next = (tags) => (has ? tags.filter((old) => old !== tag) : [...new Set([...tags, tag])]);
-  return each(runs, ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }), has ? `without the tag ${tag}` : `tagged ${tag}`)
-    .then(refreshed(onChange));
+  return each(
+    runs,
+    ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }),
+    has ? `without the tag ${tag}` : `tagged ${tag}`,
+  ).then(refreshed(onChange));
 }
 
 /** @param {string} id @param {string} name @param {(run: any) => void} onChange */
@@ -79,7 +103,10 @@ const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]
 
 /** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
 export function download(text, filename, type = 'text/csv') {
-  const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(new Blob([text], { type })), download: fileName(filename) });
+  const link = Object.assign(document.createElement('a'), {
+    href: URL.createObjectURL(new Blob([text], { type })),
+    download: fileName(filename),
+  });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }

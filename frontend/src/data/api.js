@@ -29,8 +29,13 @@ const UNREACHABLE = {
 export async function request(method, path, { params, body, signal, headers = {} } = {}) {
   const isForm = body instanceof FormData;
   const response = await reachInTime(address(ROOT + path, params), {
-    method, signal,
-    headers: { Accept: 'application/json', ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }), ...headers },
+    method,
+    signal,
+    headers: {
+      Accept: 'application/json',
+      ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
     body: body === undefined || isForm ? body : JSON.stringify(body),
   });
   if (!response.ok) throw await problemOf(response);
@@ -46,7 +51,9 @@ async function reachInTime(url, options) {
     const response = await reach(url, options);
     const seconds = Number(response.headers.get('retry-after'));
     if (response.status !== 429 || tries === MOST_TRIES || !(seconds <= LONGEST_PAUSE_SECONDS)) return response;
-    await new Promise((resolve) => { setTimeout(resolve, seconds * 1000); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, seconds * 1000);
+    });
   }
 }
 
@@ -64,8 +71,17 @@ export function upload(path, file, { params, signal, onProgress }) {
     call.upload.onprogress = ({ loaded, total }) => onProgress(total ? loaded / total : 1);
     call.upload.onload = () => onProgress(1);
     call.onload = () => {
-      const answer = new Response(call.response, { status: call.status, statusText: call.statusText, headers: { 'Content-Type': call.getResponseHeader('content-type') ?? '' } });
-      (answer.ok ? bodyOf(answer) : problemOf(answer).then((error) => { throw error; })).then(resolve, reject);
+      const answer = new Response(call.response, {
+        status: call.status,
+        statusText: call.statusText,
+        headers: { 'Content-Type': call.getResponseHeader('content-type') ?? '' },
+      });
+      (answer.ok
+        ? bodyOf(answer)
+        : problemOf(answer).then((error) => {
+            throw error;
+          })
+      ).then(resolve, reject);
     };
     call.onerror = () => reject(new ApiError(UNREACHABLE));
     call.onabort = () => reject(new DOMException('stopped', 'AbortError'));

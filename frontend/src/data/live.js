@@ -14,7 +14,8 @@ const LONGEST_WAIT = 15_000;
 
 /**
  * `reason`: why there is no stream, in the service's words, where it has refused one.
- * @type {import('../../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number, reason?: string}>}
+ * @type {import('../../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number,
+ *   reason?: string}>}
  */
 export const connection = signal({ state: 'connecting', since: Date.now() });
 
@@ -26,7 +27,9 @@ let retryTimer = 0;
 let wait = 1000;
 let hadGap = false;
 
-const become = (state) => { if (connection.peek().state !== state) connection.value = { state, since: Date.now() }; };
+const become = (state) => {
+  if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
+};
 
 const tell = (type, data) => {
   for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
@@ -49,7 +52,9 @@ async function learnWhy(url) {
     const response = await fetch(url, { signal: abort.signal });
     const reason = response.ok ? '' : (await problemOf(response)).detail;
     if (reason && connection.peek().state === 'lost') connection.value = { ...connection.peek(), reason };
-  } catch { /* it does not answer: the notice says so */ }
+  } catch {
+    /* it does not answer: the notice says so */
+  }
   abort.abort();
 }
 

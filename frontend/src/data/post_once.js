@@ -2,7 +2,8 @@
 import { useRef } from '../dom.js';
 import { post } from './api.js';
 
-const randomKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+const randomKey = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /**
  * Posts the requests of one form in turn; their keys stay as long as their content does.
@@ -15,7 +16,8 @@ export function usePostOnce() {
     if (sent.current.content !== content) sent.current = { content, key: randomKey() };
     const { key } = sent.current;
     const made = [];
-    for (const [i, { path, body }] of requests.entries()) made.push(await post(path, body, { 'Idempotency-Key': `${key}-${i}` }));
+    for (const [i, { path, body }] of requests.entries())
+      made.push(await post(path, body, { 'Idempotency-Key': `${key}-${i}` }));
     return made;
   };
 }

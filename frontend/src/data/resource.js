@@ -37,7 +37,10 @@ export function useLoad(key, load, { subject = key } = {}) {
   }, [key, subject, round]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
-  const put = useCallback((change) => setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })), []);
+  const put = useCallback(
+    (change) => setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })),
+    [],
+  );
   const shown = state.subject === subject ? state : { ...NOTHING, subject };
   return { ...shown, loading: key !== null && shown.loading, reload, put };
 }
@@ -51,7 +54,9 @@ export function useGet(path, params, { live = [], concerns = () => true, every =
   const key = path === null ? null : address(path, params);
   const resource = useLoad(key, (signal) => get(path, params, signal), { subject: path ?? '' });
   const again = useThrottled(resource.reload, every);
-  useLive(live, (type, data) => { if (key !== null && (type === 'resync' || concerns(data))) again(); });
+  useLive(live, (type, data) => {
+    if (key !== null && (type === 'resync' || concerns(data))) again();
+  });
   return resource;
 }
 
@@ -64,10 +69,13 @@ export function useThrottled(action, every) {
   useEffect(() => () => clearTimeout(timer.current), []);
   return useCallback(() => {
     if (timer.current) return;
-    timer.current = setTimeout(() => {
-      timer.current = 0;
-      last.current = Date.now();
-      newest.current();
-    }, Math.max(0, last.current + every - Date.now()));
+    timer.current = setTimeout(
+      () => {
+        timer.current = 0;
+        last.current = Date.now();
+        newest.current();
+      },
+      Math.max(0, last.current + every - Date.now()),
+    );
   }, [every]);
 }

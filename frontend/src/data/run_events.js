@@ -25,7 +25,8 @@ const added = (held, items) => new Map([...held, ...items.map((item) => [item.id
 
 /**
  * @param {string} run
- * @returns {{data: any[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more: (() => void) | null}}
+ * @returns {{data: any[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
+ *   (() => void) | null}}
  *   `more` loads the next older ones; null when there are none
  */
 export function useHistory(run) {
@@ -33,7 +34,10 @@ export function useHistory(run) {
   const now = useRef(state);
   const busy = useRef(false);
   const waiting = useRef(null);
-  const put = (change) => { now.current = { ...now.current, ...change }; setState(now.current); };
+  const put = (change) => {
+    now.current = { ...now.current, ...change };
+    setState(now.current);
+  };
   const guarded = async (act) => {
     if (busy.current) {
       waiting.current = act;
@@ -50,18 +54,30 @@ export function useHistory(run) {
     waiting.current = null;
     if (next) guarded(next);
   };
-  const reload = () => guarded(async () => {
-    const { events, older, loaded } = now.current;
-    const { items, next } = await newest(run, events);
-    put({ events: added(events, items), older: loaded ? older : next, error: null, loaded: true, loadedAt: Date.now() });
-  });
-  const more = () => guarded(async () => {
-    const { items, next } = await page(run, now.current.older);
-    put({ events: added(now.current.events, items), older: next, error: null });
-  });
-  useEffect(() => { reload(); }, [run]);
+  const reload = () =>
+    guarded(async () => {
+      const { events, older, loaded } = now.current;
+      const { items, next } = await newest(run, events);
+      put({
+        events: added(events, items),
+        older: loaded ? older : next,
+        error: null,
+        loaded: true,
+        loadedAt: Date.now(),
+      });
+    });
+  const more = () =>
+    guarded(async () => {
+      const { items, next } = await page(run, now.current.older);
+      put({ events: added(now.current.events, items), older: next, error: null });
+    });
+  useEffect(() => {
+    reload();
+  }, [run]);
   const again = useThrottled(reload, 1000);
-  useLive(['event', 'run'], (type, data) => { if (type === 'resync' || [data.run, data.id].includes(run)) again(); });
+  useLive(['event', 'run'], (type, data) => {
+    if (type === 'resync' || [data.run, data.id].includes(run)) again();
+  });
   const { events, older, error, loaded, loadedAt } = state;
   const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;
   return { data, error, loadedAt, reload, more: older ? more : null };

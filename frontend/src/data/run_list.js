@@ -37,11 +37,16 @@ export function useRuns(parameters) {
   useEffect(() => {
     const abort = new AbortController();
     setState((old) => ({ ...old, loading: true }));
-    firstRuns(parameters, now.current.items.length, abort.signal).then(({ items, next }) => {
-      if (abort.signal.aborted) return;
-      rememberRuns(items.map(({ id }) => id));
-      setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
-    }, (error) => { if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false })); });
+    firstRuns(parameters, now.current.items.length, abort.signal).then(
+      ({ items, next }) => {
+        if (abort.signal.aborted) return;
+        rememberRuns(items.map(({ id }) => id));
+        setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
+      },
+      (error) => {
+        if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false }));
+      },
+    );
     return () => abort.abort();
   }, [key, round]);
 
@@ -53,7 +58,11 @@ export function useRuns(parameters) {
     try {
       const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });
       rememberRuns(page.items.map(({ id }) => id));
-      setState((old) => (old.items === items || old.next === next ? { ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next } : old));
+      setState((old) =>
+        old.items === items || old.next === next
+          ? { ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }
+          : old,
+      );
     } catch (error) {
       setState((old) => ({ ...old, error }));
     } finally {
@@ -62,7 +71,14 @@ export function useRuns(parameters) {
   }, [key]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
-  const put = useCallback((run) => setState((old) => ({ ...old, items: old.items.map((item) => (item.id === run.id ? { ...item, ...run } : item)) })), []);
+  const put = useCallback(
+    (run) =>
+      setState((old) => ({
+        ...old,
+        items: old.items.map((item) => (item.id === run.id ? { ...item, ...run } : item)),
+      })),
+    [],
+  );
   const reloadSoon = useThrottled(reload, 2000);
   useLive(['run'], (type, run) => {
     if (type === 'resync' || !now.current.items.some(({ id }) => id === run.id)) reloadSoon();
@@ -78,9 +94,20 @@ export function useRuns(parameters) {
 export function useOthers(ids, items) {
   const listed = new Set(items.map(({ id }) => id));
   const wanted = ids.filter((id) => !listed.has(id));
-  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => getEach(wanted.map((id) => `/runs/${encodeURIComponent(id)}`), signal), { subject: 'others' });
+  const { data } = useLoad(
+    wanted.length ? wanted.join() : null,
+    (signal) =>
+      getEach(
+        wanted.map((id) => `/runs/${encodeURIComponent(id)}`),
+        signal,
+      ),
+    { subject: 'others' },
+  );
   const kept = data ?? { found: [], missing: [] };
-  return { found: kept.found.filter(({ id }) => wanted.includes(id)), missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)) };
+  return {
+    found: kept.found.filter(({ id }) => wanted.includes(id)),
+    missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)),
+  };
 }
 
 const withoutTwins = (items) => [...new Map(items.map((item) => [item.id, item])).values()];

@@ -1,4 +1,7 @@
-/** Curves for panels: requests of one frame are joined, runs already loaded are not asked for again, live runs are refreshed. */
+/**
+ * Curves for panels: requests of one frame are joined, runs already loaded are not asked for again, live runs are
+ * refreshed.
+ */
 import { useEffect, useRef, useState } from '../dom.js';
 import { get } from './api.js';
 import { useLive } from './live.js';
@@ -6,18 +9,27 @@ import { useThrottled } from './resource.js';
 import { keyOf } from '../charts/figure.js';
 
 /** How curves are asked for. `band` and `groupBy` are '' for single runs.
- * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number, number] | null, points?: number}} Shape */
+ * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
+ *   number] | null, points?: number}} Shape
+ */
 
 export const MOST_RUNS = 200;
 const SERIES_PER_CALL = 200;
 const METRICS_PER_CALL = 9;
 const REFRESH_MS = 2000;
 
-/** @type {Map<string, {runs: string[], shape: Shape, metrics: Map<string, {resolve: Function, reject: Function}[]>}>} */
+/**
+ * @type {Map<string, {runs: string[], shape: Shape, metrics: Map<string, {resolve: Function, reject: Function}[]>}>}
+ */
 const asked = new Map();
 let timer = 0;
 
-/** Series of one metric; calls made close together travel as one. @param {string} metric @param {string[]} runs @param {Shape} shape */
+/**
+ * Series of one metric; calls made close together travel as one.
+ * @param {string} metric
+ * @param {string[]} runs
+ * @param {Shape} shape
+ */
 export function fetchSeries(metric, runs, shape) {
   return new Promise((resolve, reject) => {
     const key = JSON.stringify([runs, shape]);
@@ -40,25 +52,35 @@ function sendAsked() {
 }
 
 async function send(names, runs, shape, metrics) {
-  const answer = (what, value) => names.forEach((name) => metrics.get(name).forEach((waiter) => waiter[what](value(name))));
+  const answer = (what, value) =>
+    names.forEach((name) => metrics.get(name).forEach((waiter) => waiter[what](value(name))));
   try {
     const { series } = await get('/series', parametersOf(names, runs, shape));
     answer('resolve', (name) => series.filter(({ metric }) => metric === name));
   } catch (error) {
-    if (error.status === 422 && names.length > 1) names.forEach((name) => send([name], runs, shape, metrics)); // one of them is not known: the others have curves
+    if (error.status === 422 && names.length > 1)
+      names.forEach((name) => send([name], runs, shape, metrics)); // one of them is not known: the others have curves
     else answer('reject', () => error);
   }
 }
 
 const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500 }) => ({
-  runs, metrics, x, max_points: points, smoothing: smoothing || undefined, group_by: groupBy, band,
-  x_min: zoom?.[0], x_max: zoom?.[1],
+  runs,
+  metrics,
+  x,
+  max_points: points,
+  smoothing: smoothing || undefined,
+  group_by: groupBy,
+  band,
+  x_min: zoom?.[0],
+  x_max: zoom?.[1],
 });
 
 /**
  * The curves of one metric for these runs. Nothing is loaded while not `enabled` (the panel is far away).
  * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} enabled
- * @returns {{series: import('../charts/figure.js').Series[], loading: boolean, loaded: boolean, error: Error | null, retry: () => void}}
+ * @returns {{series: import('../charts/figure.js').Series[], loading: boolean, loaded: boolean, error: Error | null,
+ *   retry: () => void}}
  */
 export function useSeries(metric, runs, shape, enabled) {
   const wanted = runs.slice(0, MOST_RUNS);
@@ -81,7 +103,9 @@ export function useSeries(metric, runs, shape, enabled) {
   };
 
   if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
-  useEffect(() => { load(); }, [key, wanted.join(), enabled]);
+  useEffect(() => {
+    load();
+  }, [key, wanted.join(), enabled]);
   const refresh = useThrottled(load, REFRESH_MS);
   useLive(['points'], (type, data) => {
     if (type !== 'resync' && !wanted.includes(data.run)) return;
@@ -92,12 +116,26 @@ export function useSeries(metric, runs, shape, enabled) {
 
   const { parts, pending, loaded, error } = holder.current;
   const series = shape.groupBy ? [...parts.values()] : wanted.map((run) => parts.get(run)).filter(Boolean);
-  return { series, loading: pending > 0, loaded, error, retry: () => { holder.current.fresh.clear(); load(); } };
+  return {
+    series,
+    loading: pending > 0,
+    loaded,
+    error,
+    retry: () => {
+      holder.current.fresh.clear();
+      load();
+    },
+  };
 }
 
 /** What a panel holds. The old curves stay until those of the new question are there. */
 const emptyHolder = (key, old) => ({
-  key, parts: old && sameMetric(old.key, key) ? old.parts : new Map(), fresh: new Set(), pending: 0, loaded: false, error: null,
+  key,
+  parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
+  fresh: new Set(),
+  pending: 0,
+  loaded: false,
+  error: null,
 });
 
 const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];

@@ -11,8 +11,11 @@ export const CURVE_SPEC = {
   zoom: range(),
 };
 
-const X = [{ value: 'step', label: 'step' }, { value: 'wall', label: 'time', title: 'Training time since the run first started' },
-  { value: 'tokens', label: 'tokens', title: 'Generated tokens' }];
+const X = [
+  { value: 'step', label: 'step' },
+  { value: 'wall', label: 'time', title: 'Training time since the run first started' },
+  { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
+];
 const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
 
 /** @param {string[]} log @param {'x'|'y'} axis */
@@ -23,13 +26,34 @@ export function CurveControls({ view, change }) {
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
     <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null })} />
-    <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}><${Select} label="smoothing" value=${String(view.smoothing)}
-      options=${steps.map((s) => ({ value: String(s), label: s ? String(s) : 'off' }))} onChange=${(s) => change({ smoothing: Number(s) })} /></span>
+    <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
+      <${Select}
+        label="smoothing"
+        value=${String(view.smoothing)}
+        options=${steps.map((s) => ({ value: String(s), label: s ? String(s) : 'off' }))}
+        onChange=${(s) => change({ smoothing: Number(s) })}
+      />
+    </span>
     <div class="segments" role="group" aria-label="Logarithmic axes">
-      <button aria-pressed=${view.log.includes('y')} onClick=${() => change({ log: toggled(view.log, 'y') })}>log y</button>
-      <button aria-pressed=${view.log.includes('x')} onClick=${() => change({ log: toggled(view.log, 'x') })}>log x</button>
+      <button aria-pressed=${view.log.includes('y')} onClick=${() => change({ log: toggled(view.log, 'y') })}>
+        log y
+      </button>
+      <button aria-pressed=${view.log.includes('x')} onClick=${() => change({ log: toggled(view.log, 'x') })}>
+        log x
+      </button>
     </div>
-    ${view.zoom && html`<button class="button-quiet" aria-pressed="true" title="A double click in a chart does the same" onClick=${() => change({ zoom: null })}>Reset zoom</button>`}`;
+    ${
+      view.zoom &&
+      html`<button
+      class="button-quiet"
+      aria-pressed="true"
+      title="A double click in a chart does the same"
+      onClick=${() => change({ zoom: null })}
+    >
+      Reset zoom
+    </button>`
+    }
+  `;
 }
 
 /** Keys that go with the controls. @param {any} view @param {(changes: object) => void} change */

@@ -18,12 +18,29 @@ const logOut = () => remove('/session').then(toLogin, sayError);
 export function AccountMenu() {
   const [listed, setListed] = useState(false);
   const title = MEANING[role.value];
-  return html`<${Menu} label=${html`<${Icon} name="person" label="Account" />`} title=${title} align="right" quiet>
-    ${(close) => html`<div class="menu-title">${title}</div>
-      <button class="menu-item" onClick=${() => { close(); setListed(true); }}>Sessions …</button>
-      ${session.value && html`<button class="menu-item" onClick=${logOut}>Log out</button>`}`}
-  <//>
-  ${listed && html`<${SessionList} onClose=${() => setListed(false)} />`}`;
+  return html`
+    <${Menu} label=${html`<${Icon} name="person" label="Account" />`} title=${title} align="right" quiet>
+      ${(close) => html`
+        <div class="menu-title">${title}</div>
+        <button
+          class="menu-item"
+          onClick=${() => {
+            close();
+            setListed(true);
+          }}
+        >
+          Sessions …
+        </button>
+        ${
+          session.value &&
+          html`<button class="menu-item" onClick=${logOut}>
+          Log out
+        </button>`
+        }
+      `}
+    <//>
+    ${listed && html`<${SessionList} onClose=${() => setListed(false)} />`}
+  `;
 }
 
 /** @param {{onClose: () => void}} props */
@@ -31,20 +48,45 @@ function SessionList({ onClose }) {
   const sessions = useGet('/sessions');
   const end = (item) => remove(`/sessions/${item.id}`).then(item.is_current ? toLogin : sessions.reload, sayError);
   return html`<${Dialog} title="Sessions" onClose=${onClose}>
-    <p class="session-note">${role.value === 'operator'
-      ? 'Browsers that are logged in. Another token ends all that were made from the old one.'
-      : 'This browser. The operator sees all that are logged in.'}</p>
-    <${Loaded} resource=${sessions} isEmpty=${({ items }) => !items.length} empty=${html`<p>No browser is logged in.</p>`}>
-      ${({ items }) => html`<ul class="sessions">${items.map((item) => html`<${SessionItem} key=${item.id} item=${item} end=${() => end(item)} />`)}</ul>`}
+    <p class="session-note">
+      ${
+        role.value === 'operator'
+          ? 'Browsers that are logged in. Another token ends all that were made from the old one.'
+          : 'This browser. The operator sees all that are logged in.'
+      }
+    </p>
+    <${Loaded}
+      resource=${sessions}
+      isEmpty=${({ items }) => !items.length}
+      empty=${html`<p>No browser is logged in.</p>`}
+    >
+      ${({ items }) => html`<ul class="sessions">
+        ${items.map((item) => html`<${SessionItem} key=${item.id} item=${item} end=${() => end(item)} />`)}
+      </ul>`}
     <//>
   <//>`;
 }
 
 function SessionItem({ item, end }) {
   return html`<li>
-    <div><strong>${item.role}</strong>${item.is_current && html` <span class="tag">this browser</span>`}
-      <span class="session-agent" title=${item.user_agent}>${item.user_agent || 'a browser that does not say what it is'}</span>
-      <span class="session-times" title=${`since ${formatTime(item.created_at)}`}>seen ${formatAgo(item.seen_at)}</span></div>
-    <button class="button" onClick=${end}>${item.is_current ? 'Log out' : 'End'}</button>
+    <div>
+      <strong>${item.role}</strong>
+      ${
+        item.is_current &&
+        html`
+        ${' '}
+        <span class="tag">this browser</span>
+      `
+      }
+      <span class="session-agent" title=${item.user_agent}>
+        ${item.user_agent || 'a browser that does not say what it is'}
+      </span>
+      <span class="session-times" title=${`since ${formatTime(item.created_at)}`}>
+        seen ${formatAgo(item.seen_at)}
+      </span>
+    </div>
+    <button class="button" onClick=${end}>
+      ${item.is_current ? 'Log out' : 'End'}
+    </button>
   </li>`;
 }

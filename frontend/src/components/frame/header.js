@@ -8,7 +8,11 @@ import { AccountMenu } from './account.js';
 import { Icon } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
-const PAGES = [['/runs', 'Runs'], ['/launch', 'Launch'], ['/queue', 'Queue']];
+const PAGES = [
+  ['/runs', 'Runs'],
+  ['/launch', 'Launch'],
+  ['/queue', 'Queue'],
+];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
 const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
 
@@ -18,12 +22,28 @@ const isHere = (href, path) => path === href || (href === '/runs' && /^\/(run\/|
 export function Header({ onHelp }) {
   const { path } = place.value;
   return html`<header class="header">
-    <a class="brand" href="/runs"><img src="/static/favicon.svg" alt="" width="20" height="20" /><span>GRPO Lab</span></a>
-    <nav aria-label="Pages">${PAGES.map(([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>${name}</a>`)}</nav>
+    <a class="brand" href="/runs">
+      <img src="/static/favicon.svg" alt="" width="20" height="20" />
+      <span>GRPO Lab</span>
+    </a>
+    <nav aria-label="Pages">
+      ${PAGES.map(
+        ([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>
+        ${name}
+      </a>`,
+      )}
+    </nav>
     <span class="spacer"></span>
     <${ViewerMark} />
     <${WorkerStatus} />
-    <button class="button-icon" title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts" onClick=${onHelp}><kbd>?</kbd></button>
+    <button
+      class="button-icon"
+      title="Keyboard shortcuts (?)"
+      aria-label="Keyboard shortcuts"
+      onClick=${onHelp}
+    >
+      <kbd>?</kbd>
+    </button>
     <${ThemeToggle} />
     <${AccountMenu} />
   </header>`;
@@ -31,8 +51,16 @@ export function Header({ onHelp }) {
 
 function ThemeToggle() {
   const choice = themeChoice.value;
-  return html`<button class="button-icon" title=${THEME_TITLE[choice]} aria-label=${THEME_TITLE[choice]}
-    onClick=${() => { themeChoice.value = NEXT_THEME[choice]; }}><${Icon} name=${choice} /></button>`;
+  return html`<button
+    class="button-icon"
+    title=${THEME_TITLE[choice]}
+    aria-label=${THEME_TITLE[choice]}
+    onClick=${() => {
+      themeChoice.value = NEXT_THEME[choice];
+    }}
+  >
+    <${Icon} name=${choice} />
+  </button>`;
 }
 
 function WorkerStatus() {
@@ -40,5 +68,7 @@ function WorkerStatus() {
   const { tone, text } = summary({ items, error, loaded });
   const live = connection.value.state;
   return html`<a class="worker-status" href="/queue" title=${live === 'live' ? 'Live' : `Live connection: ${live}`}>
-    <span class=${`lamp lamp-${tone}`}></span><span>${text}</span></a>`;
+    <span class=${`lamp lamp-${tone}`}></span>
+    <span>${text}</span>
+  </a>`;
 }

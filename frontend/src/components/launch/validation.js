@@ -12,7 +12,8 @@ const AGAIN_MS = 5_000;
 
 /**
  * @typedef {{config: object, formula: string, estimates: Record<string, any>, warnings: string[]}} Valid
- * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem: Error | null}} Verdict
+ * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem:
+ *   Error | null}} Verdict
  *   `valid` is the newest answer that was not a refusal and stays while the next one is on its way
  */
 
@@ -27,10 +28,21 @@ const isFresh = (held) => Boolean(held?.verdict.valid) && Date.now() - held.at <
 
 async function ask(body, key, signal) {
   try {
-    keep(key, { checking: false, valid: await request('POST', '/validate', { body, signal }), errors: [], problem: null });
+    keep(key, {
+      checking: false,
+      valid: await request('POST', '/validate', { body, signal }),
+      errors: [],
+      problem: null,
+    });
   } catch (error) {
     if (signal.aborted) return;
-    if (error.status === 422) keep(key, { checking: false, valid: null, errors: error.errors.length ? error.errors : [{ path: '', message: error.message }], problem: null });
+    if (error.status === 422)
+      keep(key, {
+        checking: false,
+        valid: null,
+        errors: error.errors.length ? error.errors : [{ path: '', message: error.message }],
+        problem: null,
+      });
     else keep(key, { checking: false, valid: null, errors: [], problem: error });
   }
 }
@@ -54,15 +66,24 @@ export function useVerdicts(base, variants, seed) {
   useEffect(() => {
     const abort = new AbortController();
     const asked = new Set(); // what a large data set answers may take longer than the time to the next question
-    const askAll = () => bodies.forEach((body, i) => {
-      if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;
-      asked.add(keys[i]);
-      ask(body, keys[i], abort.signal).then(() => { asked.delete(keys[i]); if (!abort.signal.aborted) redraw((n) => n + 1); });
-    });
+    const askAll = () =>
+      bodies.forEach((body, i) => {
+        if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;
+        asked.add(keys[i]);
+        ask(body, keys[i], abort.signal).then(() => {
+          asked.delete(keys[i]);
+          if (!abort.signal.aborted) redraw((n) => n + 1);
+        });
+      });
     const timer = setTimeout(askAll, PAUSE_MS);
     const again = setInterval(askAll, AGAIN_MS);
     document.addEventListener('visibilitychange', askAll);
-    return () => { clearTimeout(timer); clearInterval(again); document.removeEventListener('visibilitychange', askAll); abort.abort(); };
+    return () => {
+      clearTimeout(timer);
+      clearInterval(again);
+      document.removeEventListener('visibilitychange', askAll);
+      abort.abort();
+    };
   }, [keys.join()]);
 
   const verdicts = variants.map(({ name }, i) => {

@@ -5,11 +5,17 @@ import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
 const FIELDS = [
-  { name: 'prompts', label: 'Prompts', help: 'held-out problems, the same ones for the same number', initial: 64 },
+  {
+    name: 'prompts',
+    label: 'Prompts',
+    help: 'held-out problems, the same ones for the same number',
+    initial: 64,
+  },
   { name: 'k', label: 'Completions of each', help: 'k of pass@k; 1: one greedy answer', initial: 1 },
 ];
 
-const initially = (run) => Object.fromEntries(FIELDS.map(({ name, initial }) => [name, String(run.config?.evaluation?.[name] ?? initial)]));
+const initially = (run) =>
+  Object.fromEntries(FIELDS.map(({ name, initial }) => [name, String(run.config?.evaluation?.[name] ?? initial)]));
 
 /** Errors of the server by field; what belongs to none stands above the buttons. */
 function placed(error) {
@@ -24,9 +30,37 @@ const wholeNumber = (written) => (/^\d+$/.test(written.trim()) ? Number(written)
 export function Evaluate({ run, checkpoint }) {
   const [open, setOpen] = useState(false);
   const [begun, setBegun] = useState(null);
-  return html`<${ForOperator}><span class="evaluate"><button type="button" class="button button-small" onClick=${() => setOpen(true)} title="How good is this policy? A run of its own answers, this one stays as it is">Evaluate</button>
-    ${begun && html` <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>`}
-    ${open && html`<${EvaluateDialog} run=${run} step=${checkpoint.step} onClose=${() => setOpen(false)} onBegun=${(child) => { setBegun(child); setOpen(false); }} />`}</span><//>`;
+  return html`<${ForOperator}>
+    <span class="evaluate">
+      <button
+        type="button"
+        class="button button-small"
+        onClick=${() => setOpen(true)}
+        title="How good is this policy? A run of its own answers, this one stays as it is"
+      >
+        Evaluate
+      </button>
+      ${
+        begun &&
+        html`
+        ${' '}
+        <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>
+      `
+      }
+      ${
+        open &&
+        html`<${EvaluateDialog}
+        run=${run}
+        step=${checkpoint.step}
+        onClose=${() => setOpen(false)}
+        onBegun=${(child) => {
+          setBegun(child);
+          setOpen(false);
+        }}
+      />`
+      }
+    </span>
+  <//>`;
 }
 
 function EvaluateDialog({ run, step, onClose, onBegun }) {
@@ -47,14 +81,52 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
     }
   };
   return html`<${Dialog} title=${`Evaluate step ${step}`} onClose=${onClose}>
-    <form onSubmit=${submit} class="evaluate-form">${FIELDS.map((field) => html`<${NumberField} key=${field.name} ...${field} value=${values[field.name]} error=${errors.get(field.name)}
-        onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))} />`)}
-      ${errors.has('') && html`<p class="field-error" role="alert">${errors.get('')}</p>`}
-      <footer><button type="button" class="button" onClick=${onClose}>Cancel</button><button class="button button-primary" disabled=${busy}>Evaluate</button></footer></form><//>`;
+    <form onSubmit=${submit} class="evaluate-form">
+      ${FIELDS.map(
+        (field) => html`<${NumberField}
+        key=${field.name}
+        ...${field}
+        value=${values[field.name]}
+        error=${errors.get(field.name)}
+        onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
+      />`,
+      )}
+      ${
+        errors.has('') &&
+        html`<p class="field-error" role="alert">
+        ${errors.get('')}
+      </p>`
+      }
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>
+          Cancel
+        </button>
+        <button class="button button-primary" disabled=${busy}>
+          Evaluate
+        </button>
+      </footer>
+    </form>
+  <//>`;
 }
 
 function NumberField({ name, label, help, value, error, onChange }) {
-  return html`<div class="evaluate-field"><label for=${`evaluate-${name}`}>${label}</label>
-    <input class="field" id=${`evaluate-${name}`} inputmode="numeric" value=${value} aria-invalid=${error ? 'true' : undefined} aria-describedby=${`evaluate-${name}-help`} onInput=${(event) => onChange(event.target.value)} />
-    <span class=${error ? 'field-error' : 'faint'} id=${`evaluate-${name}-help`} role=${error ? 'alert' : undefined}>${error ?? help}</span></div>`;
+  return html`<div class="evaluate-field">
+    <label for=${`evaluate-${name}`}>${label}</label>
+    <input
+      class="field"
+      id=${`evaluate-${name}`}
+      inputmode="numeric"
+      value=${value}
+      aria-invalid=${error ? 'true' : undefined}
+      aria-describedby=${`evaluate-${name}-help`}
+      onInput=${(event) => onChange(event.target.value)}
+    />
+    <span
+      class=${error ? 'field-error' : 'faint'}
+      id=${`evaluate-${name}-help`}
+      role=${error ? 'alert' : undefined}
+    >
+      ${error ?? help}
+    </span>
+  </div>`;
 }

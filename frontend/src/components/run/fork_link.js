@@ -6,6 +6,13 @@ import { ForOperator } from '../shared/role.js';
 
 /** @param {{run: {id: string}, step?: number, small?: boolean}} props without a step the newest checkpoint is meant */
 export function ForkLink({ run, step, small = false }) {
-  return html`<${ForOperator}><a class=${small ? 'button button-small' : 'button'} href=${address('/launch', { from: run.id, fork: run.id, step })}
-    title="Go on from a checkpoint in a run of its own, with changes"><${Icon} name="fork" size=${12} /> Fork</a><//>`;
+  return html`<${ForOperator}>
+    <a
+      class=${small ? 'button button-small' : 'button'}
+      href=${address('/launch', { from: run.id, fork: run.id, step })}
+      title="Go on from a checkpoint in a run of its own, with changes"
+    >
+      <${Icon} name="fork" size=${12} /> Fork
+    </a>
+  <//>`;
 }

@@ -3,7 +3,8 @@ import { html } from '../../dom.js';
 
 const PATHS = {
   eye: 'M1.5 8S4 3.5 8 3.5 14.5 8 14.5 8 12 12.5 8 12.5 1.5 8 1.5 8Z M8 10a2 2 0 1 0 0-4 2 2 0 0 0 0 4Z',
-  eyeOff: 'M2.5 2.5l11 11 M6.2 3.8A6 6 0 0 1 8 3.5c4 0 6.5 4.5 6.5 4.5a11 11 0 0 1-1.8 2.3 M4 5.2A11 11 0 0 0 1.5 8S4 12.5 8 12.5a6 6 0 0 0 3-.8',
+  eyeOff:
+    'M2.5 2.5l11 11 M6.2 3.8A6 6 0 0 1 8 3.5c4 0 6.5 4.5 6.5 4.5a11 11 0 0 1-1.8 2.3 M4 5.2A11 11 0 0 0 1.5 8S4 12.5 8 12.5a6 6 0 0 0 3-.8',
   search: 'M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10Z M10.7 10.7 14 14',
   check: 'M3 8.5 6.5 12 13 4.5',
   cross: 'M4 4l8 8 M12 4l-8 8',
@@ -20,7 +21,8 @@ const PATHS = {
   columns: 'M2.5 3h11v10h-11Z M6.2 3v10 M9.8 3v10',
   download: 'M8 2.5v7.5 M4.5 7 8 10.5 11.5 7 M2.5 13.5h11',
   link: 'M6.5 9.5l3-3 M7 4.5l1.5-1.5a3 3 0 0 1 4.3 4.3L11 9 M9 11.5 7.5 13a3 3 0 0 1-4.3-4.3L5 7',
-  light: 'M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6Z M8 1.5v1.2 M8 13.3v1.2 M1.5 8h1.2 M13.3 8h1.2 M3.4 3.4l.9.9 M11.7 11.7l.9.9 M12.6 3.4l-.9.9 M4.3 11.7l-.9.9',
+  light:
+    'M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6Z M8 1.5v1.2 M8 13.3v1.2 M1.5 8h1.2 M13.3 8h1.2 M3.4 3.4l.9.9 M11.7 11.7l.9.9 M12.6 3.4l-.9.9 M4.3 11.7l-.9.9',
   dark: 'M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5Z',
   auto: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z M8 2v12 M8 5h4.5 M8 8h6 M8 11h4.5',
   pencil: 'M3 13l.7-2.8L11 3l2 2-7.2 7.3Z',
@@ -37,9 +39,25 @@ const PATHS = {
   copy: 'M5.5 5.5h8v8h-8Z M3 10.5H2.5v-8h8V3',
 };
 
-/** @param {{name: keyof typeof PATHS, size?: number, label?: string}} props `label` for readers where no text stands beside it */
+/**
+ * @param {{name: keyof typeof PATHS, size?: number, label?: string}}
+ *   props `label` for readers where no text stands beside it
+ */
 export function Icon({ name, size = 16, label }) {
-  return html`<svg class="icon" width=${size} height=${size} viewBox="0 0 16 16" fill="none" stroke="currentColor"
-    stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round" role=${label ? 'img' : undefined}
-    aria-label=${label} aria-hidden=${label ? undefined : 'true'}><path d=${PATHS[name]} /></svg>`;
+  return html`<svg
+    class="icon"
+    width=${size}
+    height=${size}
+    viewBox="0 0 16 16"
+    fill="none"
+    stroke="currentColor"
+    stroke-width="1.4"
+    stroke-linecap="round"
+    stroke-linejoin="round"
+    role=${label ? 'img' : undefined}
+    aria-label=${label}
+    aria-hidden=${label ? undefined : 'true'}
+  >
+    <path d=${PATHS[name]} />
+  </svg>`;
 }

@@ -6,4 +6,9 @@ import { mayChange } from '../../app/state.js';
 export const ForOperator = ({ children }) => (mayChange.value ? children : null);
 
 /** Says to viewers that they are. */
-export const ViewerMark = () => (mayChange.value ? null : html`<span class="tag" title="You are logged in as a viewer: you read everything and change nothing">viewer</span>`);
+export const ViewerMark = () =>
+  mayChange.value
+    ? null
+    : html`<span class="tag" title="You are logged in as a viewer: you read everything and change nothing">
+    viewer
+  </span>`;

@@ -17,22 +17,48 @@ export function Empty({ title, children, action }) {
 
 /**
  * What happened, what to do; the rest of the page stays. Trying again is offered where nothing else is.
- * @param {{error: import('../../data/api.js').ApiError, retry?: () => void, action?: {label: string, run: () => void}}} props
+ * @param {{error: import('../../data/api.js').ApiError, retry?: () => void, action?: {label: string, run:
+ *   () => void}}} props
  */
 export function Failure({ error, retry, action = retry && { label: 'Try again', run: retry } }) {
   return html`<div class="state state-failure" role="alert">
-    <h2><${Icon} name="warn" /> ${error.title ?? error.message}</h2>
+    <h2>
+      <${Icon} name="warn" /> ${error.title ?? error.message}
+    </h2>
     ${error.detail && html`<p>${error.detail}</p>`}
-    ${error.errors?.length > 0 && html`<ul>${error.errors.map(({ path, message }) => html`<li><code>${path}</code> ${message}</li>`)}</ul>`}
-    ${action && html`<div class="state-action"><button class="button" onClick=${action.run}><${Icon} name="refresh" /> ${action.label}</button></div>`}
+    ${
+      error.errors?.length > 0 &&
+      html`<ul>
+      ${error.errors.map(
+        ({ path, message }) => html`<li>
+        <code>${path}</code> ${message}
+      </li>`,
+      )}
+    </ul>`
+    }
+    ${
+      action &&
+      html`<div class="state-action">
+      <button class="button" onClick=${action.run}>
+        <${Icon} name="refresh" /> ${action.label}
+      </button>
+    </div>`
+    }
   </div>`;
 }
 
-/** Grey lines of the size of what comes, so that nothing jumps. @param {{rows?: number, height?: number, label?: string}} props */
+/**
+ * Grey lines of the size of what comes, so that nothing jumps.
+ * @param {{rows?: number, height?: number, label?: string}} props
+ */
 export function Skeleton({ rows = 6, height = 32, label = 'Loading' }) {
   return html`<div class="skeleton" role="status" aria-label=${label}>
-    ${Array.from({ length: rows }, (_, i) => html`<div class="skeleton-row" style=${{ height: `${height}px` }} key=${i}>
-      <span style=${{ width: `${40 + ((i * 37) % 45)}%` }}></span></div>`)}
+    ${Array.from(
+      { length: rows },
+      (_, i) => html`<div class="skeleton-row" style=${{ height: `${height}px` }} key=${i}>
+      <span style=${{ width: `${40 + ((i * 37) % 45)}%` }}></span>
+    </div>`,
+    )}
   </div>`;
 }
 
@@ -43,15 +69,22 @@ export function Skeleton({ rows = 6, height = 32, label = 'Loading' }) {
  */
 export function Loaded({ resource, skeleton, isEmpty = () => false, empty, children }) {
   const { data, error, reload } = resource;
-  if (data === undefined) return error ? html`<${Failure} error=${error} retry=${reload} />` : skeleton ?? html`<${Skeleton} />`;
-  return html`${error && html`<${Stale} error=${error} since=${resource.loadedAt} retry=${reload} />`}
-    ${isEmpty(data) ? empty : children(data)}`;
+  if (data === undefined)
+    return error ? html`<${Failure} error=${error} retry=${reload} />` : (skeleton ?? html`<${Skeleton} />`);
+  return html`
+    ${error && html`<${Stale} error=${error} since=${resource.loadedAt} retry=${reload} />`}
+    ${isEmpty(data) ? empty : children(data)}
+  `;
 }
 
 /** One line above old data. */
 export function Stale({ error, since, retry }) {
-  return html`<div class="stale" role="alert"><${Icon} name="warn" /> ${error.title}. Showing what was loaded <${Ago} time=${since} />.
-    <button class="button-quiet" onClick=${retry}>Try again</button></div>`;
+  return html`<div class="stale" role="alert">
+    <${Icon} name="warn" /> ${error.title}. Showing what was loaded <${Ago} time=${since} />.
+    <button class="button-quiet" onClick=${retry}>
+      Try again
+    </button>
+  </div>`;
 }
 
 /** A time that keeps counting: `12 s ago`. @param {{time: string | number}} props */
@@ -75,10 +108,26 @@ export function ConnectionNotice() {
     return () => clearTimeout(timer);
   }, [state, since]);
   if (!late) return null;
-  return html`<div class="stale" role="status"><${Icon} name="warn" /> <span>${reason ? `Nothing is shown live: ${reason}.` : html`The live connection broke <${Ago} time=${since} />.`} What you see may be old; trying again. Training goes on.</span></div>`;
+  return html`<div class="stale" role="status">
+    <${Icon} name="warn" />${' '}
+    <span>
+      ${
+        reason
+          ? `Nothing is shown live: ${reason}.`
+          : html`
+        The live connection broke <${Ago} time=${since} />.
+      `
+      }${' '}
+      What you see may be old; trying again. Training goes on.
+    </span>
+  </div>`;
 }
 
 /** Lines under the header while database, broker or disk are in trouble. */
 export function ServiceNotice() {
-  return troubles(status.value).map(({ part, text }) => html`<div class="stale" role="status" key=${part}><${Icon} name="warn" /> <span>${text}</span></div>`);
+  return troubles(status.value).map(
+    ({ part, text }) => html`<div class="stale" role="status" key=${part}>
+    <${Icon} name="warn" /> <span>${text}</span>
+  </div>`,
+  );
 }

@@ -7,7 +7,8 @@ const SPARE_ROWS = 8;
 
 /**
  * @template T
- * @typedef {{key: string, title: any, width: string, cell: (row: T) => any, number?: boolean, sort?: string, hint?: string, label?: string}} Column
+ * @typedef {{key: string, title: any, width: string, cell: (row: T) => any, number?: boolean, sort?: string, hint?:
+ *   string, label?: string}} Column
  *   `width` is a CSS grid track; `sort` is the word by which the server sorts
  */
 
@@ -15,13 +16,30 @@ const SPARE_ROWS = 8;
  * @template T
  * @param {{columns: Column<T>[], rows: (T | {group: any, key: string})[], keyOf: (row: T) => string, label: string,
  *   sort?: string, onSort?: (sort: string) => void, active?: string | null, onActivate?: (row: T) => void,
- *   isSelected?: (row: T) => boolean, onHover?: (row: T | null) => void, groupRow?: (group: any) => any, onEnd?: () => void}} props
+ *   isSelected?: (row: T) => boolean, onHover?: (row: T | null) => void, groupRow?: (group: any) => any, onEnd?: ()
+ *   => void}} props
  *   `sort` as in the API: `-created_at` is descending
  */
-export function Grid({ columns, rows, keyOf, label, sort, onSort, active = null, onActivate, isSelected = () => false, onHover, groupRow, onEnd }) {
+export function Grid({
+  columns,
+  rows,
+  keyOf,
+  label,
+  sort,
+  onSort,
+  active = null,
+  onActivate,
+  isSelected = () => false,
+  onHover,
+  groupRow,
+  onEnd,
+}) {
   const scroller = useRef(null);
   const [slice, setSlice] = useState({ from: 0, to: 40 });
-  const tracks = { gridTemplateColumns: columns.map(({ width }) => width).join(' '), minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px` };
+  const tracks = {
+    gridTemplateColumns: columns.map(({ width }) => width).join(' '),
+    minWidth: `${columns.reduce((sum, { width }) => sum + leastPx(width), 0)}px`,
+  };
 
   const look = () => {
     if (!scroller.current) return;
@@ -37,17 +55,54 @@ export function Grid({ columns, rows, keyOf, label, sort, onSort, active = null,
     sizes.observe(scroller.current);
     return () => sizes.disconnect();
   }, []);
-  useEffect(() => { bringIntoView(scroller.current, rows.findIndex((row) => !row.group && keyOf(row) === active)); }, [active]);
+  useEffect(() => {
+    bringIntoView(
+      scroller.current,
+      rows.findIndex((row) => !row.group && keyOf(row) === active),
+    );
+  }, [active]);
 
-  return html`<div class="grid" ref=${scroller} onScroll=${look} onMouseLeave=${() => onHover?.(null)}
-      role="table" aria-label=${label} aria-rowcount=${rows.length + 1} tabindex="0">
-    <div class="grid-head" role="row" style=${tracks}>${columns.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}</div>
+  return html`<div
+    class="grid"
+    ref=${scroller}
+    onScroll=${look}
+    onMouseLeave=${() => onHover?.(null)}
+    role="table"
+    aria-label=${label}
+    aria-rowcount=${rows.length + 1}
+    tabindex="0"
+  >
+    <div class="grid-head" role="row" style=${tracks}>
+      ${columns.map((column) => html`<${Head} key=${column.key} column=${column} sort=${sort} onSort=${onSort} />`)}
+    </div>
     <div style=${{ height: `${slice.from * ROW_PX}px` }}></div>
-    ${rows.slice(slice.from, slice.to).map((row, i) => (row.group
-      ? html`<div class="grid-group" role="row" key=${`group ${row.key}`}><span role="cell">${groupRow(row.group)}</span></div>`
-      : html`<div key=${keyOf(row)} class=${keyOf(row) === active ? 'grid-row is-active' : 'grid-row'} role="row" style=${tracks} data-key=${keyOf(row)}
-          aria-rowindex=${slice.from + i + 2} aria-selected=${isSelected(row)} onClick=${() => onActivate?.(row)} onMouseEnter=${() => onHover?.(row)}>
-          ${columns.map(({ key, number, cell }) => html`<div key=${key} role="cell" class=${number ? 'grid-cell number' : 'grid-cell'}>${cell(row)}</div>`)}</div>`))}
+    ${rows.slice(slice.from, slice.to).map((row, i) =>
+      row.group
+        ? html`<div class="grid-group" role="row" key=${`group ${row.key}`}>
+        <span role="cell">${groupRow(row.group)}</span>
+      </div>`
+        : html`<div
+        key=${keyOf(row)}
+        class=${keyOf(row) === active ? 'grid-row is-active' : 'grid-row'}
+        role="row"
+        style=${tracks}
+        data-key=${keyOf(row)}
+        aria-rowindex=${slice.from + i + 2}
+        aria-selected=${isSelected(row)}
+        onClick=${() => onActivate?.(row)}
+        onMouseEnter=${() => onHover?.(row)}
+      >
+        ${columns.map(
+          ({
+            key,
+            number,
+            cell,
+          }) => html`<div key=${key} role="cell" class=${number ? 'grid-cell number' : 'grid-cell'}>
+          ${cell(row)}
+        </div>`,
+        )}
+      </div>`,
+    )}
     <div style=${{ height: `${Math.max(0, rows.length - slice.to) * ROW_PX}px` }}></div>
   </div>`;
 }
@@ -55,8 +110,22 @@ export function Grid({ columns, rows, keyOf, label, sort, onSort, active = null,
 function Head({ column: { key, title, number, sort: word, hint, label }, sort, onSort }) {
   const direction = !word || !sort ? '' : sort === word ? 'ascending' : sort === `-${word}` ? 'descending' : '';
   const turn = () => onSort(direction === 'descending' ? word : `-${word}`);
-  return html`<div class=${number ? 'grid-cell number' : 'grid-cell'} role="columnheader" aria-sort=${direction || undefined} aria-label=${label} title=${hint}>
-    ${word && onSort ? html`<button data-sort=${key} onClick=${turn}>${title}${direction && html`<${Icon} name=${direction === 'ascending' ? 'up' : 'down'} size=${12} />`}</button>` : title}</div>`;
+  return html`<div
+    class=${number ? 'grid-cell number' : 'grid-cell'}
+    role="columnheader"
+    aria-sort=${direction || undefined}
+    aria-label=${label}
+    title=${hint}
+  >
+    ${
+      word && onSort
+        ? html`<button data-sort=${key} onClick=${turn}>
+      ${title}
+      ${direction && html`<${Icon} name=${direction === 'ascending' ? 'up' : 'down'} size=${12} />`}
+    </button>`
+        : title
+    }
+  </div>`;
 }
 
 /** `minmax(120px, 1fr)` and `120px` are 120. */
@@ -70,7 +139,11 @@ function bringIntoView(scroller, index) {
   else if (top > scroller.scrollTop + view) scroller.scrollTop = top - view;
 }
 
-/** Rows with a group row before each group, in order of first appearance. @param {any[]} rows @param {(row: any) => string} nameOf */
+/**
+ * Rows with a group row before each group, in order of first appearance.
+ * @param {any[]} rows
+ * @param {(row: any) => string} nameOf
+ */
 export function withGroups(rows, nameOf) {
   const groups = new Map();
   for (const row of rows) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);

@@ -11,7 +11,10 @@ import { complete, isRecord } from './schema.js';
 export function merge(below, above) {
   const merged = Object.entries(above ?? {}).map(([key, value]) => {
     const under = own(below, key);
-    return [key, isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value];
+    return [
+      key,
+      isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value,
+    ];
   });
   return { ...below, ...Object.fromEntries(merged) };
 }
@@ -24,7 +27,11 @@ export const writes = (fields, path) => getAt(fields, path) !== undefined;
 
 /**
  * A layer with one more field. The tag of every union on the way is written too, so that the field keeps its meaning
- * whatever lies below. @param {Fields} fields @param {string} path @param {any} value @param {Fields} whole the full config
+ * whatever lies below.
+ * @param {Fields} fields
+ * @param {string} path
+ * @param {any} value
+ * @param {Fields} whole the full config
  */
 export function setAt(fields, path, value, whole) {
   const [key, ...rest] = path.split('.');
@@ -45,7 +52,12 @@ function setInside(item, [key, ...rest], value) {
   return { ...item, [key]: rest.length ? setInside(item?.[key] ?? {}, rest, value) : value };
 }
 
-/** A layer without one field; what then says nothing more than the layer below is removed as well. @param {Fields} fields @param {string} path @param {Fields} below */
+/**
+ * A layer without one field; what then says nothing more than the layer below is removed as well.
+ * @param {Fields} fields
+ * @param {string} path
+ * @param {Fields} below
+ */
 export function unsetAt(fields, path, below) {
   const [key, ...rest] = path.split('.');
   const { [key]: own, ...others } = fields;
@@ -55,19 +67,36 @@ export function unsetAt(fields, path, below) {
   return says ? { ...others, [key]: left } : others;
 }
 
-/** The least that must be written over `below` to get `above`. @param {Fields} below @param {Fields} above @returns {Fields} */
+/**
+ * The least that must be written over `below` to get `above`.
+ * @param {Fields} below
+ * @param {Fields} above
+ * @returns {Fields}
+ */
 export function changesBetween(below, above) {
-  return Object.fromEntries(Object.entries(above).filter(([key, value]) => !same(own(below, key), value)).map(([key, value]) => {
-    const under = own(below, key);
-    const inside = isRecord(under) && isRecord(value) && under.type === value.type;
-    return [key, inside ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) } : value];
-  }));
+  return Object.fromEntries(
+    Object.entries(above)
+      .filter(([key, value]) => !same(own(below, key), value))
+      .map(([key, value]) => {
+        const under = own(below, key);
+        const inside = isRecord(under) && isRecord(value) && under.type === value.type;
+        return [
+          key,
+          inside
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) }
+            : value,
+        ];
+      }),
+  );
 }
 
 const same = (a, b) => a === b || spell(a) === spell(b);
 
 /** JSON with sorted keys, so that order does not count. */
-export const spell = (value) => JSON.stringify(value, (_, inner) => (isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner)) ?? 'undefined';
+export const spell = (value) =>
+  JSON.stringify(value, (_, inner) =>
+    isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
+  ) ?? 'undefined';
 
 /**
  * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
@@ -88,7 +117,12 @@ function isAlike(a, b) {
   return isRecord(a) && isRecord(b) && a.type === b.type && a.name === b.name;
 }
 
-/** Paths that a layer writes, each as one knob: a union whose member the layer chooses is one path. @param {Fields} fields @param {Fields} below @returns {string[]} */
+/**
+ * Paths that a layer writes, each as one knob: a union whose member the layer chooses is one path.
+ * @param {Fields} fields
+ * @param {Fields} below
+ * @returns {string[]}
+ */
 export function writtenPaths(fields, below, path = '') {
   return Object.entries(fields).flatMap(([key, value]) => {
     const at = path ? `${path}.${key}` : key;
@@ -99,12 +133,18 @@ export function writtenPaths(fields, below, path = '') {
 }
 
 /**
- * @typedef {{schema: object, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string, config: Fields}[]}} Catalog
+ * @typedef {{schema: object, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string,
+ *   config: Fields}[]}} Catalog
  */
 
-/** Profile of a policy: its own, or that of the nameless "any other model". @param {Catalog} catalog @param {string} name */
+/**
+ * Profile of a policy: its own, or that of the nameless "any other model".
+ * @param {Catalog} catalog
+ * @param {string} name
+ */
 const profileOf = (catalog, name) =>
-  (catalog.profiles.find((policy) => policy.name === name) ?? catalog.profiles.find((policy) => policy.name === ''))?.profile ?? {};
+  (catalog.profiles.find((policy) => policy.name === name) ?? catalog.profiles.find((policy) => policy.name === ''))
+    ?.profile ?? {};
 
 /** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */
 export function belowBase(catalog, base) {
@@ -112,7 +152,12 @@ export function belowBase(catalog, base) {
   return complete(catalog.schema, catalog.schema, merge(catalog.defaults, profileOf(catalog, name)));
 }
 
-/** What lies below a variant: defaults, profile, preset, base. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
+/**
+ * What lies below a variant: defaults, profile, preset, base.
+ * @param {Catalog} catalog
+ * @param {Fields} base
+ * @param {Fields} variant
+ */
 export function belowVariant(catalog, base, variant) {
   const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
   const preset = variant.preset ?? base.preset ?? '';
@@ -128,7 +173,8 @@ export function belowVariant(catalog, base, variant) {
 function fitting(merged, changes, base, variant) {
   const wanted = changes.updates?.minibatches;
   const prompts = variant.sampling?.prompts_per_step ?? merged.sampling.prompts_per_step;
-  const isKept = wanted === undefined || base.updates?.minibatches !== undefined || !Number.isInteger(prompts) || prompts < 1;
+  const isKept =
+    wanted === undefined || base.updates?.minibatches !== undefined || !Number.isInteger(prompts) || prompts < 1;
   return isKept || wanted <= prompts ? merged : merge(merged, { updates: { minibatches: prompts } });
 }
 

@@ -12,7 +12,10 @@ export function flatten(value, path = '') {
     return Object.assign({ [path]: names }, ...value.map((item, i) => flatten(item, `${path}.${names[i]}`)));
   }
   if (!isRecord(value) || !Object.keys(value).length) return { [path]: value };
-  return Object.assign({}, ...Object.entries(value).map(([key, inner]) => flatten(inner, path ? `${path}.${key}` : key)));
+  return Object.assign(
+    {},
+    ...Object.entries(value).map(([key, inner]) => flatten(inner, path ? `${path}.${key}` : key)),
+  );
 }
 
 /** A name for each record of a list; a second one of the same name is numbered. @param {any[]} items */
@@ -58,7 +61,8 @@ const spell = (value) => (value === undefined ? 'undefined' : JSON.stringify(val
 /** A config value as short text; values that differ have texts that differ. @param {unknown} value */
 export function formatField(value) {
   if (value === undefined) return '–';
-  if (Array.isArray(value) && value.length) return value.map((item) => (typeof item === 'object' ? JSON.stringify(item) : String(item))).join(', ');
+  if (Array.isArray(value) && value.length)
+    return value.map((item) => (typeof item === 'object' ? JSON.stringify(item) : String(item))).join(', ');
   if (value === '') return '""';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   return typeof value === 'object' ? JSON.stringify(value) : String(value);

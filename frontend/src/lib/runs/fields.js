@@ -14,7 +14,8 @@ const PLAIN = {
 /**
  * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
  * @param {string} key
- * @returns {{key: string, title: string, number: boolean, sort?: string, of: (run: any) => any, text: (run: any) => string}}
+ * @returns {{key: string, title: string, number: boolean, sort?: string, of: (run: any) => any, text: (run:
+ *   any) => string}}
  */
 export function fieldOf(key) {
   if (Object.hasOwn(PLAIN, key)) {
@@ -35,13 +36,29 @@ function metricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
   const of = isBest ? (run) => own(run.summary?.best, metric)?.value : (run) => own(run.summary?.last, metric);
-  return { key, title: isBest ? `best ${short(metric)}` : short(metric), number: true, sort: isBest ? undefined : `summary.${metric}`, of, text: (run) => formatValue(of(run)) };
+  return {
+    key,
+    title: isBest ? `best ${short(metric)}` : short(metric),
+    number: true,
+    sort: isBest ? undefined : `summary.${metric}`,
+    of,
+    text: (run) => formatValue(of(run)),
+  };
 }
 
-const SHORT = { 'reward/mean': 'reward', 'eval/accuracy': 'acc', 'policy/entropy': 'entropy', 'length/mean': 'length' };
+const SHORT = {
+  'reward/mean': 'reward',
+  'eval/accuracy': 'acc',
+  'policy/entropy': 'entropy',
+  'length/mean': 'length',
+};
 const short = (metric) => own(SHORT, metric) ?? metric;
 
-/** Keys that could be columns for these runs. @param {any[]} runs @returns {{plain: string[], last: string[], best: string[], config: string[]}} */
+/**
+ * Keys that could be columns for these runs.
+ * @param {any[]} runs
+ * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
+ */
 export function possibleFields(runs) {
   const union = (of) => [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
   return {
@@ -53,7 +70,8 @@ export function possibleFields(runs) {
 }
 
 /** The name under which a run is drawn. @param {any} run */
-export const runTitle = (run) => `${run.name}${run.variant ? ` · ${run.variant}` : ''}${run.seed === null || run.seed === undefined ? '' : ` s${run.seed}`}`;
+export const runTitle = (run) =>
+  `${run.name}${run.variant ? ` · ${run.variant}` : ''}${run.seed === null || run.seed === undefined ? '' : ` s${run.seed}`}`;
 
 /** Whether a run only measures a policy and trains nothing. @param {any} run */
 export const isEvaluation = ({ steps }) => steps === 0;

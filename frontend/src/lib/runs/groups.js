@@ -26,7 +26,9 @@ function named(groups) {
 
 function namesAmong(same) {
   if (same.length === 1) return [same[0].variant];
-  const marks = [same.map(experimentOf), fieldsOf(same)].find((texts) => texts.every(Boolean) && new Set(texts).size === same.length);
+  const marks = [same.map(experimentOf), fieldsOf(same)].find(
+    (texts) => texts.every(Boolean) && new Set(texts).size === same.length,
+  );
   return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : same[i].runs[0].config_hash.slice(0, 6)}`);
 }
 
@@ -39,7 +41,11 @@ function experimentOf({ runs }) {
 /** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
 function fieldsOf(same) {
   const rows = groupDifferences(same.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })));
-  const text = (i) => rows.slice(0, MOST_FIELDS).map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`).join(', ');
+  const text = (i) =>
+    rows
+      .slice(0, MOST_FIELDS)
+      .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)
+      .join(', ');
   return same.map((_, i) => text(i));
 }
 
@@ -57,10 +63,17 @@ export function fairShare(groups, most) {
   return ids;
 }
 
-/** Seeds from which on an interval for the mean says more than the values themselves (of two it spans 12.7 standard errors). */
+/**
+ * Seeds from which on an interval for the mean says more than the values themselves (of two it spans 12.7 standard
+ * errors).
+ */
 const ENOUGH_SEEDS = 3;
 
-/** The band to draw: what was chosen, else the interval where there are seeds enough for one. @param {string} band @param {Group[]} groups */
+/**
+ * The band to draw: what was chosen, else the interval where there are seeds enough for one.
+ * @param {string} band
+ * @param {Group[]} groups
+ */
 export function bandOf(band, groups) {
   if (band !== 'auto') return band;
   return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';

@@ -4,7 +4,8 @@
 const TURNS = ['reference', 'checkpoint'];
 
 /**
- * One mark for each step at which something happened. @param {{kind: string, level: string, step: number|null, message: string}[]} events
+ * One mark for each step at which something happened.
+ * @param {{kind: string, level: string, step: number|null, message: string}[]} events
  * @returns {{step: number, text: string}[]} in the order of steps
  */
 export function marksOf(events) {
@@ -14,5 +15,7 @@ export function marksOf(events) {
     const messages = told.get(step) ?? told.set(step, new Set()).get(step);
     messages.add(message);
   }
-  return [...told].map(([step, messages]) => ({ step, text: [...messages].join('; ') })).sort((a, b) => a.step - b.step);
+  return [...told]
+    .map(([step, messages]) => ({ step, text: [...messages].join('; ') }))
+    .sort((a, b) => a.step - b.step);
 }

@@ -7,9 +7,14 @@ const LABELS = { stop: 'Stop', pause: 'Pause', resume: 'Resume', retry: 'Retry' 
 /** @param {{status: string, wish?: string}} run @returns {{move: Move, label: string}[]} */
 export function movesOf({ status, wish }) {
   if (status === 'running' && wish) return [{ move: 'resume', label: 'Carry on' }];
-  const moves = {
-    queued: ['pause', 'stop'], running: ['pause', 'stop'], paused: ['resume', 'stop'], stopped: ['resume'], failed: ['retry'],
-  }[status] ?? [];
+  const moves =
+    {
+      queued: ['pause', 'stop'],
+      running: ['pause', 'stop'],
+      paused: ['resume', 'stop'],
+      stopped: ['resume'],
+      failed: ['retry'],
+    }[status] ?? [];
   return moves.map((move) => ({ move, label: LABELS[move] }));
 }
 

@@ -9,7 +9,11 @@ import { scaleDifferences } from './comparable.js';
 /** Numbers of the summary: key, title, and which direction is better. */
 export const SUMMARY_FIELDS = [
   { key: 'eval/accuracy', title: 'final accuracy', of: (run) => run.summary?.last?.['eval/accuracy'] },
-  { key: 'best:eval/accuracy', title: 'best accuracy', of: (run) => run.summary?.best?.['eval/accuracy']?.value },
+  {
+    key: 'best:eval/accuracy',
+    title: 'best accuracy',
+    of: (run) => run.summary?.best?.['eval/accuracy']?.value,
+  },
   { key: 'reward/accuracy', title: 'training accuracy', of: (run) => run.summary?.last?.['reward/accuracy'] },
   { key: 'reward/mean', title: 'reward', of: (run) => run.summary?.last?.['reward/mean'] },
   { key: 'length/mean', title: 'length, tokens', of: (run) => run.summary?.last?.['length/mean'] },
@@ -23,7 +27,9 @@ const finite = (runs, of) => runs.map(of).filter((value) => typeof value === 'nu
  * One row per group: for each field the spread over its runs, how many values were not finite, and the difference to
  * the baseline group. Runs that are still training take part with their last value and are counted.
  * A difference of two scales is none: `apart` names the fields that make them two.
- * @param {Group[]} groups @param {string} baseline name of a group @param {(metric: string) => any} [about] entry of the catalog
+ * @param {Group[]} groups
+ * @param {string} baseline name of a group
+ * @param {(metric: string) => any} [about] entry of the catalog
  */
 export function summaryRows(groups, baseline, about = () => undefined) {
   const base = groups.find(({ name }) => name === baseline);
@@ -38,14 +44,16 @@ export function summaryRows(groups, baseline, about = () => undefined) {
         ...spread(finite(runs, of)),
         notFinite: runs.map(of).filter(isNonFinite).length,
         apart,
-        versus: base && base.name !== name && !apart.length ? difference(finite(runs, of), finite(base.runs, of)) : null,
+        versus:
+          base && base.name !== name && !apart.length ? difference(finite(runs, of), finite(base.runs, of)) : null,
       };
     }),
   }));
 }
 
 /** Fields of the summary for which any group has a value. @param {ReturnType<typeof summaryRows>} rows */
-export const presentFields = (rows) => SUMMARY_FIELDS.map((_, i) => i).filter((i) => rows.some(({ cells }) => cells[i].n > 0 || cells[i].notFinite > 0));
+export const presentFields = (rows) =>
+  SUMMARY_FIELDS.map((_, i) => i).filter((i) => rows.some(({ cells }) => cells[i].n > 0 || cells[i].notFinite > 0));
 
 /**
  * Sections of a choice: the key metrics on top, then whole sections or single metrics by name.

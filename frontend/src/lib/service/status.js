@@ -1,7 +1,9 @@
 /** How the service's own parts are, in words. Pure. */
 import { plural } from '../text/format.js';
 
-const WAITS = { database: 'Nothing is lost: runs keep their finished steps and store them when it is back. What you see may be old.' };
+const WAITS = {
+  database: 'Nothing is lost: runs keep their finished steps and store them when it is back. What you see may be old.',
+};
 
 /**
  * The lines above a page while something is wrong. @param {any} status of `GET /status`, or null
@@ -9,10 +11,14 @@ const WAITS = { database: 'Nothing is lost: runs keep their finished steps and s
  */
 export function troubles(status) {
   if (!status) return [];
-  return ['database', 'broker', 'disk', 'history'].filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
-    part,
-    text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)].filter(Boolean).join(' '),
-  }));
+  return ['database', 'broker', 'disk', 'history']
+    .filter((part) => status[part] && status[part].state !== 'ok')
+    .map((part) => ({
+      part,
+      text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
+        .filter(Boolean)
+        .join(' '),
+    }));
 }
 
 /** What a run could not store yet; '' when nothing waits. @param {any} status @param {string} run */
@@ -28,6 +34,7 @@ function unwritten(waiting) {
   return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
-const sentence = ({ state, detail, since }) => `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
+const sentence = ({ state, detail, since }) =>
+  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
 
 const clock = (time) => new Date(time).toLocaleTimeString();

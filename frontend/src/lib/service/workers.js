@@ -16,11 +16,18 @@ export function deviceText(slots) {
   return slots.length === 1 ? 'CPU' : plural(slots.length, 'CPU slot');
 }
 
-/** What the processes that read completions lack on some worker, in a sentence; '' where every layer is there. @param {any[]} items */
+/**
+ * What the processes that read completions lack on some worker, in a sentence; '' where every layer is there.
+ * @param {any[]} items
+ */
 export function sandboxGaps(items) {
   const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
-  const parts = [...gaps].filter(([, missing]) => missing.length).map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
-  return parts.length ? `The sandbox around model text is incomplete: ${parts.join('; ')}. make doctor says what to do there.` : '';
+  const parts = [...gaps]
+    .filter(([, missing]) => missing.length)
+    .map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
+  return parts.length
+    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. make doctor says what to do there.`
+    : '';
 }
 
 /**

@@ -1,4 +1,6 @@
-/** Numbers, times and sizes as text. Every function takes what the API sends, `null` and non-finite strings included. */
+/**
+ * Numbers, times and sizes as text. Every function takes what the API sends, `null` and non-finite strings included.
+ */
 
 const NONE = '–';
 const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
@@ -20,22 +22,35 @@ export function formatValue(value) {
   return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
 }
 
-const exponential = (value) => minus(value.toExponential(2).replace('e+', 'e').replace(/\.?0+e/, 'e'));
+const exponential = (value) =>
+  minus(
+    value
+      .toExponential(2)
+      .replace('e+', 'e')
+      .replace(/\.?0+e/, 'e'),
+  );
 
 /** Whole number with thin spaces between thousands. @param {number} value */
-export const grouped = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, '\u202f');
+export const grouped = (value) =>
+  Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 
 /** @param {number | null | undefined} value */
 export const formatCount = (value) => (value === null || value === undefined ? NONE : grouped(value));
 
 /** @param {number | null | undefined} share 0-1 */
 export const formatPercent = (share, digits = 0) =>
-  (typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE);
+  typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE;
 
 /** Large counts in short: 1.2 k, 3.4 M. @param {number | null | undefined} value */
 export function formatShort(value) {
   if (typeof value !== 'number') return NONE;
-  for (const [size, letter] of [[1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) {
+  for (const [size, letter] of [
+    [1e9, 'G'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ]) {
     if (Math.abs(value) >= size) return `${trimmed(value / size)} ${letter}`;
   }
   return trimmed(value);
@@ -46,7 +61,11 @@ const trimmed = (value) => minus(Number(value.toPrecision(3)).toString());
 /** @param {number | null | undefined} bytes */
 export function formatBytes(bytes) {
   if (typeof bytes !== 'number') return NONE;
-  for (const [size, unit] of [[2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB']]) {
+  for (const [size, unit] of [
+    [2 ** 30, 'GiB'],
+    [2 ** 20, 'MiB'],
+    [2 ** 10, 'KiB'],
+  ]) {
     if (bytes >= size) return `${trimmed(bytes / size)} ${unit}`;
   }
   return `${bytes} B`;
@@ -65,7 +84,10 @@ export function formatDuration(seconds) {
 
 const two = (n) => String(n).padStart(2, '0');
 
-/** How long ago: `just now`, `12 s ago`, `3 h ago`; a date after a week. @param {string | number | null | undefined} time */
+/**
+ * How long ago: `just now`, `12 s ago`, `3 h ago`; a date after a week.
+ * @param {string | number | null | undefined} time
+ */
 export function formatAgo(time, now = Date.now()) {
   if (!time) return NONE;
   const seconds = (now - new Date(time).getTime()) / 1000;

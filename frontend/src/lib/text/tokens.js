@@ -25,11 +25,29 @@ export const LEVELS = 8;
  * that gets the strongest colour, fixed so that colours mean the same in every completion.
  */
 export const COLOURINGS = {
-  logprob: { label: 'log-prob', unit: 'nats', full: 5, weight: (value) => -value, low: '0 · certain', high: '≤ −5 · surprising' },
-  entropy: { label: 'entropy', unit: 'nats', full: 2.5, weight: (value) => value, low: '0 · no choice', high: '≥ 2.5 · open' },
+  logprob: {
+    label: 'log-prob',
+    unit: 'nats',
+    full: 5,
+    weight: (value) => -value,
+    low: '0 · certain',
+    high: '≤ −5 · surprising',
+  },
+  entropy: {
+    label: 'entropy',
+    unit: 'nats',
+    full: 2.5,
+    weight: (value) => value,
+    low: '0 · no choice',
+    high: '≥ 2.5 · open',
+  },
 };
 
-/** Colour level 0..LEVELS of a token's value; `null` where there is none (masked, not recorded). @param {'logprob'|'entropy'} by @param {number | null | undefined} value */
+/**
+ * Colour level 0..LEVELS of a token's value; `null` where there is none (masked, not recorded).
+ * @param {'logprob'|'entropy'} by
+ * @param {number | null | undefined} value
+ */
 export function levelOf(by, value) {
   if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
   if (typeof value !== 'number' || Number.isNaN(value)) return null;
@@ -37,8 +55,13 @@ export function levelOf(by, value) {
   return Math.round(Math.min(1, Math.max(0, weight(value) / full)) * LEVELS);
 }
 
-/** A value of a token; masked tokens have none, whatever is stored. @param {number[] | undefined} array @param {number[] | boolean[] | undefined} mask @param {number} index */
-export const valueAt = (array, mask, index) => (mask && !mask[index] ? null : array?.[index] ?? null);
+/**
+ * A value of a token; masked tokens have none, whatever is stored.
+ * @param {number[] | undefined} array
+ * @param {number[] | boolean[] | undefined} mask
+ * @param {number} index
+ */
+export const valueAt = (array, mask, index) => (mask && !mask[index] ? null : (array?.[index] ?? null));
 
 /** Probability from its logarithm, readable down to the smallest. @param {number} logprob */
 export function probabilityText(logprob) {

@@ -18,7 +18,8 @@ function lines(value, indent) {
 
 function entryLines(key, value, indent) {
   if (!isBranch(value)) return [`${indent}${text(key)}: ${scalar(value)}`];
-  if (Array.isArray(value) && value.every((item) => !isBranch(item))) return [`${indent}${text(key)}: [${value.map(scalar).join(', ')}]`];
+  if (Array.isArray(value) && value.every((item) => !isBranch(item)))
+    return [`${indent}${text(key)}: [${value.map(scalar).join(', ')}]`];
   return [`${indent}${text(key)}:`, ...lines(value, `${indent}  `)];
 }
 
@@ -44,7 +45,11 @@ function number(value) {
   return `${mantissa.includes('.') ? mantissa : `${mantissa}.0`}e${/^[+-]/.test(exponent) ? exponent : `+${exponent}`}`;
 }
 
-const text = (value) => (PLAIN.test(value) && !RESERVED.test(value) ? value : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped));
+const text = (value) =>
+  PLAIN.test(value) && !RESERVED.test(value)
+    ? value
+    : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped);
 
 /** Surrogate pairs stay as they are; a lone half is escaped by JSON already. */
-const escaped = (unit) => (/[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+const escaped = (unit) =>
+  /[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
