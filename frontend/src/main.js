@@ -70,9 +70,9 @@ function Page() {
         console.error(error);
         keep(
           () => html`<${Failure}
-          error=${{ title: 'This page could not be loaded', detail: error.message }}
-          retry=${() => location.reload()}
-        />`,
+            error=${{ title: 'This page could not be loaded', detail: error.message }}
+            retry=${() => location.reload()}
+          />`,
         );
       },
     );
@@ -87,8 +87,8 @@ function Page() {
     return html`<${Empty}
       title="There is no such page"
       action=${html`<a class="button" href="/runs">
-          To the runs
-        </a>`}
+        To the runs
+      </a>`}
     >
       <code>${place.value.path}</code> leads nowhere.
     <//>`;
@@ -96,8 +96,8 @@ function Page() {
   return View
     ? html`<${View} ...${found.props} key=${place.value.path} />`
     : html`<div class="page">
-    <${Skeleton} rows=${12} />
-  </div>`;
+      <${Skeleton} rows=${12} />
+    </div>`;
 }
 
 function App() {

@@ -104,7 +104,7 @@ export function mountPanel(element, handlers) {
 function ask(panel) {
   if (!panel.near || !panel.figure) return;
   waiting.add(panel);
-  frame ||= requestAnimationFrame(drawNext);
+  if (!frame) frame = requestAnimationFrame(drawNext);
 }
 
 async function drawNext() {
@@ -114,7 +114,7 @@ async function drawNext() {
   if (!panel) return;
   waiting.delete(panel);
   if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, panel);
-  if (waiting.size) frame ||= requestAnimationFrame(drawNext);
+  if (waiting.size && !frame) frame = requestAnimationFrame(drawNext);
 }
 
 /** The waiting panel closest to the middle of the screen. */

@@ -36,7 +36,7 @@ export function fetchSeries(metric, runs, shape) {
     if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
     const { metrics } = asked.get(key);
     metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
-    timer ||= setTimeout(sendAsked, 20);
+    if (!timer) timer = setTimeout(sendAsked, 20);
   });
 }
 
@@ -52,15 +52,16 @@ function sendAsked() {
 }
 
 async function send(names, runs, shape, metrics) {
-  const answer = (what, value) =>
-    names.forEach((name) => metrics.get(name).forEach((waiter) => waiter[what](value(name))));
+  const answer = (what, value) => {
+    for (const name of names) for (const waiter of metrics.get(name)) waiter[what](value(name));
+  };
   try {
     const { series } = await get('/series', parametersOf(names, runs, shape));
     answer('resolve', (name) => series.filter(({ metric }) => metric === name));
   } catch (error) {
-    if (error.status === 422 && names.length > 1)
-      names.forEach((name) => send([name], runs, shape, metrics)); // one of them is not known: the others have curves
-    else answer('reject', () => error);
+    if (error.status === 422 && names.length > 1) {
+      for (const name of names) send([name], runs, shape, metrics); // one of them is not known: the others have curves
+    } else answer('reject', () => error);
   }
 }
 
@@ -94,7 +95,7 @@ export function useSeries(metric, runs, shape, enabled) {
     const missing = wanted.filter((run) => !held.fresh.has(run));
     if (!enabled || !missing.length) return;
     const asking = shape.groupBy ? wanted : missing;
-    asking.forEach((run) => held.fresh.add(run));
+    for (const run of asking) held.fresh.add(run);
     held.pending += 1;
     show();
     await fill(held, fetchSeries(metric, asking, shape), asking, Boolean(shape.groupBy));
@@ -148,7 +149,7 @@ async function fill(held, promise, asking, isGrouped) {
     held.loaded = true;
     held.error = null;
   } catch (error) {
-    asking.forEach((run) => held.fresh.delete(run));
+    for (const run of asking) held.fresh.delete(run);
     held.error = error;
   }
 }

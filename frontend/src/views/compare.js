@@ -64,15 +64,19 @@ export function View() {
   if (key === null) return html`<${ChooseExperiment} />`;
   if (!resource.data)
     return html`<div class="page">
-      ${resource.error ? html`<${Failure} error=${resource.error} retry=${resource.reload} />` : html`<${Skeleton} rows=${12} label="Loading runs" />`}
+      ${
+        resource.error
+          ? html`<${Failure} error=${resource.error} retry=${resource.reload} />`
+          : html`<${Skeleton} rows=${12} label="Loading runs" />`
+      }
     </div>`;
   const { runs, missing } = resource.data;
   if (!runs.length)
     return html`<${Empty}
       title=${view.runs?.length ? 'None of these runs exists' : 'This experiment has no runs'}
       action=${html`<a class="button" href="/runs">
-          To the runs
-        </a>`}
+        To the runs
+      </a>`}
     >
       They may have been deleted.
     <//>`;
@@ -81,9 +85,9 @@ export function View() {
     ${
       missing.length > 0 &&
       html`<div class="stale" role="note">
-      ${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist:${' '}
-      ${missing.join(', ')}. The others are compared.
-    </div>`
+        ${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist:${' '}
+        ${missing.join(', ')}. The others are compared.
+      </div>`
     }
     <${Comparison} runs=${runs} view=${view} change=${change} />
   `;
@@ -142,20 +146,20 @@ function Comparison({ runs, view, change }) {
     ${
       metrics.length
         ? html`<${Panels}
-      metrics=${metrics}
-      runs=${drawn}
-      view=${curves}
-      change=${change}
-      looks=${visible}
-      names=${names}
-      sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
-      enlarged=${view.panel}
-      onPoint=${onPoint}
-      warning=${warning}
-    />`
+          metrics=${metrics}
+          runs=${drawn}
+          view=${curves}
+          change=${change}
+          looks=${visible}
+          names=${names}
+          sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
+          enlarged=${view.panel}
+          onPoint=${onPoint}
+          warning=${warning}
+        />`
         : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>
-      ${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}
-    <//>`
+          ${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}
+        <//>`
     }
     <${SummaryTable}
       groups=${groups}
@@ -172,9 +176,9 @@ function Comparison({ runs, view, change }) {
 const Cut = ({ all, drawn }) =>
   drawn < all
     ? html`<p class="compare-cut quiet" role="note">
-    The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in
-    turn from every group. The tables below take all of them.
-  </p>`
+      The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in
+      turn from every group. The tables below take all of them.
+    </p>`
     : null;
 
 /** Names to draw: of runs, of groups, and the group of each run under `group:<run id>`. */
@@ -202,9 +206,9 @@ function Head({ runs, groups }) {
       ${
         live
           ? html`
-        ${' '}
-        · <span class="status-running">${live} training</span>
-      `
+            ${' '}
+            · <span class="status-running">${live} training</span>
+          `
           : ''
       }
     </span>
@@ -212,8 +216,8 @@ function Head({ runs, groups }) {
     ${
       single &&
       html`<a class="button" href=${`/runs?experiment=${single}`}>
-      Open in Runs
-    </a>`
+        Open in Runs
+      </a>`
     }
   </header>`;
 }
@@ -223,13 +227,15 @@ function ChooseExperiment() {
   const experiments = useGet('/experiments');
   const { data, error, reload } = experiments;
   if (!data)
-    return html`<div class="page">${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}</div>`;
+    return html`<div class="page">
+      ${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}
+    </div>`;
   if (!data.items.length)
     return html`<${Empty}
       title="Nothing to compare yet"
       action=${html`<a class="button button-primary" href="/launch">
-          Launch an experiment
-        </a>`}
+        Launch an experiment
+      </a>`}
     >
       An experiment is a few variants with a few seeds each; here their curves lie over each other.
     <//>`;
@@ -243,16 +249,16 @@ function ChooseExperiment() {
     <div class="card">
       ${data.items.map(
         (item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}>
-        <b>${item.name}</b>
-        <span class="faint">
-          ${plural(item.runs, 'run')} · ${item.variants.join(', ')}
-        </span>
-        <span class="spacer"></span>
-        ${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}
-        <span class="faint">
-          <${Ago} time=${item.created_at} />
-        </span>
-      </a>`,
+          <b>${item.name}</b>
+          <span class="faint">
+            ${plural(item.runs, 'run')} · ${item.variants.join(', ')}
+          </span>
+          <span class="spacer"></span>
+          ${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}
+          <span class="faint">
+            <${Ago} time=${item.created_at} />
+          </span>
+        </a>`,
       )}
     </div>
   </div>`;

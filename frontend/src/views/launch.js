@@ -147,7 +147,7 @@ function LaunchForm({ offers, query, change, fork }) {
     change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
   const add = (added) =>
     change({
-      variants: added.reduce((all, variant) => [...all, { ...variant, name: freeName(variant.name, all) }], variants),
+      variants: withFreeNames(variants, added),
     });
   const baseErrors = errorsOf('base', verdicts, variants, base);
   const openOf = (who) =>
@@ -193,7 +193,11 @@ function LaunchForm({ offers, query, change, fork }) {
     <div class="launch-columns">
       <div class="launch-main">
         <div class="launch-pair">
-          ${fork ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />` : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`}
+          ${
+            fork
+              ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />`
+              : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`
+          }
           <${ProblemsCard}
             layer=${layer}
             full=${layers.base.full}
@@ -216,27 +220,27 @@ function LaunchForm({ offers, query, change, fork }) {
           ${
             !variants.length &&
             html`<p class="card launch-empty">
-            No variant yet. A preset above is a good start; two of them can be compared.
-          </p>`
+              No variant yet. A preset above is a good start; two of them can be compared.
+            </p>`
           }
           ${variants.map(
             (variant, i) => html`<${VariantCard}
-            key=${i}
-            ...${shared}
-            variant=${variant}
-            index=${i}
-            ...${layers.variants[i]}
-            verdict=${verdicts[i]}
-            errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
-            open=${openOf(i)}
-            onOpen=${setOpen(i)}
-            start=${layers.base.full}
-            plain=${plainFor(i)}
-            onChange=${putVariant(i)}
-            onDuplicate=${() => add([variant])}
-            onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
-            onAdd=${add}
-          />`,
+              key=${i}
+              ...${shared}
+              variant=${variant}
+              index=${i}
+              ...${layers.variants[i]}
+              verdict=${verdicts[i]}
+              errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
+              open=${openOf(i)}
+              onOpen=${setOpen(i)}
+              start=${layers.base.full}
+              plain=${plainFor(i)}
+              onChange=${putVariant(i)}
+              onDuplicate=${() => add([variant])}
+              onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
+              onAdd=${add}
+            />`,
           )}
           <${CommonCard}
             ...${baseProps}
@@ -264,16 +268,23 @@ function LaunchForm({ offers, query, change, fork }) {
         ${
           variants.length > 0 &&
           html`<${ResultBox}
-          form=${query}
-          verdicts=${verdicts}
-          fulls=${fulls}
-          defaults=${catalog.defaults}
-          requests=${requests}
-        />`
+            form=${query}
+            verdicts=${verdicts}
+            fulls=${fulls}
+            defaults=${catalog.defaults}
+            requests=${requests}
+          />`
         }
       </div>
     </div>
   </form>`;
+}
+
+/** More variants, each under a name that no other one has. */
+function withFreeNames(variants, added) {
+  const all = [...variants];
+  for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
+  return all;
 }
 
 const emptyAsNull = (names) => (names.length ? names : null);

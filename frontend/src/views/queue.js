@@ -39,71 +39,73 @@ export function View() {
     ${
       isIdle
         ? html`<${Empty}
-      title="Nothing trains, nothing waits"
-      action=${
-        mayChange.value &&
-        html`<a class="button button-primary" href="/launch">
-          Launch runs
-        </a>`
-      }
-    >
-      <${IdleText} />
-    <//>`
+          title="Nothing trains, nothing waits"
+          action=${
+            mayChange.value &&
+            html`<a class="button button-primary" href="/launch">
+              Launch runs
+            </a>`
+          }
+        >
+          <${IdleText} />
+        <//>`
         : html`
-      <section class="section">
-        <div class="section-head">
-          <h2>Training</h2>
-          <span class="faint">${running.data && plural(running.data.items.length, 'run')}</span>
-        </div>
-        <div class="card table-scroll">
-          <${Loaded}
-            resource=${running}
-            skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
-            isEmpty=${(data) => !data.items.length}
-            empty=${html`<p class="queue-none">No run is training.</p>`}
-          >
-            ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}
-          <//>
-        </div>
-      </section>
-      <section class="section">
-        <div class="section-head">
-          <h2>Waiting</h2>
-          <span class="faint">
-            ${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}
-          </span>
-        </div>
-        <div class="card table-scroll">
-          <${Loaded}
-            resource=${queue}
-            skeleton=${html`<${Skeleton} rows=${4} height=${40} />`}
-            isEmpty=${(data) => !data.items.length}
-            empty=${html`<p class="queue-none">The queue is empty: a new run starts as soon as a worker is free.</p>`}
-          >
-            ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}
-          <//>
-        </div>
-      </section>
-    `
+          <section class="section">
+            <div class="section-head">
+              <h2>Training</h2>
+              <span class="faint">${running.data && plural(running.data.items.length, 'run')}</span>
+            </div>
+            <div class="card table-scroll">
+              <${Loaded}
+                resource=${running}
+                skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
+                isEmpty=${(data) => !data.items.length}
+                empty=${html`<p class="queue-none">No run is training.</p>`}
+              >
+                ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}
+              <//>
+            </div>
+          </section>
+          <section class="section">
+            <div class="section-head">
+              <h2>Waiting</h2>
+              <span class="faint">
+                ${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}
+              </span>
+            </div>
+            <div class="card table-scroll">
+              <${Loaded}
+                resource=${queue}
+                skeleton=${html`<${Skeleton} rows=${4} height=${40} />`}
+                isEmpty=${(data) => !data.items.length}
+                empty=${html`<p class="queue-none">
+            The queue is empty: a new run starts as soon as a worker is free.
+          </p>`}
+              >
+                ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}
+              <//>
+            </div>
+          </section>
+        `
     }
     <${Workers} />
     ${
       stopping &&
       html`<${Confirm}
-      title=${`Stop ${stopping.name}?`}
-      confirm="Stop"
-      onClose=${() => setStopping(null)}
-      onConfirm=${() =>
-        stopRuns([stopping], () => {
-          running.reload();
-          queue.reload();
-        })}
-      text=${
-        stopping.status === 'queued'
-          ? 'It leaves the queue without having trained.'
-          : 'It ends after the present step. What was recorded stays.'
-      }
-    />`
+        title=${`Stop ${stopping.name}?`}
+        confirm="Stop"
+        onClose=${() => setStopping(null)}
+        onConfirm=${() =>
+          stopRuns([stopping], () => {
+            running.reload();
+            queue.reload();
+          })}
+        text=${
+          stopping.status === 'queued'
+            ? 'It leaves the queue without having trained.'
+            : 'It ends after the present step. What was recorded stays.'
+        }
+      />`
     }
   </div>`;
 }
@@ -127,8 +129,8 @@ const nameCell = (run) => html`
     ${
       run.experiment
         ? html`<a class="quiet" href=${`/compare?experiment=${run.experiment}`}>
-      ${run.experiment_name ?? run.experiment}
-    </a>`
+          ${run.experiment_name ?? run.experiment}
+        </a>`
         : '–'
     }
   </td>
@@ -187,10 +189,10 @@ function Training({ runs, act, stop }) {
               isEvaluation(run)
                 ? html`<span class="faint">evaluation</span>`
                 : html`<span class="queue-steps">
-              ${formatCount(run.last_step ?? 0)}
-              <span class="faint">/${formatCount(run.steps)}</span>
-              <${Progress} done=${run.last_step} all=${run.steps} />
-            </span>`
+                  ${formatCount(run.last_step ?? 0)}
+                  <span class="faint">/${formatCount(run.steps)}</span>
+                  <${Progress} done=${run.last_step} all=${run.steps} />
+                </span>`
             }
           </td>
           <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
@@ -227,21 +229,21 @@ function Waiting({ items, act, stop }) {
     <tbody>
       ${items.map(
         (run) => html`<tr key=${run.id}>
-        <td class="number faint">${run.position}</td>
-        ${nameCell(run)}
-        <td>${run.why}</td>
-        <td class="number">${run.priority ?? 0}</td>
-        <td class="quiet">
-          <${Ago} time=${run.queued_at ?? run.created_at} />
-        </td>
-        <td class="queue-actions">
-          <${ForOperator}>
-            ${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}
-            ${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}
-            ${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}
-          <//>
-        </td>
-      </tr>`,
+          <td class="number faint">${run.position}</td>
+          ${nameCell(run)}
+          <td>${run.why}</td>
+          <td class="number">${run.priority ?? 0}</td>
+          <td class="quiet">
+            <${Ago} time=${run.queued_at ?? run.created_at} />
+          </td>
+          <td class="queue-actions">
+            <${ForOperator}>
+              ${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}
+              ${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}
+              ${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}
+            <//>
+          </td>
+        </tr>`,
       )}
     </tbody>
   </table>`;
@@ -262,26 +264,26 @@ function Workers() {
             ? html`<p class="queue-none">${error.message}</p>`
             : !items.length
               ? html`<p class="queue-none">
-        No worker has reported. <code>make up</code> starts one beside the service; on another machine,
-        start the worker with the same database and broker addresses.
-      </p>`
+                No worker has reported. <code>make up</code> starts one beside the service; on another machine,
+                start the worker with the same database and broker addresses.
+              </p>`
               : html`<table class="table">
-        <thead>
-          <tr>
-            <th>device</th>
-            <th>host</th>
-            <th class="number">process</th>
-            <th>state</th>
-            <th>memory</th>
-            <th class="number">processor</th>
-            <th>sandbox</th>
-            <th>last sign of life</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}
-        </tbody>
-      </table>`
+                <thead>
+                  <tr>
+                    <th>device</th>
+                    <th>host</th>
+                    <th class="number">process</th>
+                    <th>state</th>
+                    <th>memory</th>
+                    <th class="number">processor</th>
+                    <th>sandbox</th>
+                    <th>last sign of life</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}
+                </tbody>
+              </table>`
       }
     </div>
   </section>`;
@@ -309,9 +311,9 @@ function Slot({ slot }) {
         share === null
           ? '–'
           : html`
-        ${formatBytes(slot.stats.memory_used)}${' '}
-        <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>
-      `
+            ${formatBytes(slot.stats.memory_used)}${' '}
+            <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>
+          `
       }
     </td>
     <td class="number">${formatPercent(processorShare(slot.stats))}</td>

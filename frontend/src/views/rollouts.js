@@ -71,20 +71,20 @@ function ChooseRun() {
       resource=${runs}
       isEmpty=${({ items }) => !items.length}
       empty=${html`<${Empty}
-          title="There is no run yet"
-          action=${html`<a class="button button-primary" href="/launch">
-              Launch one
-            </a>`}
-        />`}
+        title="There is no run yet"
+        action=${html`<a class="button button-primary" href="/launch">
+          Launch one
+        </a>`}
+      />`}
     >
       ${({ items }) => html`<ul class="card run-choice">
         ${items.map(
           (run) => html`<li key=${run.id}>
-          <a href=${address('/rollouts', { run: run.id })}>${run.name}</a> <${Status} run=${run} />${' '}
-          <span class="quiet">
-            ${run.variant} · seed ${run.seed}
-          </span>
-        </li>`,
+            <a href=${address('/rollouts', { run: run.id })}>${run.name}</a> <${Status} run=${run} />${' '}
+            <span class="quiet">
+              ${run.variant} · seed ${run.seed}
+            </span>
+          </li>`,
         )}
       </ul>`}
     <//>

@@ -31,7 +31,7 @@ export function View({ id }) {
     concerns: (data) => data.id === id,
     every: 3000,
   });
-  useLive(['run'], (type, data) => {
+  useLive(['run'], (_, data) => {
     if (data?.id === id) run.put((old) => ({ ...old, ...data }));
   });
   useTitle(run.data?.name ?? 'Run');
@@ -60,7 +60,11 @@ function Page({ run, onChange }) {
     <${RunHeader} run=${run} onChange=${onChange} />
     <${Tabs} at=${view.tab} onGo=${go} />
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${view.tab}`}>
-      ${view.tab === 'rollouts' ? html`<${RolloutBrowser} run=${run.id} live=${live} />` : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`}
+      ${
+        view.tab === 'rollouts'
+          ? html`<${RolloutBrowser} run=${run.id} live=${live} />`
+          : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`
+      }
     </div>
   `;
 }
@@ -79,17 +83,17 @@ function Tabs({ at, onGo }) {
   return html`<div class="tabs run-tabs" role="tablist" aria-label="Parts of the run" onKeyDown=${move}>
     ${names.map(
       (name) => html`<button
-      type="button"
-      key=${name}
-      role="tab"
-      id=${`tab-${name}`}
-      aria-selected=${name === at}
-      aria-controls="run-panel"
-      tabindex=${name === at ? 0 : -1}
-      onClick=${() => onGo(name)}
-    >
-      ${TABS[name]}
-    </button>`,
+        type="button"
+        key=${name}
+        role="tab"
+        id=${`tab-${name}`}
+        aria-selected=${name === at}
+        aria-controls="run-panel"
+        tabindex=${name === at ? 0 : -1}
+        onClick=${() => onGo(name)}
+      >
+        ${TABS[name]}
+      </button>`,
     )}
   </div>`;
 }

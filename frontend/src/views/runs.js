@@ -13,7 +13,8 @@ import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
 import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Grid, withGroups } from '../components/shared/table.js';
-import { GroupRow, RunFilters, SelectionBar, TableTools } from '../components/runs/tools.js';
+import { SelectionBar } from '../components/runs/selection.js';
+import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
 import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
@@ -149,12 +150,12 @@ export function View() {
       ${
         chosen.length > 0
           ? html`<${SelectionBar}
-        chosen=${chosen}
-        runs=${runs}
-        trash=${view.trash}
-        compare=${compare}
-        clear=${() => setSelected(new Set())}
-      />`
+            chosen=${chosen}
+            runs=${runs}
+            trash=${view.trash}
+            compare=${compare}
+            clear=${() => setSelected(new Set())}
+          />`
           : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`
       }
     </section>
@@ -199,16 +200,16 @@ function Body({ runs, view, change, children }) {
       return html`<${Empty}
         title="The trash is empty"
         action=${html`<button class="button" onClick=${clear}>
-            Back to the runs
-          </button>`}
+          Back to the runs
+        </button>`}
       >
         Runs that are deleted wait here and can be restored.
       <//>`;
     return html`<${Empty}
       title="No run matches"
       action=${html`<button class="button" onClick=${clear}>
-          Clear the filters
-        </button>`}
+        Clear the filters
+      </button>`}
     >
       Nothing is hidden but what the filters above leave out.
     <//>`;

@@ -36,20 +36,20 @@ export function CompareControls({ view, change, available, groups }) {
       ${
         isGrouped &&
         html`
-        <${Select}
-          label="band"
-          value=${view.band}
-          options=${bandOptions(groups)}
-          onChange=${(band) => change({ band })}
-        />
-        <button
-          class="button-quiet"
-          aria-pressed=${view.seeds}
-          onClick=${() => change({ seeds: !view.seeds })}
-        >
-          seeds
-        </button>
-      `
+          <${Select}
+            label="band"
+            value=${view.band}
+            options=${bandOptions(groups)}
+            onChange=${(band) => change({ band })}
+          />
+          <button
+            class="button-quiet"
+            aria-pressed=${view.seeds}
+            onClick=${() => change({ seeds: !view.seeds })}
+          >
+            seeds
+          </button>
+        `
       }
       <${CurveControls} view=${view} change=${change} />
       <span class="spacer"></span>
@@ -72,19 +72,21 @@ function Sections({ view, change, available }) {
     });
   return html`<div class="chips" role="group" aria-label="Metrics by section">
     ${options.map(
-      ({
-        name,
-        count,
-      }) => html`<button key=${name} class="chip" aria-pressed=${view.metrics.includes(name)} onClick=${() => toggle(name)}>
-      ${name === 'key' ? 'key metrics' : name}
-      ${
-        count > 0 &&
-        html`
-        ${' '}
-        <span class="faint">${count}</span>
-      `
-      }
-    </button>`,
+      ({ name, count }) => html`<button
+        key=${name}
+        class="chip"
+        aria-pressed=${view.metrics.includes(name)}
+        onClick=${() => toggle(name)}
+      >
+        ${name === 'key' ? 'key metrics' : name}
+        ${
+          count > 0 &&
+          html`
+            ${' '}
+            <span class="faint">${count}</span>
+          `
+        }
+      </button>`,
     )}
   </div>`;
 }
@@ -108,30 +110,30 @@ export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change 
   return html`<div class="legend" role="group" aria-label="Lines" onMouseLeave=${() => highlight(null)}>
     ${entries.map(
       ([key, look]) => html`<button
-      key=${key}
-      class="legend-item"
-      aria-pressed=${!hidden.includes(key)}
-      title="Click: hide or show; double click: only this"
-      onClick=${() => toggle(key)}
-      onDblClick=${() => only(key)}
-      onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}
-    >
-      <${Swatch} look=${look} off=${hidden.includes(key)} />
-      <span>${names.get(key) ?? key}</span>
-      ${isGrouped && html`<span class="faint">${counts.get(key)}</span>`}
-    </button>`,
+        key=${key}
+        class="legend-item"
+        aria-pressed=${!hidden.includes(key)}
+        title="Click: hide or show; double click: only this"
+        onClick=${() => toggle(key)}
+        onDblClick=${() => only(key)}
+        onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}
+      >
+        <${Swatch} look=${look} off=${hidden.includes(key)} />
+        <span>${names.get(key) ?? key}</span>
+        ${isGrouped && html`<span class="faint">${counts.get(key)}</span>`}
+      </button>`,
     )}
     ${
       entries.length < looks.size &&
       html`<button class="button-quiet" onClick=${() => setAll(true)}>
-      ${formatCount(looks.size - entries.length)} more
-    </button>`
+        ${formatCount(looks.size - entries.length)} more
+      </button>`
     }
     ${
       hidden.length > 0 &&
       html`<button class="button-quiet" onClick=${() => change({ hide: [] })}>
-      Show all
-    </button>`
+        Show all
+      </button>`
     }
   </div>`;
 }

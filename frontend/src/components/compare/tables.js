@@ -61,11 +61,11 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
       ${
         names.length > 1 &&
         html`<${Select}
-        label="baseline"
-        value=${baseline}
-        options=${names}
-        onChange=${(name) => change({ baseline: name })}
-      />`
+          label="baseline"
+          value=${baseline}
+          options=${names}
+          onChange=${(name) => change({ baseline: name })}
+        />`
       }
     </div>
     <div class="card table-scroll">
@@ -76,8 +76,8 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
             <th class="number">n</th>
             ${fields.map(
               (i) => html`<th class="number" key=${i}>
-              ${SUMMARY_FIELDS[i].title}
-            </th>`,
+                ${SUMMARY_FIELDS[i].title}
+              </th>`,
             )}
             ${equal && html`<th class="number">accuracy at ${formatShort(equal.tokens)} tokens</th>`}
           </tr>
@@ -85,35 +85,35 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
         <tbody>
           ${rows.map(
             (row) => html`<tr key=${row.name}>
-            <td>
-              <span class="variant-name">
-                <${Swatch} look=${looks.get(row.name)} />
-                ${row.name}
-                ${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}
-              </span>
-            </td>
-            <td class="number">
-              ${row.runs}
+              <td>
+                <span class="variant-name">
+                  <${Swatch} look=${looks.get(row.name)} />
+                  ${row.name}
+                  ${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}
+                </span>
+              </td>
+              <td class="number">
+                ${row.runs}
+                ${
+                  row.unfinished > 0 &&
+                  html`<span class="faint" title="Runs that have not finished take part with their last value">
+                    ${' '}
+                    (${row.unfinished} unfinished)
+                  </span>`
+                }
+              </td>
+              ${fields.map(
+                (i) => html`<td class="number" key=${i}>
+                  <${Cell} cell=${row.cells[i]} runs=${row.runs} />
+                </td>`,
+              )}
               ${
-                row.unfinished > 0 &&
-                html`<span class="faint" title="Runs that have not finished take part with their last value">
-                ${' '}
-                (${row.unfinished} unfinished)
-              </span>`
+                equal &&
+                html`<td class="number">
+                  <${Cell} cell=${equal.cellOf(row.name)} runs=${row.runs} />
+                </td>`
               }
-            </td>
-            ${fields.map(
-              (i) => html`<td class="number" key=${i}>
-              <${Cell} cell=${row.cells[i]} runs=${row.runs} />
-            </td>`,
-            )}
-            ${
-              equal &&
-              html`<td class="number">
-              <${Cell} cell=${equal.cellOf(row.name)} runs=${row.runs} />
-            </td>`
-            }
-          </tr>`,
+            </tr>`,
           )}
         </tbody>
       </table>
@@ -132,15 +132,15 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
     ${
       apart.length > 0 &&
       html`<div class="delta is-warning" title=${`Not on the baseline's scale: ${apart.join(', ')}`}>
-      another scale
-    </div>`
+        another scale
+      </div>`
     }
     ${
       ((n > 1 && n < runs) || notFinite > 0) &&
       html`<div class="delta faint">
-      n ${n}
-      ${notFinite ? `, ${notFinite} not finite` : ''}
-    </div>`
+        n ${n}
+        ${notFinite ? `, ${notFinite} not finite` : ''}
+      </div>`
     }
   `;
 }
@@ -183,25 +183,25 @@ export function ConfigDifferences({ groups }) {
       rows.length === 0
         ? html`<p class="faint">All runs have the same config but for their seed.</p>`
         : html`<div class="card table-scroll">
-      <table class="table config-table">
-        <thead>
-          <tr>
-            <th>field</th>
-            ${groups.map(({ name }) => html`<th key=${name}>${name}</th>`)}
-          </tr>
-        </thead>
-        <tbody>
-          ${rows.map(
-            ({ path, cells }) => html`<tr key=${path}>
-            <td>
-              <code>${path}</code>
-            </td>
-            ${cells.map((values, i) => html`<td key=${i}>${values.map(formatField).join(' | ')}</td>`)}
-          </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>`
+          <table class="table config-table">
+            <thead>
+              <tr>
+                <th>field</th>
+                ${groups.map(({ name }) => html`<th key=${name}>${name}</th>`)}
+              </tr>
+            </thead>
+            <tbody>
+              ${rows.map(
+                ({ path, cells }) => html`<tr key=${path}>
+                  <td>
+                    <code>${path}</code>
+                  </td>
+                  ${cells.map((values, i) => html`<td key=${i}>${values.map(formatField).join(' | ')}</td>`)}
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
     }
   </section>`;
 }

@@ -45,13 +45,13 @@ export function CurveControls({ view, change }) {
     ${
       view.zoom &&
       html`<button
-      class="button-quiet"
-      aria-pressed="true"
-      title="A double click in a chart does the same"
-      onClick=${() => change({ zoom: null })}
-    >
-      Reset zoom
-    </button>`
+        class="button-quiet"
+        aria-pressed="true"
+        title="A double click in a chart does the same"
+        onClick=${() => change({ zoom: null })}
+      >
+        Reset zoom
+      </button>`
     }
   `;
 }

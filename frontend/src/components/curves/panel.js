@@ -132,9 +132,9 @@ export function Panel({
         ${
           unitOf(about) &&
           html`
-          ${' '}
-          <span>${unitOf(about)}</span>
-        `
+            ${' '}
+            <span>${unitOf(about)}</span>
+          `
         }
       </h3>
       <span class="spacer"></span>
@@ -150,8 +150,8 @@ export function Panel({
         ${
           onExpand &&
           html`<button class="button-icon" title="Enlarge" aria-label="Enlarge" onClick=${onExpand}>
-          <${Icon} name="expand" />
-        </button>`
+            <${Icon} name="expand" />
+          </button>`
         }
       </span>
     </header>
@@ -197,8 +197,8 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
     ${
       onZoom &&
       html`<button class="button button-small" onClick=${() => onZoom(null)}>
-      Whole range
-    </button>`
+        Whole range
+      </button>`
     }
   </div>`;
 }
@@ -220,16 +220,20 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
     ${
       warning &&
       html`<span class="is-warning" role="note">
-      ${warning}
-    </span>`
+        ${warning}
+      </span>`
     }
     ${
       error &&
       loaded &&
       html`<span class="is-warning" title=${error.message}>
-      not refreshed <button onClick=${retry}>try again</button>
-    </span>`
+        not refreshed <button onClick=${retry}>try again</button>
+      </span>`
     }
-    ${loaded ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`) : html`<span>…</span>`}
+    ${
+      loaded
+        ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`)
+        : html`<span>…</span>`
+    }
   </footer>`;
 }

@@ -41,24 +41,30 @@ export function Panels({
     onExpand=${() => change({ panel: metric }, { push: true })}
   />`;
   return html`
-    ${sections ? (sections === true ? bySection(metrics) : sections).map((section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`) : html`<div class="panels">${metrics.map(panel)}</div>`}
+    ${
+      sections
+        ? (sections === true ? bySection(metrics) : sections).map(
+            (section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`,
+          )
+        : html`<div class="panels">${metrics.map(panel)}</div>`
+    }
     ${
       enlarged &&
       html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
-      <${Panel}
-        key=${`${enlarged} enlarged`}
-        metric=${enlarged}
-        runs=${runs}
-        view=${view}
-        looks=${looks}
-        names=${names}
-        marks=${marks}
-        onPoint=${onPoint}
-        warning=${warning(enlarged)}
-        onZoom=${(zoom) => change({ zoom })}
-        tall
-      />
-    <//>`
+        <${Panel}
+          key=${`${enlarged} enlarged`}
+          metric=${enlarged}
+          runs=${runs}
+          view=${view}
+          looks=${looks}
+          names=${names}
+          marks=${marks}
+          onPoint=${onPoint}
+          warning=${warning(enlarged)}
+          onZoom=${(zoom) => change({ zoom })}
+          tall
+        />
+      <//>`
     }
   `;
 }

@@ -34,8 +34,8 @@ export function AccountMenu() {
         ${
           session.value &&
           html`<button class="menu-item" onClick=${logOut}>
-          Log out
-        </button>`
+            Log out
+          </button>`
         }
       `}
     <//>
@@ -74,9 +74,9 @@ function SessionItem({ item, end }) {
       ${
         item.is_current &&
         html`
-        ${' '}
-        <span class="tag">this browser</span>
-      `
+          ${' '}
+          <span class="tag">this browser</span>
+        `
       }
       <span class="session-agent" title=${item.user_agent}>
         ${item.user_agent || 'a browser that does not say what it is'}

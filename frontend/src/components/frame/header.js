@@ -29,8 +29,8 @@ export function Header({ onHelp }) {
     <nav aria-label="Pages">
       ${PAGES.map(
         ([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>
-        ${name}
-      </a>`,
+          ${name}
+        </a>`,
       )}
     </nav>
     <span class="spacer"></span>

@@ -43,38 +43,38 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
       ${
         knobs.length
           ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
-        <table class="table ablation">
-          <thead>
-            <tr>
-              <th>
-                <span class="visually-hidden">Chosen</span>
-              </th>
-              <th>knob</th>
-              <th>${variant.name}</th>
-              <th>${other}</th>
-            </tr>
-          </thead>
-          <tbody>
-            ${knobs.map(
-              ({ path, one, other: now }) => html`<tr key=${path}>
-              <td>
-                <input
-                  type="checkbox"
-                  aria-label=${path}
-                  checked=${chosen.has(path)}
-                  onChange=${() => toggle(path)}
-                />
-              </td>
-              <td>
-                <code>${path}</code>
-              </td>
-              <td>${shortValue(now)}</td>
-              <td>${shortValue(one)}</td>
-            </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>`
+            <table class="table ablation">
+              <thead>
+                <tr>
+                  <th>
+                    <span class="visually-hidden">Chosen</span>
+                  </th>
+                  <th>knob</th>
+                  <th>${variant.name}</th>
+                  <th>${other}</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${knobs.map(
+                  ({ path, one, other: now }) => html`<tr key=${path}>
+                    <td>
+                      <input
+                        type="checkbox"
+                        aria-label=${path}
+                        checked=${chosen.has(path)}
+                        onChange=${() => toggle(path)}
+                      />
+                    </td>
+                    <td>
+                      <code>${path}</code>
+                    </td>
+                    <td>${shortValue(now)}</td>
+                    <td>${shortValue(one)}</td>
+                  </tr>`,
+                )}
+              </tbody>
+            </table>
+          </div>`
           : html`<p>There is no knob in which the two differ.</p>`
       }
       <footer>

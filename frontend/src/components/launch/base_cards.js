@@ -28,8 +28,8 @@ export function PolicyCard({ layer, full, policies }) {
       <select aria-label="Policy" onChange=${choose} value=${other ? '' : name}>
         ${offers.map(
           (policy) => html`<option value=${policy.name} selected=${!other && policy.name === name}>
-          ${policy.title}
-        </option>`,
+            ${policy.title}
+          </option>`,
         )}
         <option value="" selected=${other}>
           another model …
@@ -39,8 +39,8 @@ export function PolicyCard({ layer, full, policies }) {
     ${
       offer &&
       html`<p class="form-help">
-      <${Sentence} text=${offer.note} />
-    </p>`
+        <${Sentence} text=${offer.note} />
+      </p>`
     }
     ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
     <details
@@ -51,11 +51,11 @@ export function PolicyCard({ layer, full, policies }) {
       <div class="form-grid">
         ${['dtype', 'chat_template', 'revision'].map(
           (key) => html`<${FormField}
-          key=${key}
-          field=${field(layer, full, `policy.${key}`)}
-          value=${full.policy?.[key]}
-          layer=${layer}
-        />`,
+            key=${key}
+            field=${field(layer, full, `policy.${key}`)}
+            value=${full.policy?.[key]}
+            layer=${layer}
+          />`,
         )}
       </div>
     </details>
@@ -95,25 +95,25 @@ function Preview({ problems, seed }) {
     ${
       data.items.length > 0 &&
       html`<table class="table">
-      <thead>
-        <tr>
-          <th>prompt</th>
-          <th>answer</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${data.items.map(
-          ({ prompt, answer }, i) => html`<tr key=${i}>
-          <td>
-            <bdi>${oneLine(prompt)}</bdi>
-          </td>
-          <td>
-            <bdi>${answer === null || answer === undefined ? '–' : oneLine(String(answer))}</bdi>
-          </td>
-        </tr>`,
-        )}
-      </tbody>
-    </table>`
+        <thead>
+          <tr>
+            <th>prompt</th>
+            <th>answer</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${data.items.map(
+            ({ prompt, answer }, i) => html`<tr key=${i}>
+              <td>
+                <bdi>${oneLine(prompt)}</bdi>
+              </td>
+              <td>
+                <bdi>${answer === null || answer === undefined ? '–' : oneLine(String(answer))}</bdi>
+              </td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>`
     }
     ${data.note && html`<p class="quiet">${data.note}</p>`}
   </div>`;
@@ -171,27 +171,27 @@ export function BudgetCard({ layer, full }) {
       <${FormField} field=${field(layer, full, 'steps')} value=${full.steps} layer=${layer} />
       ${FIRST.map(
         (path) => html`<${FormField}
-        key=${path}
-        field=${field(layer, full, path)}
-        value=${getAt(full, path)}
-        layer=${layer}
-        label=${path}
-      />`,
+          key=${path}
+          field=${field(layer, full, path)}
+          value=${getAt(full, path)}
+          layer=${layer}
+          label=${path}
+        />`,
       )}
     </div>
     <details class="more">
       <summary>Evaluation, checkpoints, recording, stop rules, memory</summary>
       ${PARTS.map(
         ([path, title]) => html`<section key=${path} class="budget-part">
-        <h3>${title}</h3>
-        <${Fields}
-          node=${field(layer, full, path).node}
-          value=${getAt(full, path)}
-          path=${path}
-          layer=${layer}
-          without=${FIRST}
-        />
-      </section>`,
+          <h3>${title}</h3>
+          <${Fields}
+            node=${field(layer, full, path).node}
+            value=${getAt(full, path)}
+            path=${path}
+            layer=${layer}
+            without=${FIRST}
+          />
+        </section>`,
       )}
       <${ListField}
         field=${field(layer, full, 'stop_rules')}

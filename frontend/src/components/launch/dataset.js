@@ -42,13 +42,13 @@ export function DatasetField({ field, value, layer, label }) {
           ${
             !chosen &&
             html`<option value=${value ?? ''} selected>
-            ${value || (list.data && !items.length ? 'none here yet: upload one' : 'choose one …')}
-          </option>`
+              ${value || (list.data && !items.length ? 'none here yet: upload one' : 'choose one …')}
+            </option>`
           }
           ${items.map(
             (item) => html`<option key=${item.path} value=${item.path} selected=${item === chosen}>
-            ${labelOf(item)}
-          </option>`,
+              ${labelOf(item)}
+            </option>`,
           )}
         </select>
       </span>
@@ -60,8 +60,8 @@ export function DatasetField({ field, value, layer, label }) {
     ${
       list.error &&
       html`<p class="form-errors" role="alert">
-      ${list.error.message}
-    </p>`
+        ${list.error.message}
+      </p>`
     }
   <//>`;
 }
@@ -119,28 +119,28 @@ function Upload({ columns, most, onDone }) {
     ${
       state.share === null
         ? html`<button
-      type="button"
-      class="button"
-      onClick=${() => input.current.click()}
-      title="A .jsonl, .jsonl.gz or .jsonl.zst file of this computer"
-    >
-      Upload
-    </button>`
+          type="button"
+          class="button"
+          onClick=${() => input.current.click()}
+          title="A .jsonl, .jsonl.gz or .jsonl.zst file of this computer"
+        >
+          Upload
+        </button>`
         : html`<button type="button" class="button" onClick=${() => stop.current.abort()}>
-      Cancel
-    </button>`
+          Cancel
+        </button>`
     }
     ${
       state.share !== null &&
       html`<div class="dataset-progress" role="status">
-      <progress
-        value=${state.share < 1 ? state.share : undefined}
-        aria-label=${`Upload of ${state.name}`}
-      ></progress>
-      <span class="quiet">
-        ${state.share < 1 ? `${formatPercent(state.share)} of ${state.name} sent` : 'checking every line …'}
-      </span>
-    </div>`
+        <progress
+          value=${state.share < 1 ? state.share : undefined}
+          aria-label=${`Upload of ${state.name}`}
+        ></progress>
+        <span class="quiet">
+          ${state.share < 1 ? `${formatPercent(state.share)} of ${state.name} sent` : 'checking every line …'}
+        </span>
+      </div>`
     }
     ${state.error && html`<${Refused} name=${state.name} error=${state.error} />`}
   `;
@@ -154,14 +154,14 @@ function Refused({ name, error }) {
     <ul class="form-errors">
       ${lines.map(
         ({ path, message }) => html`<li>
-        ${
-          path &&
-          html`
-          <b>${path}</b>${' '}
-        `
-        }
-        ${message}
-      </li>`,
+          ${
+            path &&
+            html`
+              <b>${path}</b>${' '}
+            `
+          }
+          ${message}
+        </li>`,
       )}
     </ul>
   </div>`;
@@ -183,12 +183,12 @@ function Delete({ dataset, onDone }) {
     ${
       asking &&
       html`<${Confirm}
-      title="Delete this upload?"
-      confirm="Delete"
-      onClose=${() => ask(false)}
-      onConfirm=${go}
-      text=${`${dataset.name}: finished runs keep its hash; to train on it again it has to be uploaded again.`}
-    />`
+        title="Delete this upload?"
+        confirm="Delete"
+        onClose=${() => ask(false)}
+        onConfirm=${go}
+        text=${`${dataset.name}: finished runs keep its hash; to train on it again it has to be uploaded again.`}
+      />`
     }
   `;
 }

@@ -102,8 +102,7 @@ function TextField({ field, value, layer, label }) {
   const [typed, setTyped] = useState(null);
   const paths = [field.path, ...Object.keys(isRecord(value) ? value : {}).map((key) => `${field.path}.${key}`)];
   const errors = paths.flatMap((path) => layer.errorsAt(path));
-  const shown =
-    typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(field.node, value);
+  const shown = typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(value);
   const change = (event) => {
     setTyped(event.target.value);
     layer.onChange(field.path, readTyped(field.node, event.target.value));
@@ -123,11 +122,11 @@ function TextField({ field, value, layer, label }) {
       isLong
         ? html`<textarea rows="2" ...${shared} placeholder=${field.kind === 'record' ? '{}' : ''}></textarea>`
         : html`<input
-      type="text"
-      inputmode=${field.kind === 'number' ? 'decimal' : undefined}
-      placeholder=${field.required ? 'required' : ''}
-      ...${shared}
-    />`
+          type="text"
+          inputmode=${field.kind === 'number' ? 'decimal' : undefined}
+          placeholder=${field.required ? 'required' : ''}
+          ...${shared}
+        />`
     }
   <//>`;
 }
@@ -143,28 +142,28 @@ function ChoiceField({ field, value, layer, label }) {
     ${
       isLong
         ? html`
-      <input
-        id=${id}
-        class="field"
-        list=${`${id}-list`}
-        value=${value ?? ''}
-        onInput=${change}
-        placeholder="type to search"
-        ...${described(id, errors)}
-      />
-      <datalist id=${`${id}-list`}>
-        ${options.map((option) => html`<option value=${option}></option>`)}
-      </datalist>
-    `
+          <input
+            id=${id}
+            class="field"
+            list=${`${id}-list`}
+            value=${value ?? ''}
+            onInput=${change}
+            placeholder="type to search"
+            ...${described(id, errors)}
+          />
+          <datalist id=${`${id}-list`}>
+            ${options.map((option) => html`<option value=${option}></option>`)}
+          </datalist>
+        `
         : html`<span class="select">
-      <select id=${id} value=${String(value)} onChange=${change} ...${described(id, errors)}>
-        ${options.map(
-          (option) => html`<option value=${String(option)} selected=${option === value}>
-          ${String(option) || 'none'}
-        </option>`,
-        )}
-      </select>
-    </span>`
+          <select id=${id} value=${String(value)} onChange=${change} ...${described(id, errors)}>
+            ${options.map(
+              (option) => html`<option value=${String(option)} selected=${option === value}>
+                ${String(option) || 'none'}
+              </option>`,
+            )}
+          </select>
+        </span>`
     }
   <//>`;
 }
@@ -209,15 +208,15 @@ function TupleField({ field, value, layer, label }) {
     <span class="form-tuple">
       ${parts.map(
         (part, i) => html`<input
-        key=${i}
-        class="field"
-        id=${i ? undefined : id}
-        aria-label=${`${label} ${i + 1}`}
-        inputmode="decimal"
-        value=${writeTyped(field.node.prefixItems[i], part)}
-        onChange=${change(i)}
-        ...${described(id, errors)}
-      />`,
+          key=${i}
+          class="field"
+          id=${i ? undefined : id}
+          aria-label=${`${label} ${i + 1}`}
+          inputmode="decimal"
+          value=${writeTyped(part)}
+          onChange=${change(i)}
+          ...${described(id, errors)}
+        />`,
       )}
     </span>
   <//>`;
@@ -232,13 +231,16 @@ export function Fields({ node, value, path, layer, without = [] }) {
   const show = (field) =>
     html`<${FormField} key=${field.path} field=${field} value=${value?.[field.key]} layer=${layer} />`;
   return html`
-    ${fields.length > later.length && html`<div class="form-grid">${fields.filter((field) => !later.includes(field)).map(show)}</div>`}
+    ${
+      fields.length > later.length &&
+      html`<div class="form-grid">${fields.filter((field) => !later.includes(field)).map(show)}</div>`
+    }
     ${
       later.length > 0 &&
       html`<details class="more">
-      <summary>${later.map(({ key }) => key).join(', ')}</summary>
-      <div class="form-grid">${later.map(show)}</div>
-    </details>`
+        <summary>${later.map(({ key }) => key).join(', ')}</summary>
+        <div class="form-grid">${later.map(show)}</div>
+      </details>`
     }
   `;
 }
@@ -274,8 +276,8 @@ function UnionField({ field, value, layer, label }) {
         <select id=${id} value=${value?.[tag]} onChange=${choose} ...${described(id, errors)}>
           ${names.map(
             (name) => html`<option value=${name} selected=${name === value?.[tag]}>
-            ${name}
-          </option>`,
+              ${name}
+            </option>`,
           )}
         </select>
       </span>
@@ -310,20 +312,20 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
       !bare &&
       field.node.description &&
       html`<p class="form-help">
-      <${Sentence} text=${field.node.description} />
-    </p>`
+        <${Sentence} text=${field.node.description} />
+      </p>`
     }
     ${items.map(
       (item, i) => html`<${ListItem}
-      key=${i}
-      item=${item}
-      path=${`${field.path}.${i}`}
-      node=${node}
-      layer=${layer}
-      titles=${titles}
-      alone=${items.length === 1}
-      onRemove=${() => put(items.filter((_, at) => at !== i))}
-    />`,
+        key=${i}
+        item=${item}
+        path=${`${field.path}.${i}`}
+        node=${node}
+        layer=${layer}
+        titles=${titles}
+        alone=${items.length === 1}
+        onRemove=${() => put(items.filter((_, at) => at !== i))}
+      />`,
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
     <span class="select form-add">
@@ -356,8 +358,8 @@ function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
       ${
         fields.length > telling.length || open
           ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-        ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
-      </button>`
+            ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
+          </button>`
           : null
       }
       <button type="button" class="button-icon" aria-label=${`Remove ${name} (${path})`} onClick=${onRemove}>
@@ -374,8 +376,14 @@ function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
     ${
       telling.length > 0 &&
       html`<div class="form-grid">
-      ${telling.map((field) => html`<${FormField} key=${field.path} field=${field} value=${item?.[field.key]} layer=${inner} />`)}
-    </div>`
+        ${telling.map(
+          (field) => html`<${FormField}
+          key=${field.path}
+          field=${field}
+          value=${item?.[field.key]}
+          layer=${inner} />`,
+        )}
+      </div>`
     }
   </div>`;
 }

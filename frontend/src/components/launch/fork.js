@@ -43,16 +43,16 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
           ${
             !known &&
             html`<option value=${step} selected>
-            ${checkpoints.length ? `${step} (no checkpoint)` : 'no checkpoint yet'}
-          </option>`
+              ${checkpoints.length ? `${step} (no checkpoint)` : 'no checkpoint yet'}
+            </option>`
           }
           ${checkpoints.map(
             (
               checkpoint,
             ) => html`<option key=${checkpoint.id} value=${checkpoint.step} selected=${checkpoint.step === step}>
-            ${checkpoint.step}
-            ${typeof checkpoint.accuracy === 'number' ? ` (accuracy ${formatValue(checkpoint.accuracy)})` : ''}
-          </option>`,
+              ${checkpoint.step}
+              ${typeof checkpoint.accuracy === 'number' ? ` (accuracy ${formatValue(checkpoint.accuracy)})` : ''}
+            </option>`,
           )}
         </select>
       </span>

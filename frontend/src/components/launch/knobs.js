@@ -128,7 +128,11 @@ export function Knobs(props) {
   const written = writtenPaths(own, below);
   return html`<div class="knobs">
     <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
-    ${telling.length > 0 ? html`<div class="form-grid">${telling.map(shower(props))}</div>` : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`}
+    ${
+      telling.length > 0
+        ? html`<div class="form-grid">${telling.map(shower(props))}</div>`
+        : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`
+    }
     <div class="knob-groups" role="group" aria-label="Knobs">
       ${groups.map(({ title, fields }) => {
         const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
@@ -143,8 +147,8 @@ export function Knobs(props) {
           ${
             changed > 0 &&
             html`<span class="knob-count" title=${`${changed} changed`}>
-            ${changed}
-          </span>`
+              ${changed}
+            </span>`
           }
         </button>`;
       })}
@@ -160,9 +164,9 @@ export function KnobPanels(props) {
     html`<div class="knob-panels">
       ${opened.map(
         ({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
-        <h3>${title}</h3>
-        ${fields.map(shower(props))}
-      </section>`,
+          <h3>${title}</h3>
+          ${fields.map(shower(props))}
+        </section>`,
       )}
     </div>`
   );

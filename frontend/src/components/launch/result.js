@@ -41,9 +41,9 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
     ${
       !mayChange.value &&
       html`<p role="note">
-      You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link
-      below can.
-    </p>`
+        You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link
+        below can.
+      </p>`
     }
     <p class="quiet" id="launch-state" role="status">
       ${stateText(form, seeds, wrong, checking)}
@@ -51,26 +51,26 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
     ${
       gaps &&
       html`<p class="formula-warning">
-      <${Icon} name="warn" size=${12} /> ${gaps}
-    </p>`
+        <${Icon} name="warn" size=${12} /> ${gaps}
+      </p>`
     }
     <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
     ${
       failure &&
       html`<div class="launch-failure" role="alert">
-      <strong>${failure.title}</strong>
-      ${failure.detail && html` ${failure.detail}`}
-      ${
-        failure.errors.length > 0 &&
-        html`<ul>
-        ${failure.errors.map(
-          ({ path, message }) => html`<li>
-          <code>${path}</code> ${message}
-        </li>`,
-        )}
-      </ul>`
-      }
-    </div>`
+        <strong>${failure.title}</strong>
+        ${failure.detail && html` ${failure.detail}`}
+        ${
+          failure.errors.length > 0 &&
+          html`<ul>
+            ${failure.errors.map(
+              ({ path, message }) => html`<li>
+                <code>${path}</code> ${message}
+              </li>`,
+            )}
+          </ul>`
+        }
+      </div>`
     }
     <${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
   </section>`;
@@ -79,7 +79,8 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
 function stateText(form, seeds, wrong, checking) {
   if (!form.variants.length) return 'Add a variant first.';
   if (wrong) return `${plural(wrong, 'field')} to mend before it can be launched.`;
-  return `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}${checking ? ' · checking …' : ' · checked by the server'}`;
+  const size = `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}`;
+  return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
 }
 
 function ErrorList({ form, verdicts, nameErrors, seeds }) {
@@ -93,24 +94,24 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
     ${
       rows.length > 0 &&
       html`<ul class="launch-errors">
-      ${rows.map(
-        ([variant, path, message]) => html`<li>
-        ${
-          variant &&
-          html`
-          <strong>${variant}</strong>${' '}
-        `
-        }
-        ${
-          path &&
-          html`
-          <code>${path}</code>${' '}
-        `
-        }
-        ${message}
-      </li>`,
-      )}
-    </ul>`
+        ${rows.map(
+          ([variant, path, message]) => html`<li>
+            ${
+              variant &&
+              html`
+                <strong>${variant}</strong>${' '}
+              `
+            }
+            ${
+              path &&
+              html`
+                <code>${path}</code>${' '}
+              `
+            }
+            ${message}
+          </li>`,
+        )}
+      </ul>`
     }
     ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}
   `;
@@ -168,48 +169,48 @@ function Estimates({ form, verdicts, seeds }) {
             <th>per run</th>
             ${costs.map(
               ({ key, title }) => html`<th class="number" key=${key}>
-              ${title}
-            </th>`,
+                ${title}
+              </th>`,
             )}
           </tr>
         </thead>
         <tbody>
           ${rows.map(
             ({ name, estimates }) => html`<tr key=${name}>
-            <td>${name}</td>
-            ${costs.map(
-              (cost) => html`<td class="number" key=${cost.key}>
-              ${costText(cost, (key) => estimates[key])}
-            </td>`,
-            )}
-          </tr>`,
+              <td>${name}</td>
+              ${costs.map(
+                (cost) => html`<td class="number" key=${cost.key}>
+                  ${costText(cost, (key) => estimates[key])}
+                </td>`,
+              )}
+            </tr>`,
           )}
           ${
             rows.length * seeds > 1 &&
             costs.some(isWhole) &&
             html`<tr class="estimates-total">
-            <td>all ${rows.length * seeds} runs</td>
-            ${costs.map(
-              (cost) => html`<td class="number" key=${cost.key}>
-              ${isWhole(cost) ? costText(cost, total) : ''}
-            </td>`,
-            )}
-          </tr>`
+              <td>all ${rows.length * seeds} runs</td>
+              ${costs.map(
+                (cost) => html`<td class="number" key=${cost.key}>
+                  ${isWhole(cost) ? costText(cost, total) : ''}
+                </td>`,
+              )}
+            </tr>`
           }
         </tbody>
       </table>
     </div>
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
-      Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come
-      on top.
-    </p>`,
+        Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come
+        on top.
+      </p>`,
     )}
     ${
       costs.some(({ key }) => key === 'disk_bytes') &&
       html`<p class="form-help">
-      Tokens and records are counted from the config: every completion at its cap, every refill used.
-    </p>`
+        Tokens and records are counted from the config: every completion at its cap, every refill used.
+      </p>`
     }
   `;
 }
@@ -246,18 +247,18 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
         tab === 'yaml' &&
         form.variants.length > 1 &&
         html`<${Select}
-        label=""
-        value=${form.variants[index].name}
-        options=${form.variants.map(({ name }) => name)}
-        onChange=${setVariant}
-      />`
+          label=""
+          value=${form.variants[index].name}
+          options=${form.variants.map(({ name }) => name)}
+          onChange=${setVariant}
+        />`
       }
       ${
         tab === 'yaml' &&
         html`<label class="check">
-        <input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> only what differs from
-        the defaults
-      </label>`
+          <input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> only what differs from
+          the defaults
+        </label>`
       }
       <span class="spacer"></span>
       <button
@@ -274,10 +275,13 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
     ${
       tab === 'command' &&
       html`<p class="form-help">
-      <code>GRPOLAB_TOKEN</code> is the operator's token; the file <code>token</code> in the state directory
-      holds it.
-    </p>`
+        <code>GRPOLAB_TOKEN</code> is the operator's token; the file <code>token</code> in the state directory
+        holds it.
+      </p>`
     }
-    ${tab === 'link' && html`<p class="form-help">The address holds the whole form; whoever opens it sees this form.</p>`}
+    ${
+      tab === 'link' &&
+      html`<p class="form-help">The address holds the whole form; whoever opens it sees this form.</p>`
+    }
   </details>`;
 }

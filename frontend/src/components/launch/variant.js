@@ -25,14 +25,14 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
   return html`<div class="toolbar">
     ${quick.map(
       (preset) => html`<button
-      type="button"
-      class="button button-small"
-      key=${preset.name}
-      title=${preset.note}
-      onClick=${() => onPreset(preset)}
-    >
-      <${Icon} name="plus" size=${12} /> ${preset.title}
-    </button>`,
+        type="button"
+        class="button button-small"
+        key=${preset.name}
+        title=${preset.note}
+        onClick=${() => onPreset(preset)}
+      >
+        <${Icon} name="plus" size=${12} /> ${preset.title}
+      </button>`,
     )}
     <${OfferMenu} label="Preset" offers=${presets} onChoose=${onPreset} />
     ${recipes.length > 0 && html`<${OfferMenu} label="Recipe" offers=${recipes} onChoose=${onRecipe} />`}
@@ -54,47 +54,47 @@ function OfferMenu({ label, offers, onChoose }) {
         ${
           offers.length > FEW_OFFERS &&
           html`<input
-          class="field offer-filter"
-          type="search"
-          placeholder="Name, paper or idea"
-          aria-label="Filter presets"
-          autofocus
-          ref=${focusOnce}
-          value=${text}
-          onInput=${(event) => setText(event.target.value)}
-          onKeyDown=${(event) => {
-            if (event.key === 'Enter') {
-              event.preventDefault();
-              if (found.length) choose(found[0]);
-            }
-          }}
-        />`
+            class="field offer-filter"
+            type="search"
+            placeholder="Name, paper or idea"
+            aria-label="Filter presets"
+            autofocus
+            ref=${focusOnce}
+            value=${text}
+            onInput=${(event) => setText(event.target.value)}
+            onKeyDown=${(event) => {
+              if (event.key === 'Enter') {
+                event.preventDefault();
+                if (found.length) choose(found[0]);
+              }
+            }}
+          />`
         }
         ${byFamily(found).map(
           ([family, members]) => html`<div key=${family}>
-          ${family && html`<div class="menu-title">${family}</div>`}
-          ${members.map(
-            (offer) => html`<button
-            type="button"
-            class="offer"
-            key=${offer.name}
-            title=${offer.note}
-            onClick=${() => choose(offer)}
-          >
-            <span>
-              <strong>${offer.title}</strong> <code>${offer.name}</code>
-              ${
-                offer.source &&
-                html`
-                ${' '}
-                <span class="faint">${offer.source}</span>
-              `
-              }
-            </span>
-            <span class="quiet">${sentences(offer.note)[0]}</span>
-          </button>`,
-          )}
-        </div>`,
+            ${family && html`<div class="menu-title">${family}</div>`}
+            ${members.map(
+              (offer) => html`<button
+                type="button"
+                class="offer"
+                key=${offer.name}
+                title=${offer.note}
+                onClick=${() => choose(offer)}
+              >
+                <span>
+                  <strong>${offer.title}</strong> <code>${offer.name}</code>
+                  ${
+                    offer.source &&
+                    html`
+                      ${' '}
+                      <span class="faint">${offer.source}</span>
+                    `
+                  }
+                </span>
+                <span class="quiet">${sentences(offer.note)[0]}</span>
+              </button>`,
+            )}
+          </div>`,
         )}
         ${!found.length && html`<p class="menu-title">None has “${text}” in its name, source or note.</p>`}
       </div>`;
@@ -205,12 +205,12 @@ export function VariantCard({
     ${
       ablation &&
       html`<${Ablation}
-      variant=${variant}
-      full=${full}
-      plain=${plain}
-      onAdd=${onAdd}
-      onClose=${() => setAblation(false)}
-    />`
+        variant=${variant}
+        full=${full}
+        plain=${plain}
+        onAdd=${onAdd}
+        onClose=${() => setAblation(false)}
+      />`
     }
   </article>`;
 }
@@ -231,17 +231,17 @@ function PresetSelect({ value, presets, index, onChange }) {
       ${
         !known &&
         html`<option value=${value} selected>
-        ${value} (unknown)
-      </option>`
+          ${value} (unknown)
+        </option>`
       }
       ${byFamily(presets).map(
         ([family, members]) => html`<optgroup key=${family} label=${family}>
-        ${members.map(
-          ({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>
-          ${title}
-        </option>`,
-        )}
-      </optgroup>`,
+          ${members.map(
+            ({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>
+              ${title}
+            </option>`,
+          )}
+        </optgroup>`,
       )}
     </select>
   </span>`;
@@ -257,28 +257,37 @@ function PresetAbout({ preset, start, below }) {
     ${
       sets.length > 0 &&
       html`<p class="preset-sets">
-      <span class="faint">sets</span>${' '}
-      ${sets.map(
-        ({ path, other }) => html`<span key=${path} title=${path}>
-        <code>${shortName(path)}</code> ${shortValue(other)}
-      </span>`,
-      )}
-    </p>`
+        <span class="faint">sets</span>${' '}
+        ${sets.map(
+          ({ path, other }) => html`<span key=${path} title=${path}>
+            <code>${shortName(path)}</code> ${shortValue(other)}
+          </span>`,
+        )}
+      </p>`
     }
     ${
       rest.length > 0 &&
       html`<details class="more">
-      <summary>What to watch, and the paper's sizes</summary>
-      <p class="quiet">${rest.join(' ')}</p>
-    </details>`
+        <summary>What to watch, and the paper's sizes</summary>
+        <p class="quiet">${rest.join(' ')}</p>
+      </details>`
     }
   </div>`;
 }
 
 /** What is maximised; greyed while the fields do not fit together. */
 function Objective({ name, verdict: { valid, checking, errors } }) {
-  return html`<aside class=${checking || errors.length ? 'formula is-old' : 'formula'} aria-label=${`Objective of ${name}`}>
-    ${valid ? html`<${Formula} valid=${valid} />` : html`<p class="faint">${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}</p>`}
+  return html`<aside
+    class=${checking || errors.length ? 'formula is-old' : 'formula'}
+    aria-label=${`Objective of ${name}`}
+  >
+    ${
+      valid
+        ? html`<${Formula} valid=${valid} />`
+        : html`<p class="faint">
+            ${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}
+          </p>`
+    }
   </aside>`;
 }
 

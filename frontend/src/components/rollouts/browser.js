@@ -51,12 +51,12 @@ export function RolloutBrowser({ run, live }) {
     skeleton=${html`<${Skeleton} rows=${10} />`}
     isEmpty=${({ items }) => !items.length}
     empty=${html`<${Empty} title="No rollouts yet">
-        ${
-          live
-            ? 'The first ones appear after the first step.'
-            : 'This run kept none: recording.rollouts decides which are stored.'
-        }
-      <//>`}
+      ${
+        live
+          ? 'The first ones appear after the first step.'
+          : 'This run kept none: recording.rollouts decides which are stored.'
+      }
+    <//>`}
   >
     ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} />`}
   <//>`;
@@ -86,21 +86,21 @@ function Browser({ run, items, live }) {
         ${
           live &&
           html`<button
-          type="button"
-          class="button-quiet"
-          aria-pressed=${view.step === null}
-          title="Show each new step as it comes"
-          onClick=${() => change({ step: view.step === null ? step : null })}
-        >
-          follow newest
-        </button>`
+            type="button"
+            class="button-quiet"
+            aria-pressed=${view.step === null}
+            title="Show each new step as it comes"
+            onClick=${() => change({ step: view.step === null ? step : null })}
+          >
+            follow newest
+          </button>`
         }
         ${
           view.step !== null &&
           view.step !== step &&
           html`<span class="quiet">
-          no rollouts of step ${view.step} were kept; this is step ${step}
-        </span>`
+            no rollouts of step ${view.step} were kept; this is step ${step}
+          </span>`
         }
       </div>
       <${StepBar} run=${run} steps=${steps} step=${step} onStep=${goTo} />
@@ -184,32 +184,32 @@ function Step({ groups, steps, step, view, change }) {
     ${
       view.colour !== 'none' &&
       html`<div class="rollout-legend">
-      <${Readout} />
-      <span class="spacer"></span>
-      <${ColourLegend} by=${view.colour} />
-    </div>`
+        <${Readout} />
+        <span class="spacer"></span>
+        <${ColourLegend} by=${view.colour} />
+      </div>`
     }
     ${
       chosen.length
         ? html`<div class="rollout-columns">
-      <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
-      <${GroupView}
-        group=${chosen[at]}
-        filter=${filter}
-        order=${view.order}
-        by=${view.colour}
-        key=${chosen[at].id}
-      />
-    </div>`
+          <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
+          <${GroupView}
+            group=${chosen[at]}
+            filter=${filter}
+            order=${view.order}
+            by=${view.colour}
+            key=${chosen[at].id}
+          />
+        </div>`
         : html`<${Empty}
-      title=${`None of ${plural(
-        groups.reduce((sum, { completions }) => sum + completions.length, 0),
-        'completion',
-      )} of step ${step} passes the filter`}
-      action=${html`<button class="button" onClick=${() => change({ filter: [], least: null })}>
-          Show all
-        </button>`}
-    />`
+          title=${`None of ${plural(
+            groups.reduce((sum, { completions }) => sum + completions.length, 0),
+            'completion',
+          )} of step ${step} passes the filter`}
+          action=${html`<button class="button" onClick=${() => change({ filter: [], least: null })}>
+            Show all
+          </button>`}
+        />`
     }
   `;
 }
@@ -232,13 +232,13 @@ function Filters({ view, change }) {
     <div class="segments" role="group" aria-label="Only completions that are">
       ${FILTERS.map(
         (name) => html`<button
-        type="button"
-        key=${name}
-        aria-pressed=${view.filter.includes(name)}
-        onClick=${() => toggle(name)}
-      >
-        ${name}
-      </button>`,
+          type="button"
+          key=${name}
+          aria-pressed=${view.filter.includes(name)}
+          onClick=${() => toggle(name)}
+        >
+          ${name}
+        </button>`,
       )}
     </div>
     <label class="select">

@@ -44,8 +44,8 @@ export function RolloutCard({ completion, index, by }) {
       ${
         isTruncated(completion) &&
         html`<span class="mark mark-warn" title="Cut at the length cap">
-        ✂ cut
-      </span>`
+          ✂ cut
+        </span>`
       }
       <span class="quiet">${formatCount(completion.tokens)} tok</span>
     </header>
@@ -54,9 +54,9 @@ export function RolloutCard({ completion, index, by }) {
       shows
         ? html`<${TokenText} text=${completion.text} tokens=${tokens.data} by=${by} label=${label} />`
         : html`
-      <${LongText} text=${completion.text} label=${label} />
-      ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
-    `
+          <${LongText} text=${completion.text} label=${label} />
+          ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
+        `
     }
   </article>`;
 }
@@ -76,11 +76,11 @@ function Correct({ right }) {
     </span>`;
   return right
     ? html`<span class="mark mark-good" title="Correct">
-    <${Icon} name="check" size=${14} label="correct" />
-  </span>`
+      <${Icon} name="check" size=${14} label="correct" />
+    </span>`
     : html`<span class="mark mark-bad" title="Wrong">
-    <${Icon} name="cross" size=${14} label="wrong" />
-  </span>`;
+      <${Icon} name="cross" size=${14} label="wrong" />
+    </span>`;
 }
 
 /** Signed; its colour says which way the policy is pushed. @param {{value: number | string | null}} props */
@@ -88,7 +88,10 @@ export function Advantage({ value }) {
   if (value === null || value === undefined) return null;
   const sign = isNonFinite(value) || value === 0 ? '' : value > 0 ? 'is-up' : 'is-down';
   const text = typeof value === 'number' && value > 0 ? `+${formatValue(value)}` : formatValue(value);
-  return html`<span class=${`advantage ${sign}`} title="Advantage: above 0 the policy is pushed towards this completion">
+  return html`<span
+    class=${`advantage ${sign}`}
+    title="Advantage: above 0 the policy is pushed towards this completion"
+  >
     A ${text}
   </span>`;
 }
@@ -97,13 +100,13 @@ function Terms({ rewards, flags }) {
   return html`<p class="rollout-terms">
     ${Object.entries(rewards).map(
       ([name, value]) => html`<span key=${name}>
-      ${name} <b>${value === null ? 'n/a' : formatValue(value)}</b>
-    </span>`,
+        ${name} <b>${value === null ? 'n/a' : formatValue(value)}</b>
+      </span>`,
     )}
     ${flags.map(
       (flag) => html`<span class="tag" key=${flag}>
-      ${flag.replaceAll('_', ' ')}
-    </span>`,
+        ${flag.replaceAll('_', ' ')}
+      </span>`,
     )}
   </p>`;
 }

@@ -26,6 +26,16 @@ export function GroupList({ groups, at, filter, onPick }) {
   </nav>`;
 }
 
+/** A completion's dot: right or not, cut short or not, and out where the filter leaves it out. */
+function dotClass(completion, filter) {
+  const marks = [
+    isRight(completion) && 'is-right',
+    isTruncated(completion) && 'is-cut',
+    !passes(filter, completion) && 'is-out',
+  ];
+  return ['dot', ...marks.filter(Boolean)].join(' ');
+}
+
 /** One sign for each completion: filled where right, crossed out where cut. */
 function Dots({ group, filter }) {
   const { right, size } = groupFacts(group);
@@ -33,9 +43,9 @@ function Dots({ group, filter }) {
   return html`<span class="dots" role="img" aria-label=${`${right} of ${size} right`}>
     ${signs.map(
       (completion) => html`<span
-      key=${completion.id}
-      class=${`dot${isRight(completion) ? ' is-right' : ''}${isTruncated(completion) ? ' is-cut' : ''}${passes(filter, completion) ? '' : ' is-out'}`}
-    ></span>`,
+        key=${completion.id}
+        class=${dotClass(completion, filter)}
+      ></span>`,
     )}
   </span>`;
 }
@@ -66,9 +76,9 @@ export function GroupView({ group, filter, order, by }) {
             ${
               facts.size > 1 &&
               html`
-              ${' '}
-              <span class="faint">± ${formatValue(facts.std)}</span>
-            `
+                ${' '}
+                <span class="faint">± ${formatValue(facts.std)}</span>
+              `
             }
           </dd>
         </div>
@@ -81,18 +91,18 @@ export function GroupView({ group, filter, order, by }) {
         ${
           group.kind !== 'eval' &&
           html`<div>
-          <dt>signal</dt>
-          <dd
-            class=${facts.useful ? '' : 'is-warning'}
-            title=${
-              facts.useful
-                ? 'Rewards differ, so the group moves the policy'
-                : 'All rewards are equal, so the group moves nothing'
-            }
-          >
-            ${facts.useful ? 'useful' : 'none: rewards are equal'}
-          </dd>
-        </div>`
+            <dt>signal</dt>
+            <dd
+              class=${facts.useful ? '' : 'is-warning'}
+              title=${
+                facts.useful
+                  ? 'Rewards differ, so the group moves the policy'
+                  : 'All rewards are equal, so the group moves nothing'
+              }
+            >
+              ${facts.useful ? 'useful' : 'none: rewards are equal'}
+            </dd>
+          </div>`
         }
         <div>
           <dt>source</dt>
@@ -105,11 +115,17 @@ export function GroupView({ group, filter, order, by }) {
     ${
       isFiltering(filter) &&
       html`<p class="quiet group-shown">
-      ${shown.length} of ${plural(facts.size, 'completion')} shown
-    </p>`
+        ${shown.length} of ${plural(facts.size, 'completion')} shown
+      </p>`
     }
     <div class="rollout-cards">
-      ${shown.map(({ completion, index }) => html`<${RolloutCard} key=${completion.id} completion=${completion} index=${index} by=${by} />`)}
+      ${shown.map(
+        ({ completion, index }) => html`<${RolloutCard}
+        key=${completion.id}
+        completion=${completion}
+        index=${index}
+        by=${by} />`,
+      )}
     </div>
   </section>`;
 }

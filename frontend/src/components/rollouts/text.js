@@ -139,7 +139,10 @@ export function TokenText({ text, tokens, by, label }) {
     onBlur=${() => point(-1)}
   >
     ${spans}
-    ${count < tokens.tokens.length && html`<${More} left=${text.length - lengthOf(tokens.tokens, count)} onMore=${() => setAll(true)} />`}
+    ${
+      count < tokens.tokens.length &&
+      html`<${More} left=${text.length - lengthOf(tokens.tokens, count)} onMore=${() => setAll(true)} />`
+    }
   </div>`;
 }
 
@@ -171,9 +174,9 @@ export function Readout() {
       !isMasked &&
       Object.entries(tokens.arrays).map(
         ([name, values]) => html`<span key=${name}>
-        <span class="faint">${name}</span>${' '}
-        ${values[at] === null || values[at] === undefined ? 'n/a' : formatValue(values[at])}
-      </span>`,
+          <span class="faint">${name}</span>${' '}
+          ${values[at] === null || values[at] === undefined ? 'n/a' : formatValue(values[at])}
+        </span>`,
       )
     }
   </p>`;

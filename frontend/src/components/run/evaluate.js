@@ -43,21 +43,21 @@ export function Evaluate({ run, checkpoint }) {
       ${
         begun &&
         html`
-        ${' '}
-        <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>
-      `
+          ${' '}
+          <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>
+        `
       }
       ${
         open &&
         html`<${EvaluateDialog}
-        run=${run}
-        step=${checkpoint.step}
-        onClose=${() => setOpen(false)}
-        onBegun=${(child) => {
-          setBegun(child);
-          setOpen(false);
-        }}
-      />`
+          run=${run}
+          step=${checkpoint.step}
+          onClose=${() => setOpen(false)}
+          onBegun=${(child) => {
+            setBegun(child);
+            setOpen(false);
+          }}
+        />`
       }
     </span>
   <//>`;
@@ -84,18 +84,18 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
     <form onSubmit=${submit} class="evaluate-form">
       ${FIELDS.map(
         (field) => html`<${NumberField}
-        key=${field.name}
-        ...${field}
-        value=${values[field.name]}
-        error=${errors.get(field.name)}
-        onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
-      />`,
+          key=${field.name}
+          ...${field}
+          value=${values[field.name]}
+          error=${errors.get(field.name)}
+          onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
+        />`,
       )}
       ${
         errors.has('') &&
         html`<p class="field-error" role="alert">
-        ${errors.get('')}
-      </p>`
+          ${errors.get('')}
+        </p>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>

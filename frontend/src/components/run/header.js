@@ -32,8 +32,8 @@ export function RunHeader({ run, onChange }) {
       ${
         run.experiment &&
         html`<a href=${address('/compare', { experiment: run.experiment })}>
-        ${run.experiment_name ?? 'experiment'}
-      </a>`
+          ${run.experiment_name ?? 'experiment'}
+        </a>`
       }
       <span>
         variant <b>${run.variant}</b>
@@ -44,9 +44,9 @@ export function RunHeader({ run, onChange }) {
       ${
         run.parent_run &&
         html`<span>
-        ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'its parent'}</a>
-        ${run.fork_step !== null && ` at step ${run.fork_step}`}
-      </span>`
+          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'its parent'}</a>
+          ${run.fork_step !== null && ` at step ${run.fork_step}`}
+        </span>`
       }
       <span>
         created <${Ago} time=${run.created_at} />
@@ -156,14 +156,14 @@ function Moves({ run, onChange }) {
     <${ForOperator}>
       ${movesOf(run).map(
         ({ move, label }) => html`<button
-        type="button"
-        class=${move === 'stop' ? 'button button-danger' : 'button'}
-        key=${move}
-        disabled=${busy}
-        onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}
-      >
-        <${Icon} name=${ICONS[move]} size=${12} /> ${label}
-      </button>`,
+          type="button"
+          class=${move === 'stop' ? 'button button-danger' : 'button'}
+          key=${move}
+          disabled=${busy}
+          onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}
+        >
+          <${Icon} name=${ICONS[move]} size=${12} /> ${label}
+        </button>`,
       )}
     <//>
     <a class="button" href=${address('/launch', { from: run.id })} title="Launch again, with changes">
@@ -173,12 +173,12 @@ function Moves({ run, onChange }) {
     ${
       asking &&
       html`<${Confirm}
-      title=${`Stop ${run.name}?`}
-      text=${confirmText}
-      confirm="Stop"
-      onConfirm=${() => act('stop')}
-      onClose=${() => setAsking(false)}
-    />`
+        title=${`Stop ${run.name}?`}
+        text=${confirmText}
+        confirm="Stop"
+        onConfirm=${() => act('stop')}
+        onClose=${() => setAsking(false)}
+      />`
     }
   </div>`;
 }

@@ -49,9 +49,9 @@ export function Overview({ run, view, change }) {
     ${
       isEvaluation(run) && recorded.length
         ? html`<p class="quiet">
-      It measured the policy once and trained nothing.${' '}
-      <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a>
-    </p>`
+          It measured the policy once and trained nothing.${' '}
+          <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a>
+        </p>`
         : metrics.length
           ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
           : html`<${NothingYet} run=${run} />`
@@ -71,8 +71,8 @@ function NothingYet({ run }) {
     return html`<${Empty}
       title="Waiting for a worker"
       action=${html`<a class="button" href="/queue">
-          To the queue
-        </a>`}
+        To the queue
+      </a>`}
     >
       ${
         isEvaluation(run)
@@ -126,21 +126,21 @@ function Figures({ run }) {
   return html`<dl class="figures">
     ${known.map(
       ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
-      <dt>${label}</dt>
-      <dd>
-        ${format(last[metric])}
-        ${
-          best[metric] &&
-          !isEvaluation(run) &&
-          html`
-          ${' '}
-          <span class="faint">
-            best ${format(best[metric].value)} at ${best[metric].step}
-          </span>
-        `
-        }
-      </dd>
-    </div>`,
+        <dt>${label}</dt>
+        <dd>
+          ${format(last[metric])}
+          ${
+            best[metric] &&
+            !isEvaluation(run) &&
+            html`
+              ${' '}
+              <span class="faint">
+                best ${format(best[metric].value)} at ${best[metric].step}
+              </span>
+            `
+          }
+        </dd>
+      </div>`,
     )}
   </dl>`;
 }
@@ -152,7 +152,11 @@ function ObjectiveCard({ config }) {
   });
   return html`<section class="card run-part">
     <h2>Objective</h2>
-    ${checked.data ? html`<${Formula} valid=${checked.data} isOpen />` : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`}
+    ${
+      checked.data
+        ? html`<${Formula} valid=${checked.data} isOpen />`
+        : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`
+    }
   </section>`;
 }
 
@@ -164,50 +168,50 @@ function Attempts({ run, events }) {
     ${
       attempts.length
         ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts">
-      <table class="table">
-        <thead>
-          <tr>
-            <th class="number">#</th>
-            <th>from step</th>
-            <th>where</th>
-            <th>began</th>
-            <th>took</th>
-            <th>outcome</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${attempts.map(
-            (attempt) => html`<tr key=${attempt.number}>
-            <td class="number">${attempt.number}</td>
-            <td>${beginning(attempt)}</td>
-            <td>
-              ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
-              ${
-                attempt.pid
-                  ? html`
-                ${' '}
-                <span class="faint">pid ${attempt.pid}</span>
-              `
-                  : ''
-              }
-              ${
-                attempt.versions?.sandbox &&
-                html`<div class="faint">
-                sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} />
-              </div>`
-              }
-            </td>
-            <td>${formatTime(attempt.started_at)}</td>
-            <td>${formatDuration(duration(attempt))}</td>
-            <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
-          </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>`
+          <table class="table">
+            <thead>
+              <tr>
+                <th class="number">#</th>
+                <th>from step</th>
+                <th>where</th>
+                <th>began</th>
+                <th>took</th>
+                <th>outcome</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${attempts.map(
+                (attempt) => html`<tr key=${attempt.number}>
+                  <td class="number">${attempt.number}</td>
+                  <td>${beginning(attempt)}</td>
+                  <td>
+                    ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
+                    ${
+                      attempt.pid
+                        ? html`
+                          ${' '}
+                          <span class="faint">pid ${attempt.pid}</span>
+                        `
+                        : ''
+                    }
+                    ${
+                      attempt.versions?.sandbox &&
+                      html`<div class="faint">
+                        sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} />
+                      </div>`
+                    }
+                  </td>
+                  <td>${formatTime(attempt.started_at)}</td>
+                  <td>${formatDuration(duration(attempt))}</td>
+                  <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
         : html`<p class="quiet">
-      No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.
-    </p>`
+          No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.
+        </p>`
     }
     <${Restorations} events=${events} />
   </section>`;
@@ -238,13 +242,20 @@ export function Charts({ run, view, change }) {
     </div>
     ${
       metrics.length
-        ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} sections enlarged=${view.panel} />`
+        ? html`<${Panels}
+          metrics=${metrics}
+          ...${line}
+          view=${view}
+          change=${change}
+          sections
+          enlarged=${view.panel}
+        />`
         : html`<${Empty}
-      title=${`No metric contains “${view.q}”`}
-      action=${html`<button class="button" onClick=${() => change({ q: '' })}>
-          Show all ${all.length}
-        </button>`}
-    />`
+          title=${`No metric contains “${view.q}”`}
+          action=${html`<button class="button" onClick=${() => change({ q: '' })}>
+            Show all ${all.length}
+          </button>`}
+        />`
     }
   `;
 }

@@ -35,9 +35,9 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
         ${
           run &&
           html`
-          ${' '}
-          of <a href=${`/run/${run}`}>the parent</a>
-        `
+            ${' '}
+            of <a href=${`/run/${run}`}>the parent</a>
+          `
         }
         , whole: every file has the SHA-256 that was written
       `,
@@ -58,9 +58,9 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
   return html`<dl class="restored">
     ${rows.map(
       ([name, value], i) => html`<div key=${i}>
-      <dt>${name}</dt>
-      <dd>${value}</dd>
-    </div>`,
+        <dt>${name}</dt>
+        <dd>${value}</dd>
+      </div>`,
     )}
   </dl>`;
 }
@@ -73,11 +73,11 @@ export function Restorations({ events }) {
     <h3>${plural(found.length, 'time')} continued</h3>
     ${found.map(
       (event, i) => html`<details class="more" key=${event.id} open=${i === 0}>
-      <summary>
-        attempt ${event.attempt}: ${event.message}
-      </summary>
-      <${Restored} manifest=${manifestOf(event)} />
-    </details>`,
+        <summary>
+          attempt ${event.attempt}: ${event.message}
+        </summary>
+        <${Restored} manifest=${manifestOf(event)} />
+      </details>`,
     )}
   `;
 }

@@ -42,8 +42,8 @@ export function ConfigTab({ run, view, change }) {
     ${
       config
         ? html`<pre class="card code run-config" tabindex="0" aria-label="Config">
-      ${text === '{}\n' ? 'Everything is at its default.' : text}
-    </pre>`
+          ${text === '{}\n' ? 'Everything is at its default.' : text}
+        </pre>`
         : html`<${Loaded} resource=${schema}>${() => null}<//>`
     }
   `;
@@ -64,11 +64,11 @@ export function EventsTab({ run }) {
       ${
         history.more &&
         html`<p class="run-more">
-        <button type="button" class="button" onClick=${history.more}>
-          Older events
-        </button>${' '}
-        <span class="faint">the newest ${formatCount(items.length)} are shown</span>
-      </p>`
+          <button type="button" class="button" onClick=${history.more}>
+            Older events
+          </button>${' '}
+          <span class="faint">the newest ${formatCount(items.length)} are shown</span>
+        </p>`
       }
     `}
   <//>`;
@@ -88,13 +88,17 @@ function EventRow({ event, run }) {
       ${
         manifestOf(event) &&
         html`<details class="more">
-        <summary>What was restored</summary>
-        <${Restored} manifest=${manifestOf(event)} />
-      </details>`
+          <summary>What was restored</summary>
+          <${Restored} manifest=${manifestOf(event)} />
+        </details>`
       }
     </span>
     <span class="faint event-place">
-      ${event.step !== null && event.step !== undefined && html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`}${' '}
+      ${
+        event.step !== null &&
+        event.step !== undefined &&
+        html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`
+      }${' '}
       ${event.attempt ? `attempt ${event.attempt}` : ''}
     </span>
   </li>`;
@@ -155,12 +159,12 @@ export function LogTab({ run }) {
     resource=${resource}
     isEmpty=${(items) => !items.length}
     empty=${html`<${Empty} title="No output yet">
-        ${
-          live || run.status === 'queued'
-            ? 'What the trainer prints appears here.'
-            : 'The trainer of this run printed nothing.'
-        }
-      <//>`}
+      ${
+        live || run.status === 'queued'
+          ? 'What the trainer prints appears here.'
+          : 'The trainer of this run printed nothing.'
+      }
+    <//>`}
   >
     ${() => html`
       <div class="toolbar run-tools">
@@ -221,14 +225,14 @@ export function FilesTab({ run }) {
         resource=${checkpoints}
         isEmpty=${({ items }) => !items.length}
         empty=${html`<p class="quiet run-none">
-            No checkpoint yet
-            ${
-              run.config?.checkpointing?.every
-                ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end`
-                : ''
-            }
-            .
-          </p>`}
+          No checkpoint yet
+          ${
+            run.config?.checkpointing?.every
+              ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end`
+              : ''
+          }
+          .
+        </p>`}
       >
         ${({ items }) => html`
           <p class="quiet">
@@ -256,30 +260,36 @@ export function FilesTab({ run }) {
               <tbody>
                 ${items.map(
                   (item) => html`<tr key=${item.id}>
-                  <td class="number" data-label="step">
-                    ${item.step}
-                  </td>
-                  <td class="number" data-label="attempt">
-                    ${item.attempt}
-                  </td>
-                  <td class="number" data-label="accuracy">
-                    ${formatValue(item.accuracy)}
-                  </td>
-                  <td class="number" data-label="size">
-                    ${formatBytes(item.bytes)}
-                  </td>
-                  <td data-label="written">
-                    <${Ago} time=${item.created_at} />
-                  </td>
-                  <td class="run-checkpoint-actions">
-                    <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} />
-                  </td>
-                  <td class="run-files">
-                    <div>
-                      ${item.files.map((file) => html`<${FileLink} key=${file.name} run=${run.id} name=${file.name} checkpoint=${item.name} />`)}
-                    </div>
-                  </td>
-                </tr>`,
+                    <td class="number" data-label="step">
+                      ${item.step}
+                    </td>
+                    <td class="number" data-label="attempt">
+                      ${item.attempt}
+                    </td>
+                    <td class="number" data-label="accuracy">
+                      ${formatValue(item.accuracy)}
+                    </td>
+                    <td class="number" data-label="size">
+                      ${formatBytes(item.bytes)}
+                    </td>
+                    <td data-label="written">
+                      <${Ago} time=${item.created_at} />
+                    </td>
+                    <td class="run-checkpoint-actions">
+                      <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} />
+                    </td>
+                    <td class="run-files">
+                      <div>
+                        ${item.files.map(
+                          (file) => html`<${FileLink}
+                          key=${file.name}
+                          run=${run.id}
+                          name=${file.name}
+                          checkpoint=${item.name} />`,
+                        )}
+                      </div>
+                    </td>
+                  </tr>`,
                 )}
               </tbody>
             </table>

@@ -63,15 +63,15 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
       view.metrics && !metrics.length
         ? html`<p class="runs-nothing faint">No recorded metric is named so.</p>`
         : html`<${Panels}
-      metrics=${metrics}
-      runs=${shown}
-      view=${curves}
-      change=${change}
-      looks=${looks}
-      names=${names}
-      sections=${view.all || view.metrics ? bySection(metrics) : null}
-      enlarged=${view.panel}
-    />`
+          metrics=${metrics}
+          runs=${shown}
+          view=${curves}
+          change=${change}
+          looks=${looks}
+          names=${names}
+          sections=${view.all || view.metrics ? bySection(metrics) : null}
+          enlarged=${view.panel}
+        />`
     }
   </section>`;
 }
@@ -96,13 +96,13 @@ function ShownMenu({ runs, shown, others, change }) {
   </button>`;
   return html`<${Menu}
     label=${html`
-        <${Icon} name="eye" />${' '}
-        <span>
-          <b>${formatCount(shown.length)}</b>${' '}
-          ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown
-          ${apart && ` (${apart})`}
-        </span>
-      `}
+      <${Icon} name="eye" />${' '}
+      <span>
+        <b>${formatCount(shown.length)}</b>${' '}
+        ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown
+        ${apart && ` (${apart})`}
+      </span>
+    `}
   >
     ${(close) => html`
       ${item('The first 10 of the list', undefined, close)}

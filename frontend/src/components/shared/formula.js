@@ -15,23 +15,23 @@ export function Formula({ valid, isOpen = false }) {
     ${
       tree
         ? html`<div class="formula-math" role="math" aria-label=${formula} title=${formula} tabindex="0">
-      ${elementOf(tree)}
-    </div>`
+          ${elementOf(tree)}
+        </div>`
         : html`<pre class="formula-text">${formula}</pre>`
     }
     ${
       tree &&
       notes.map(
         (note) => html`<p class="formula-note" key=${note}>
-        ${note}
-      </p>`,
+          ${note}
+        </p>`,
       )
     }
     ${legend.length > 0 && html`<${Legend} entries=${legend} isOpen=${isOpen} />`}
     ${warnings.map(
       (warning) => html`<p class="formula-warning" key=${warning}>
-      <${Icon} name="warn" size=${12} /> ${warning}
-    </p>`,
+        <${Icon} name="warn" size=${12} /> ${warning}
+      </p>`,
     )}
   `;
 }
@@ -43,11 +43,11 @@ function Legend({ entries, isOpen }) {
     <dl>
       ${entries.map(
         ({ symbol, mathml, meaning }) => html`<div key=${symbol}>
-        <dt>
-          <${Written} mathml=${mathml} text=${symbol} />
-        </dt>
-        <dd>${meaning}</dd>
-      </div>`,
+          <dt>
+            <${Written} mathml=${mathml} text=${symbol} />
+          </dt>
+          <dd>${meaning}</dd>
+        </div>`,
       )}
     </dl>
   </details>`;

@@ -52,8 +52,8 @@ export function Tag({ children, onRemove }) {
     ${
       onRemove &&
       html`<button aria-label=${`Remove ${children}`} onClick=${onRemove}>
-      <${Icon} name="cross" size=${10} />
-    </button>`
+        <${Icon} name="cross" size=${10} />
+      </button>`
     }
   </span>`;
 }
@@ -67,13 +67,13 @@ export function Segments({ value, options, onChange, label }) {
   return html`<div class="segments" role="group" aria-label=${label}>
     ${options.map(
       (option) => html`<button
-      key=${option.value}
-      aria-pressed=${option.value === value}
-      title=${option.title}
-      onClick=${() => onChange(option.value)}
-    >
-      ${option.label}
-    </button>`,
+        key=${option.value}
+        aria-pressed=${option.value === value}
+        title=${option.title}
+        onClick=${() => onChange(option.value)}
+      >
+        ${option.label}
+      </button>`,
     )}
   </div>`;
 }
@@ -114,7 +114,7 @@ export function SandboxLayers({ layers }) {
   const { on, missing } = layers;
   return missing.length
     ? html`<span class="is-warning" title=${`On: ${on.join(', ')}`}>
-    without ${missing.join(', ')}
-  </span>`
+      without ${missing.join(', ')}
+    </span>`
     : html`<span title=${on.join(', ')}>all ${on.length} layers</span>`;
 }

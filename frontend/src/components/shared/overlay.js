@@ -72,17 +72,17 @@ export function Menu({ label, title, align = 'left', quiet = false, children }) 
     const leave = (event) => {
       if (!element.current.contains(event.target)) setOpen(false);
     };
-    const escape = (event) => {
+    const closeOnEscape = (event) => {
       if (event.key === 'Escape') {
         setOpen(false);
         element.current.querySelector('button').focus();
       }
     };
     document.addEventListener('mousedown', leave);
-    document.addEventListener('keydown', escape);
+    document.addEventListener('keydown', closeOnEscape);
     return () => {
       document.removeEventListener('mousedown', leave);
-      document.removeEventListener('keydown', escape);
+      document.removeEventListener('keydown', closeOnEscape);
     };
   }, [open]);
   return html`<div class="menu" ref=${element}>
@@ -97,8 +97,8 @@ export function Menu({ label, title, align = 'left', quiet = false, children }) 
     ${
       open &&
       html`<div class=${`menu-panel menu-${align}`}>
-      ${typeof children === 'function' ? children(() => setOpen(false)) : children}
-    </div>`
+        ${typeof children === 'function' ? children(() => setOpen(false)) : children}
+      </div>`
     }
   </div>`;
 }
@@ -108,23 +108,23 @@ export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">
     ${toasts.value.map(
       ({ id, text, tone, action }) => html`<div class=${`toast toast-${tone}`} key=${id}>
-      <span>${text}</span>
-      ${
-        action &&
-        html`<button
-        class="button-quiet"
-        onClick=${() => {
-          dismiss(id);
-          action.run();
-        }}
-      >
-        ${action.label}
-      </button>`
-      }
-      <button class="button-icon" aria-label="Dismiss" onClick=${() => dismiss(id)}>
-        <${Icon} name="cross" size=${12} />
-      </button>
-    </div>`,
+        <span>${text}</span>
+        ${
+          action &&
+          html`<button
+            class="button-quiet"
+            onClick=${() => {
+              dismiss(id);
+              action.run();
+            }}
+          >
+            ${action.label}
+          </button>`
+        }
+        <button class="button-icon" aria-label="Dismiss" onClick=${() => dismiss(id)}>
+          <${Icon} name="cross" size=${12} />
+        </button>
+      </div>`,
     )}
   </div>`;
 }
@@ -138,11 +138,11 @@ export function KeyHelp({ onClose }) {
     <dl class="key-help">
       ${[...keys].map(
         ([key, label]) => html`<div key=${key}>
-        <dt>
-          <kbd>${SPELLED[key] ?? key}</kbd>
-        </dt>
-        <dd>${label}</dd>
-      </div>`,
+          <dt>
+            <kbd>${SPELLED[key] ?? key}</kbd>
+          </dt>
+          <dd>${label}</dd>
+        </div>`,
       )}
       <div>
         <dt>

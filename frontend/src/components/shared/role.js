@@ -10,5 +10,5 @@ export const ViewerMark = () =>
   mayChange.value
     ? null
     : html`<span class="tag" title="You are logged in as a viewer: you read everything and change nothing">
-    viewer
-  </span>`;
+      viewer
+    </span>`;

@@ -29,20 +29,20 @@ export function Failure({ error, retry, action = retry && { label: 'Try again', 
     ${
       error.errors?.length > 0 &&
       html`<ul>
-      ${error.errors.map(
-        ({ path, message }) => html`<li>
-        <code>${path}</code> ${message}
-      </li>`,
-      )}
-    </ul>`
+        ${error.errors.map(
+          ({ path, message }) => html`<li>
+            <code>${path}</code> ${message}
+          </li>`,
+        )}
+      </ul>`
     }
     ${
       action &&
       html`<div class="state-action">
-      <button class="button" onClick=${action.run}>
-        <${Icon} name="refresh" /> ${action.label}
-      </button>
-    </div>`
+        <button class="button" onClick=${action.run}>
+          <${Icon} name="refresh" /> ${action.label}
+        </button>
+      </div>`
     }
   </div>`;
 }
@@ -56,8 +56,8 @@ export function Skeleton({ rows = 6, height = 32, label = 'Loading' }) {
     ${Array.from(
       { length: rows },
       (_, i) => html`<div class="skeleton-row" style=${{ height: `${height}px` }} key=${i}>
-      <span style=${{ width: `${40 + ((i * 37) % 45)}%` }}></span>
-    </div>`,
+        <span style=${{ width: `${40 + ((i * 37) % 45)}%` }}></span>
+      </div>`,
     )}
   </div>`;
 }
@@ -115,8 +115,8 @@ export function ConnectionNotice() {
         reason
           ? `Nothing is shown live: ${reason}.`
           : html`
-        The live connection broke <${Ago} time=${since} />.
-      `
+            The live connection broke <${Ago} time=${since} />.
+          `
       }${' '}
       What you see may be old; trying again. Training goes on.
     </span>
@@ -127,7 +127,7 @@ export function ConnectionNotice() {
 export function ServiceNotice() {
   return troubles(status.value).map(
     ({ part, text }) => html`<div class="stale" role="status" key=${part}>
-    <${Icon} name="warn" /> <span>${text}</span>
-  </div>`,
+      <${Icon} name="warn" /> <span>${text}</span>
+    </div>`,
   );
 }

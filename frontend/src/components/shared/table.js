@@ -79,29 +79,29 @@ export function Grid({
     ${rows.slice(slice.from, slice.to).map((row, i) =>
       row.group
         ? html`<div class="grid-group" role="row" key=${`group ${row.key}`}>
-        <span role="cell">${groupRow(row.group)}</span>
-      </div>`
+          <span role="cell">${groupRow(row.group)}</span>
+        </div>`
         : html`<div
-        key=${keyOf(row)}
-        class=${keyOf(row) === active ? 'grid-row is-active' : 'grid-row'}
-        role="row"
-        style=${tracks}
-        data-key=${keyOf(row)}
-        aria-rowindex=${slice.from + i + 2}
-        aria-selected=${isSelected(row)}
-        onClick=${() => onActivate?.(row)}
-        onMouseEnter=${() => onHover?.(row)}
-      >
-        ${columns.map(
-          ({
-            key,
-            number,
-            cell,
-          }) => html`<div key=${key} role="cell" class=${number ? 'grid-cell number' : 'grid-cell'}>
-          ${cell(row)}
+          key=${keyOf(row)}
+          class=${keyOf(row) === active ? 'grid-row is-active' : 'grid-row'}
+          role="row"
+          style=${tracks}
+          data-key=${keyOf(row)}
+          aria-rowindex=${slice.from + i + 2}
+          aria-selected=${isSelected(row)}
+          onClick=${() => onActivate?.(row)}
+          onMouseEnter=${() => onHover?.(row)}
+        >
+          ${columns.map(
+            ({
+              key,
+              number,
+              cell,
+            }) => html`<div key=${key} role="cell" class=${number ? 'grid-cell number' : 'grid-cell'}>
+              ${cell(row)}
+            </div>`,
+          )}
         </div>`,
-        )}
-      </div>`,
     )}
     <div style=${{ height: `${Math.max(0, rows.length - slice.to) * ROW_PX}px` }}></div>
   </div>`;
@@ -120,9 +120,9 @@ function Head({ column: { key, title, number, sort: word, hint, label }, sort, o
     ${
       word && onSort
         ? html`<button data-sort=${key} onClick=${turn}>
-      ${title}
-      ${direction && html`<${Icon} name=${direction === 'ascending' ? 'up' : 'down'} size=${12} />`}
-    </button>`
+          ${title}
+          ${direction && html`<${Icon} name=${direction === 'ascending' ? 'up' : 'down'} size=${12} />`}
+        </button>`
         : title
     }
   </div>`;

@@ -201,8 +201,8 @@ function readJson(typed) {
   }
 }
 
-/** A value as the text of its field. @param {Node} node @param {any} value */
-export function writeTyped(node, value) {
+/** A value as the text of its field. @param {any} value */
+export function writeTyped(value) {
   if (value === undefined || value === null) return '';
   if (typeof value === 'object') return Object.keys(value).length ? JSON.stringify(value) : '';
   return typeof value === 'number' && Math.abs(value) < 1e-3 && value !== 0

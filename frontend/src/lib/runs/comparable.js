@@ -37,7 +37,8 @@ export function scaleDifferences(metric, about, configs) {
 }
 
 /** What to say beside numbers or curves of such a metric. @param {string[]} paths */
-export const scaleWarning = (paths) =>
-  paths.length
-    ? `not comparable: ${paths.slice(0, 3).join(', ')}${paths.length > 3 ? `, +${paths.length - 3}` : ''} differ${paths.length === 1 ? 's' : ''}`
-    : '';
+export function scaleWarning(paths) {
+  if (!paths.length) return '';
+  const more = paths.length > 3 ? `, +${paths.length - 3}` : '';
+  return `not comparable: ${paths.slice(0, 3).join(', ')}${more} ${paths.length === 1 ? 'differs' : 'differ'}`;
+}

@@ -70,11 +70,16 @@ export function possibleFields(runs) {
 }
 
 /** The name under which a run is drawn. @param {any} run */
-export const runTitle = (run) =>
-  `${run.name}${run.variant ? ` · ${run.variant}` : ''}${run.seed === null || run.seed === undefined ? '' : ` s${run.seed}`}`;
+export function runTitle({ name, variant, seed }) {
+  const ending = seed === null || seed === undefined ? '' : ` s${seed}`;
+  return `${name}${variant ? ` · ${variant}` : ''}${ending}`;
+}
 
 /** Whether a run only measures a policy and trains nothing. @param {any} run */
 export const isEvaluation = ({ steps }) => steps === 0;
 
 /** Metrics recorded by any of these runs. @param {any[]} runs @returns {string[]} */
 export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
+
+/** Values that some of these runs have, each once, sorted. @param {any[]} runs @param {(run: any) => any} of */
+export const distinct = (runs, of) => [...new Set(runs.flatMap(of).filter(Boolean))].sort();

@@ -26,7 +26,8 @@ export function waitingText(status, run) {
   const note = status?.waiting.find((each) => each.run === run);
   if (!note) return '';
   const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'nothing to store yet';
-  return `waiting for the database since ${clock(note.since)}: ${steps}; ${note.is_held ? 'training waits too' : 'training goes on'}`;
+  const effect = note.is_held ? 'training waits too' : 'training goes on';
+  return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
 }
 
 function unwritten(waiting) {

@@ -1,5 +1,6 @@
 /** A program's output as a terminal would leave it: no colours, lines rewritten by carriage returns. */
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: terminals are controlled by them
 const ANSI = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
 
 /** @param {string} text */

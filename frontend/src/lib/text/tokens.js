@@ -14,7 +14,10 @@ export function startOf(text, most) {
 /** How many tokens fit into `most` characters. @param {string[]} tokens @param {number} most */
 export function tokensWithin(tokens, most) {
   let length = 0;
-  const over = tokens.findIndex((token) => (length += token.length) > most);
+  const over = tokens.findIndex((token) => {
+    length += token.length;
+    return length > most;
+  });
   return over < 0 ? tokens.length : over;
 }
 

@@ -7,8 +7,18 @@
  * Controls but tab and newline, soft hyphen, zero-width and direction marks, line separators, tags, lone surrogates,
  * and variation selectors that choose no picture: letters can be smuggled in them.
  */
-const HIDDEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{1d173}-\u{1d17a}]|[\u{e0000}-\u{e01ef}]|[\ufe00-\ufe0d]|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]|\p{Cs}/gu;
+const HIDDEN = new RegExp(
+  [
+    String.raw`[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e]`,
+    String.raw`[\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]`,
+    String.raw`[\u{1d173}-\u{1d17a}]`,
+    String.raw`[\u{e0000}-\u{e01ef}]`,
+    String.raw`[\ufe00-\ufe0d]`,
+    String.raw`(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]`,
+    String.raw`\p{Cs}`,
+  ].join('|'),
+  'gu',
+);
 
 /** @typedef {{text: string, isCode: boolean}} Piece */
 
