@@ -3,8 +3,8 @@
  *
  * How to write a view on this frame
  * ---------------------------------
- * - A view is `src/views/<name>.js` that exports `View(props)`; `ROUTES` below maps a path pattern to it, and the
- *   pattern's named groups are its props. Views are loaded when first visited. Its styles are `styles/<name>.css`.
+ * - A page is an entry in the list of backend/pages.py, a view `src/views/<name>.js` that exports `View(props)`, and a
+ *   style `styles/<name>.css`. Parameters of its path are the view's props. Views are loaded when first visited.
  * - Elements: `import { html, useState } from '../dom.js'`. Strings in templates become text nodes; there is no
  *   `innerHTML` anywhere, because what a policy wrote is hostile input. Handlers are functions (`onClick=${go}`).
  * - State of the view lives in the query string: `const SPEC = { step: number(1), q: text() }` (codecs in
@@ -31,40 +31,24 @@ import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
 import { followLinks, navigate, place } from './app/router.js';
 import { startLive } from './data/live.js';
 import { startKeys, useKeys } from './app/keys.js';
+import { home, pageAt } from './app/pages.js';
 import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './app/state.js';
 import { Header } from './components/frame/header.js';
 import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/shared/states.js';
 import { KeyHelp, Toasts } from './components/shared/overlay.js';
 
-const ROUTES = [
-  { pattern: /^\/runs$/, load: () => import('./views/runs.js') },
-  { pattern: /^\/launch$/, load: () => import('./views/launch.js') },
-  { pattern: /^\/compare$/, load: () => import('./views/compare.js') },
-  { pattern: /^\/queue$/, load: () => import('./views/queue.js') },
-  { pattern: /^\/run\/(?<id>[^/]+)$/, load: () => import('./views/run.js') },
-  { pattern: /^\/rollouts$/, load: () => import('./views/rollouts.js') },
-];
-
-function routeOf(path) {
-  for (const route of ROUTES) {
-    const match = path.match(route.pattern);
-    if (match) return { route, props: match.groups ?? {} };
-  }
-  return null;
-}
-
 /** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
 function Page() {
-  const found = routeOf(place.value.path);
+  const found = pageAt(place.value.path);
   const [views, setViews] = useState(new Map());
   const [crash, reset] = useErrorBoundary((error) => console.error(error));
-  const route = found?.route;
+  const page = found?.page;
 
   useEffect(() => {
     reset();
-    if (!route || views.has(route)) return;
-    const keep = (view) => setViews((old) => new Map(old).set(route, view));
-    route.load().then(
+    if (!page || views.has(page)) return;
+    const keep = (view) => setViews((old) => new Map(old).set(page, view));
+    page.load().then(
       ({ View }) => keep(View),
       (error) => {
         console.error(error);
@@ -76,7 +60,7 @@ function Page() {
         );
       },
     );
-  }, [route]);
+  }, [page]);
 
   if (crash)
     return html`<${Failure}
@@ -92,7 +76,7 @@ function Page() {
     >
       <code>${place.value.path}</code> leads nowhere.
     <//>`;
-  const View = views.get(route);
+  const View = views.get(page);
   return View
     ? html`<${View} ...${found.props} key=${place.value.path} />`
     : html`<div class="page">
@@ -119,7 +103,7 @@ function App() {
 }
 
 function start() {
-  if (location.pathname === '/') navigate(`/runs${location.search}`, { replace: true });
+  if (location.pathname === '/') navigate(home + location.search, { replace: true });
   followLinks();
   startKeys();
   startLive();

@@ -1,5 +1,6 @@
 /** Where we are: the path and the query string, and nothing else, decide what a page shows. */
 import { signal } from '../dom.js';
+import { pageAt } from './pages.js';
 import { decode, encode } from '../lib/url.js';
 
 /** @typedef {{path: string, search: string}} Place */
@@ -54,7 +55,4 @@ const isPlainClick = (event) =>
   event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
 
 const isInside = (link) =>
-  link.origin === location.origin &&
-  !link.target &&
-  !link.hasAttribute('download') &&
-  !/^\/(api|docs|static|vendor|metrics|healthz|readyz)(\/|$)/.test(link.pathname);
+  link.origin === location.origin && !link.target && !link.hasAttribute('download') && pageAt(link.pathname) !== null;

@@ -24,8 +24,8 @@ const TABS = {
 };
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
-/** @param {{id: string}} props */
-export function View({ id }) {
+/** @param {{run_id: string}} props */
+export function View({ run_id: id }) {
   const run = useGet(`/runs/${id}`, undefined, {
     live: ['run'],
     concerns: (data) => data.id === id,

@@ -1,5 +1,6 @@
 /** The line on top: pages, workers, theme, help, account. */
 import { html } from '../../dom.js';
+import { markedAt, menu } from '../../app/pages.js';
 import { place } from '../../app/router.js';
 import { connection } from '../../data/live.js';
 import { themeChoice, workers } from '../../app/state.js';
@@ -8,28 +9,24 @@ import { AccountMenu } from './account.js';
 import { Icon } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
-const PAGES = [
-  ['/runs', 'Runs'],
-  ['/launch', 'Launch'],
-  ['/queue', 'Queue'],
-];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
 const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
 
-const isHere = (href, path) => path === href || (href === '/runs' && /^\/(run\/|compare|rollouts)/.test(path));
-
 /** @param {{onHelp: () => void}} props */
 export function Header({ onHelp }) {
-  const { path } = place.value;
+  const marked = markedAt(place.value.path);
   return html`<header class="header">
     <a class="brand" href="/runs">
       <img src="/static/favicon.svg" alt="" width="20" height="20" />
       <span>GRPO Lab</span>
     </a>
     <nav aria-label="Pages">
-      ${PAGES.map(
-        ([href, name]) => html`<a key=${href} href=${href} aria-current=${isHere(href, path) ? 'page' : undefined}>
-          ${name}
+      ${menu.map(
+        ({
+          path: href,
+          label,
+        }) => html`<a key=${href} href=${href} aria-current=${marked === href ? 'page' : undefined}>
+          ${label}
         </a>`,
       )}
     </nav>
