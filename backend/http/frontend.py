@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import html
+import json
+import os
 import re
 from functools import cache
 from importlib.metadata import version
@@ -11,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from backend.http.dependencies import lab_of
+from backend.pages import HOME, PAGES
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
-ADDRESSES = ("/", "/runs", "/launch", "/compare", "/run/{run_id}", "/rollouts", "/queue")
+
+SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
+"""What of the frontend browsers get."""
 
 REVALIDATE = "no-cache"
 FOREVER = "public, max-age=31536000, immutable"
@@ -28,6 +33,10 @@ router = APIRouter(include_in_schema=False)
 class Scripts(StaticFiles):
     """Files with an ETag that browsers ask about each time: an upgrade shows at once."""
 
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        """A file of the pages; tools that check the frontend lie beside them and are not served."""
+        return super().lookup_path(path) if Path(path).parts[:1] in SERVED else ("", None)
+
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = REVALIDATE
@@ -36,8 +45,8 @@ class Scripts(StaticFiles):
 
 def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
-    for address in ADDRESSES:
-        router.add_api_route(address, _index, methods=["GET", "HEAD"])
+    for path in (HOME, *(each.path for each in PAGES)):
+        router.add_api_route(path, _index, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
@@ -54,7 +63,17 @@ def asks_for_page(request: Request) -> bool:
 
 def page(status: int = 200) -> Response:
     """The one page, which looks at its own address: where that leads nowhere, it says so."""
-    return FileResponse(FRONTEND / "index.html", status, headers={"Cache-Control": REVALIDATE})
+    return HTMLResponse(_index_html(), status, headers={"Cache-Control": REVALIDATE})
+
+
+def _index_html() -> str:
+    """index.html with the list of pages, for the router and the menu, and with the style of each."""
+    pages = json.dumps([each._asdict() | {"name": each.name} for each in PAGES])
+    lines = [
+        f'<meta name="pages" content="{html.escape(pages)}">',
+        *(f'<link rel="stylesheet" href="/static/styles/{each.name}.css">' for each in PAGES),
+    ]
+    return (FRONTEND / "index.html").read_text(encoding="utf-8").replace("<!-- pages -->", "\n  ".join(lines))
 
 
 def _index() -> Response:

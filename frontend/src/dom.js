@@ -1,11 +1,18 @@
 /** The one door to the vendored libraries: `html` templates, hooks and signals. */
 import { h, options, render, Fragment, Component, createRef } from '../vendor/preact.js';
 import htm from '../vendor/htm.js';
-import { visible } from './lib/visible.js';
+import { visible } from './lib/text/visible.js';
 
 export { h, render, Fragment, Component, createRef };
 export {
-  useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useId, useErrorBoundary,
+  useState,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useMemo,
+  useCallback,
+  useId,
+  useErrorBoundary,
 } from '../vendor/preact-hooks.js';
 export { signal, computed, effect, batch, useSignal, useComputed, useSignalEffect } from '../vendor/signals.js';
 

@@ -1,5 +1,5 @@
 // A classic script, run before the first paint: the chosen theme must not flash.
-// The one place outside state.js that reads this key.
+// The one place outside app/state.js that reads this key.
 {
   const chosen = localStorage.getItem('grpolab.theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;

@@ -3,88 +3,107 @@
  *
  * How to write a view on this frame
  * ---------------------------------
- * - A view is `src/views/<name>.js` that exports `View(props)`; `ROUTES` below maps a path pattern to it, and the
- *   pattern's named groups are its props. Views are loaded when first visited. Its styles are `styles/<name>.css`.
+ * - A page is an entry in the list of backend/pages.py, a view `src/views/<name>.js` that exports `View(props)`, and a
+ *   style `styles/<name>.css`. Parameters of its path are the view's props. Views are loaded when first visited.
  * - Elements: `import { html, useState } from '../dom.js'`. Strings in templates become text nodes; there is no
  *   `innerHTML` anywhere, because what a policy wrote is hostile input. Handlers are functions (`onClick=${go}`).
  * - State of the view lives in the query string: `const SPEC = { step: number(1), q: text() }` (codecs in
  *   lib/url.js), then `const [view, change] = useQuery(SPEC)`; `change({ step: 12 })` replaces the address,
  *   `change({...}, { push: true })` adds a step to the history. Ordinary `<a href>` links move without reloading.
- * - Data: `const runs = useGet('/runs', { sort }, { live: ['run'] })` gives `{data, error, loading, loadedAt, reload, put}`
- *   and reloads on stream events; wrap it in `<${Loaded} resource=${runs} isEmpty=${...} empty=${...}>${(data) => ...}<//>`
- *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in api.js; failures are
+ * - Data: `const runs = useGet('/runs', { sort }, { live: ['run'] })` gives
+ *   `{data, error, loading, loadedAt, reload, put}`
+ *   and reloads on stream events; wrap it in `<${Loaded} resource=${runs} isEmpty=${...} empty=${...}>${(data) =>
+ *   ...}<//>`
+ *   to get skeleton, error, old-data and empty states. Writing: `post`, `patch`, `remove` in data/api.js; failures are
  *   `ApiError` with `.errors[{path, message}]` for the fields of a form, or `sayError(error)` for a message.
  * - Live: `useLive(['points'], (type, data) => ...)`; `type` is `resync` after a gap: fetch again.
- * - Curves: `<${Panel} metric request view looks onPoint />` of components/panel.js. Only charts/draw.js knows Plotly.
- *   A click on a point: `onPoint=${openRollouts}` of components/panel.js goes to the rollouts of that run and step.
- * - Roles: what changes something stands in `<${ForOperator}>` of components/role.js, or asks `mayChange` of state.js.
+ * - Curves: `<${Panel} metric request view looks onPoint />` of components/curves/panel.js. Only charts/draw.js knows
+ *   Plotly.
+ *   A click on a point: `onPoint=${openRollouts}` of components/curves/panel.js goes to the rollouts of that run and
+ *   step.
+ * - Roles: what changes something stands in `<${ForOperator}>` of components/shared/role.js, or asks `mayChange` of
+ *   app/state.js.
  * - Keys: `useKeys({ n: { label: 'next group', run } })`; they appear in the help (`?`) by themselves.
- * - Parts: components/{states,overlay,marks,icons,table,panel}.js; numbers and times: lib/format.js;
- *   colours of runs: `runLooks(ids)` in state.js. Title of the page: `useTitle('Runs')` of title.js.
+ * - Parts: components/shared/; numbers and times: lib/text/format.js;
+ *   colours of runs: `runLooks(ids)` in app/state.js. Title of the page: `useTitle('Runs')` of app/title.js.
  */
 import { html, render, useErrorBoundary, useEffect, useState } from './dom.js';
-import { followLinks, navigate, place } from './router.js';
-import { startLive } from './live.js';
-import { startKeys, useKeys } from './keys.js';
-import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './state.js';
-import { Header } from './components/header.js';
-import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/states.js';
-import { KeyHelp, Toasts } from './components/overlay.js';
-
-const ROUTES = [
-  { pattern: /^\/runs$/, load: () => import('./views/runs.js') },
-  { pattern: /^\/launch$/, load: () => import('./views/launch.js') },
-  { pattern: /^\/compare$/, load: () => import('./views/compare.js') },
-  { pattern: /^\/queue$/, load: () => import('./views/queue.js') },
-  { pattern: /^\/run\/(?<id>[^/]+)$/, load: () => import('./views/run.js') },
-  { pattern: /^\/rollouts$/, load: () => import('./views/rollouts.js') },
-];
-
-function routeOf(path) {
-  for (const route of ROUTES) {
-    const match = path.match(route.pattern);
-    if (match) return { route, props: match.groups ?? {} };
-  }
-  return null;
-}
+import { followLinks, navigate, place } from './app/router.js';
+import { startLive } from './data/live.js';
+import { startKeys, useKeys } from './app/keys.js';
+import { home, pageAt } from './app/pages.js';
+import { loadCatalog, loadRole, sayError, startStatus, startWorkers } from './app/state.js';
+import { Header } from './components/frame/header.js';
+import { ConnectionNotice, Empty, Failure, ServiceNotice, Skeleton } from './components/shared/states.js';
+import { KeyHelp, Toasts } from './components/shared/overlay.js';
 
 /** The view of the current path, loaded when first needed; a crash in it leaves the frame standing. */
 function Page() {
-  const found = routeOf(place.value.path);
+  const found = pageAt(place.value.path);
   const [views, setViews] = useState(new Map());
   const [crash, reset] = useErrorBoundary((error) => console.error(error));
-  const route = found?.route;
+  const page = found?.page;
 
   useEffect(() => {
     reset();
-    if (!route || views.has(route)) return;
-    const keep = (view) => setViews((old) => new Map(old).set(route, view));
-    route.load().then(({ View }) => keep(View), (error) => {
-      console.error(error);
-      keep(() => html`<${Failure} error=${{ title: 'This page could not be loaded', detail: error.message }} retry=${() => location.reload()} />`);
-    });
-  }, [route]);
+    if (!page || views.has(page)) return;
+    const keep = (view) => setViews((old) => new Map(old).set(page, view));
+    page.load().then(
+      ({ View }) => keep(View),
+      (error) => {
+        console.error(error);
+        keep(
+          () => html`<${Failure}
+            error=${{ title: 'This page could not be loaded', detail: error.message }}
+            retry=${() => location.reload()}
+          />`,
+        );
+      },
+    );
+  }, [page]);
 
-  if (crash) return html`<${Failure} error=${{ title: 'This page has a fault', detail: crash.message }} retry=${() => location.reload()} />`;
-  if (!found) return html`<${Empty} title="There is no such page" action=${html`<a class="button" href="/runs">To the runs</a>`}><code>${place.value.path}</code> leads nowhere.<//>`;
-  const View = views.get(route);
-  return View ? html`<${View} ...${found.props} key=${place.value.path} />` : html`<div class="page"><${Skeleton} rows=${12} /></div>`;
+  if (crash)
+    return html`<${Failure}
+      error=${{ title: 'This page has a fault', detail: crash.message }}
+      retry=${() => location.reload()}
+    />`;
+  if (!found)
+    return html`<${Empty}
+      title="There is no such page"
+      action=${html`<a class="button" href="/runs">
+        To the runs
+      </a>`}
+    >
+      <code>${place.value.path}</code> leads nowhere.
+    <//>`;
+  const View = views.get(page);
+  return View
+    ? html`<${View} ...${found.props} key=${place.value.path} />`
+    : html`<div class="page">
+      <${Skeleton} rows=${12} />
+    </div>`;
 }
 
 function App() {
   const [help, setHelp] = useState(false);
   useKeys({ '?': { label: 'this help', run: () => setHelp(true) } });
-  return html`<a class="skip-link" href="#main">To the content</a>
+  return html`
+    <a class="skip-link" href="#main">
+      To the content
+    </a>
     <${Header} onHelp=${() => setHelp(true)} />
     <${ConnectionNotice} />
     <${ServiceNotice} />
-    <main id="main"><${Page} /></main>
+    <main id="main">
+      <${Page} />
+    </main>
     ${help && html`<${KeyHelp} onClose=${() => setHelp(false)} />`}
-    <${Toasts} />`;
+    <${Toasts} />
+  `;
 }
 
 function start() {
-  if (location.pathname === '/') navigate(`/runs${location.search}`, { replace: true });
+  if (location.pathname === '/') navigate(home + location.search, { replace: true });
   followLinks();
   startKeys();
   startLive();

@@ -1,6 +1,6 @@
 """The pages' own modules in a real browser, under the policy that the service sends.
 
-in_browser    runs JavaScript on a module of frontend/src: in_browser("lib/csv.js", "m => m.csvCell(0)")
+in_browser    runs JavaScript on a module of frontend/src: in_browser("lib/text/csv.js", "m => m.csvCell(0)")
 """
 
 import functools

@@ -11,10 +11,10 @@ from backend.config.policies import LANGUAGE_MODEL, TINY
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
 
-SCHEMA = "lib/schema_form.js"
-OVERLAY = "lib/overlay.js"
-FORM = "lib/launch_form.js"
-YAML = "lib/yaml.js"
+SCHEMA = "lib/launch/schema.js"
+OVERLAY = "lib/launch/layers.js"
+FORM = "lib/launch/form.js"
+YAML = "lib/text/yaml.js"
 
 CATALOG = {
     "schema": RunConfig.model_json_schema(),

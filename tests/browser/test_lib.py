@@ -6,10 +6,10 @@ from itertools import combinations
 import pytest
 
 URL = "lib/url.js"
-FORMAT = "lib/format.js"
+FORMAT = "lib/text/format.js"
 COLOURS = "lib/colours.js"
-STATS = "lib/stats.js"
-CONFIG = "lib/config.js"
+STATS = "lib/runs/stats.js"
+CONFIG = "lib/runs/config.js"
 
 SPEC = """{ x: u.choice(['step', 'wall', 'tokens']), smoothing: u.number(0, {min: 0, max: 0.999}),
   runs: u.list(), hide: u.list([]), zoom: u.range(), q: u.text(), all: u.flag() }"""
@@ -212,12 +212,12 @@ def test_a_field_that_varies_inside_a_variant_shows_all_its_values(in_browser):
     ],
 )
 def test_a_cell_of_a_csv_runs_no_formula(in_browser, cell, text):
-    assert in_browser("lib/csv.js", "(c, cell) => c.csvCell(cell)", cell) == text
+    assert in_browser("lib/text/csv.js", "(c, cell) => c.csvCell(cell)", cell) == text
 
 
 def test_key_metrics_come_before_chosen_sections(in_browser):
     available = ["loss/total", "optim/lr", "reward/mean", "time/step_seconds"]
-    sections = in_browser("lib/compare.js", "(c, a) => c.chosenSections(a, ['key', 'optim'])", available)
+    sections = in_browser("lib/runs/summary.js", "(c, a) => c.chosenSections(a, ['key', 'optim'])", available)
     assert sections == [
         {"section": "key metrics", "metrics": ["reward/mean", "loss/total"]},
         {"section": "optim", "metrics": ["optim/lr"]},
@@ -242,7 +242,7 @@ def run_of(run_id, experiment, lr=0.1, seed=0):
 
 def groups_of(in_browser, *runs):
     source = "(g, runs) => g.groupsOf(runs).map(({ name, runs }) => [name, runs.map(({ id }) => id)])"
-    return in_browser("lib/groups.js", source, list(runs))
+    return in_browser("lib/runs/groups.js", source, list(runs))
 
 
 def test_seeds_of_one_config_share_a_mean(in_browser):
@@ -268,14 +268,18 @@ def test_without_configs_their_hashes_tell_groups_apart(in_browser):
 
 def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):
     groups = [{"runs": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}, {"runs": [{"id": "x"}]}]
-    assert in_browser("lib/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == ["a", "x", "b"]
+    assert in_browser("lib/runs/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == [
+        "a",
+        "x",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(("seeds", "band"), [([3, 3], "ci95"), ([3, 2], "minmax"), ([1], "minmax")])
 def test_an_interval_is_drawn_by_itself_only_where_there_are_three_seeds(in_browser, seeds, band):
     groups = [{"runs": [{}] * n} for n in seeds]
-    assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('auto', groups)", groups) == band
-    assert in_browser("lib/groups.js", "(g, groups) => g.bandOf('std', groups)", groups) == "std"
+    assert in_browser("lib/runs/groups.js", "(g, groups) => g.bandOf('auto', groups)", groups) == band
+    assert in_browser("lib/runs/groups.js", "(g, groups) => g.bandOf('std', groups)", groups) == "std"
 
 
 OFFERS = [
@@ -296,13 +300,13 @@ OFFERS = [
 )
 def test_offers_are_found_by_name_first_and_then_by_what_is_said_of_them(in_browser, typed, found):
     source = "(o, [offers, typed]) => o.matching(offers, typed).map(({ name }) => name)"
-    assert in_browser("lib/offers.js", source, [OFFERS, typed]) == found
+    assert in_browser("lib/launch/offers.js", source, [OFFERS, typed]) == found
 
 
 def test_offers_stand_under_their_families_and_a_note_begins_with_its_first_sentence(in_browser):
     source = "(o, offers) => o.byFamily(offers).map(([family, members]) => [family, members.length])"
-    assert in_browser("lib/offers.js", source, OFFERS) == [["relatives", 2], ["others", 1]]
-    said = in_browser("lib/offers.js", "(o, note) => o.sentences(note)", OFFERS[0]["note"])
+    assert in_browser("lib/launch/offers.js", source, OFFERS) == [["relatives", 2], ["others", 1]]
+    said = in_browser("lib/launch/offers.js", "(o, note) => o.sentences(note)", OFFERS[0]["note"])
     assert said == ["Group means.", "As Dr. GRPO does not.", "End."]
 
 
@@ -318,7 +322,7 @@ def test_turns_and_errors_of_a_run_are_marked_once_a_step(in_browser):
         event(5, "data", "warning"),
         event(None, "reference"),
     ]
-    marks = in_browser("lib/run_marks.js", "(m, events) => m.marksOf(events)", events)
+    marks = in_browser("lib/runs/marks.js", "(m, events) => m.marksOf(events)", events)
     assert marks == [{"step": 4, "text": "replaced; continued"}, {"step": 9, "text": "skipped"}]
 
 
@@ -366,7 +370,7 @@ def test_a_metric_is_comparable_where_its_scale_is_the_same(in_browser, change, 
     found = [
         bool(
             in_browser(
-                "lib/comparable.js",
+                "lib/runs/comparable.js",
                 "(c, [metric, about, configs]) => c.scaleDifferences(metric, about, configs)",
                 [metric, about, [reward(), reward(**change)]],
             )

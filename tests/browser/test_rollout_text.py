@@ -2,10 +2,10 @@
 
 import pytest
 
-TOKENS = "lib/tokens.js"
-VISIBLE = "lib/visible.js"
+TOKENS = "lib/text/tokens.js"
+VISIBLE = "lib/text/visible.js"
 ROLLOUTS = "lib/rollouts.js"
-LOG = "lib/log.js"
+LOG = "lib/text/log.js"
 
 
 def completion(**changes):
@@ -151,4 +151,4 @@ def test_a_log_reads_as_a_terminal_would_leave_it(in_browser):
 )
 def test_a_run_offers_the_moves_that_the_server_allows(in_browser, status, wish, moves):
     function = "(r, run) => r.movesOf(run).map(({ move }) => move)"
-    assert in_browser("lib/run_moves.js", function, {"status": status, "wish": wish}) == moves
+    assert in_browser("lib/runs/moves.js", function, {"status": status, "wish": wish}) == moves

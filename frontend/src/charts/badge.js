@@ -1,5 +1,5 @@
 /** What a panel shows and what it does not: the numbers behind "can I trust this picture?". Pure. */
-import { formatCount, plural } from '../lib/format.js';
+import { formatCount, plural } from '../lib/text/format.js';
 
 /**
  * @param {import('./figure.js').Series[]} series

@@ -3,17 +3,30 @@
  * purged when it is far, one panel per animation frame; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
-import { formatValue } from '../lib/format.js';
+import { formatValue } from '../lib/text/format.js';
 
 /**
- * @typedef {{data: object[], layout: object, unit: {size: number}, isZoomed: boolean, healthy: (number|null)[] | null}} Figure
- * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number, number] | null) => void,
+ * @typedef {{data: object[], layout: object, unit: {size: number}, isZoomed: boolean, healthy:
+ *   (number|null)[] | null}} Figure
+ * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
+ *   number] | null) => void,
  *   onNear?: (near: boolean) => void}} Handlers
- * @typedef {{element: HTMLElement, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null, near: boolean, drawn: boolean}} Mounted
+ * @typedef {{element: HTMLElement, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null,
+ *   near: boolean, drawn: boolean}} Mounted
  */
 
-const CONFIG = { displayModeBar: false, displaylogo: false, showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: '',
-  responsive: false, scrollZoom: false, doubleClick: false, doubleClickDelay: 250, showTips: false };
+const CONFIG = {
+  displayModeBar: false,
+  displaylogo: false,
+  showSendToCloud: false,
+  showEditInChartStudio: false,
+  plotlyServerURL: '',
+  responsive: false,
+  scrollZoom: false,
+  doubleClick: false,
+  doubleClickDelay: 250,
+  showTips: false,
+};
 const NEAR = '600px';
 
 /** @type {Map<Element, Mounted>} */
@@ -35,16 +48,19 @@ export function loadPlotly() {
   return loading;
 }
 
-const nearness = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    const panel = panels.get(target);
-    if (!panel || panel.near === isIntersecting) continue;
-    panel.near = isIntersecting;
-    panel.handlers.onNear?.(isIntersecting);
-    if (isIntersecting) ask(panel);
-    else purge(panel);
-  }
-}, { rootMargin: NEAR, scrollMargin: NEAR });
+const nearness = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      const panel = panels.get(target);
+      if (!panel || panel.near === isIntersecting) continue;
+      panel.near = isIntersecting;
+      panel.handlers.onNear?.(isIntersecting);
+      if (isIntersecting) ask(panel);
+      else purge(panel);
+    }
+  },
+  { rootMargin: NEAR, scrollMargin: NEAR },
+);
 
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
@@ -60,7 +76,10 @@ const sizes = new ResizeObserver((entries) => {
  */
 export function mountPanel(element, handlers) {
   const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
-  line.append(Object.assign(document.createElement('i'), { className: 'crosshair-dot' }), document.createElement('span'));
+  line.append(
+    Object.assign(document.createElement('i'), { className: 'crosshair-dot' }),
+    document.createElement('span'),
+  );
   const shade = Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true });
   const panel = { element, line, shade, handlers, figure: null, near: false, drawn: false };
   panels.set(element, panel);
@@ -85,7 +104,7 @@ export function mountPanel(element, handlers) {
 function ask(panel) {
   if (!panel.near || !panel.figure) return;
   waiting.add(panel);
-  frame ||= requestAnimationFrame(drawNext);
+  if (!frame) frame = requestAnimationFrame(drawNext);
 }
 
 async function drawNext() {
@@ -95,7 +114,7 @@ async function drawNext() {
   if (!panel) return;
   waiting.delete(panel);
   if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, panel);
-  if (waiting.size) frame ||= requestAnimationFrame(drawNext);
+  if (waiting.size && !frame) frame = requestAnimationFrame(drawNext);
 }
 
 /** The waiting panel closest to the middle of the screen. */
@@ -109,7 +128,12 @@ function nearest(candidates) {
 
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
-  await Plotly.react(element, figure.data, { ...figure.layout, width: element.clientWidth, height: element.clientHeight }, CONFIG);
+  await Plotly.react(
+    element,
+    figure.data,
+    { ...figure.layout, width: element.clientWidth, height: element.clientHeight },
+    CONFIG,
+  );
   placeShade(panel);
   if (panel.drawn) return;
   panel.drawn = true;
@@ -139,11 +163,16 @@ function clicked(panel, point) {
   const { run, key } = point.data.meta;
   const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
   clearTimeout(clickTimer);
-  clickTimer = setTimeout(() => panel.handlers.onPoint?.(run, point.customdata, key), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
+  clickTimer = setTimeout(
+    () => panel.handlers.onPoint?.(run, point.customdata, key),
+    isZoomed ? CONFIG.doubleClickDelay + 30 : 0,
+  );
 }
 
 function relaid(panel, change) {
-  const range = change['xaxis.range'] ?? (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
+  const range =
+    change['xaxis.range'] ??
+    (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
   if (!range) return;
   const isLog = panel.element.layout.xaxis.type === 'log';
   const edges = range.map((edge) => (isLog ? 10 ** edge : edge) * panel.figure.unit.size);
@@ -181,7 +210,8 @@ function follow(panel, source, key, step) {
 }
 
 /** The value of a mean where it has fewer runs, which is a line of its own. */
-const fewerAt = ({ element }, key, at) => element.data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
+const fewerAt = ({ element }, key, at) =>
+  element.data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
 
 /** Index of the step nearest to the wanted one. @param {number[]} steps ascending @param {number} step */
 export function indexAtStep(steps, step) {
@@ -216,9 +246,15 @@ function placeShade({ element, shade, figure: { healthy } }) {
   shade.hidden = !healthy;
   if (!healthy) return;
   const { xaxis, yaxis } = element._fullLayout;
-  const pixel = (value, open) => (typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open);
+  const pixel = (value, open) =>
+    typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open;
   const [bottom, top] = [pixel(healthy[0], yaxis._length), pixel(healthy[1], 0)];
-  Object.assign(shade.style, { left: `${xaxis._offset}px`, width: `${xaxis._length}px`, top: `${yaxis._offset + top}px`, height: `${Math.max(0, bottom - top)}px` });
+  Object.assign(shade.style, {
+    left: `${xaxis._offset}px`,
+    width: `${xaxis._length}px`,
+    top: `${yaxis._offset + top}px`,
+    height: `${Math.max(0, bottom - top)}px`,
+  });
 }
 
 /** Dims all lines but those of one key. */
@@ -253,6 +289,8 @@ export async function savePicture(element, filename) {
   const Plotly = await loadPlotly();
   const background = getComputedStyle(document.body).getPropertyValue('background-color');
   const { data, layout } = element;
-  await Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
-    { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename });
+  await Plotly.downloadImage(
+    { data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
+    { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename },
+  );
 }

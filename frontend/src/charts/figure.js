@@ -3,16 +3,20 @@
  * Every text that reaches Plotly goes through `plain`, because Plotly reads markup in labels.
  */
 import { withOpacity } from '../lib/colours.js';
-import { formatValue } from '../lib/format.js';
+import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
-import { visible } from '../lib/visible.js';
+import { visible } from '../lib/text/visible.js';
+import { bandToShade, extentOf, layoutOf } from './layout.js';
 
 /**
- * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values: number[],
+ * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values:
+ *   number[],
  *   runs?: string[],
- *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number, gaps?: {step: number, x?: number}[],
+ *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number, gaps?:
+ *   {step: number, x?: number}[],
  *   low?: (number|null)[], high?: (number|null)[]}} Series
- * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?: string}} Line `key`: its identity where that is not the series' own
+ * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?:
+ *   string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
  *   marks?: {step: number, text: string}[]}} View `marks`: events of the one run that is drawn
@@ -29,18 +33,32 @@ const NON_FINITE = {
 
 /** Text that Plotly shows as it is. @param {unknown} text */
 export const plain = (text) =>
-  visible(String(text)).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('%{', '%\u200b{');
+  visible(String(text))
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('%{', '%\u200b{');
 
 /** What identifies a line: its run or its group. @param {Series} series */
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
 
-/** Whether nothing of any series lies in a window of x, not even a line that crosses it. @param {Series[]} items @param {[number, number]} zoom */
-export const isOutside = (items, [from, to]) => items.every(({ x, non_finite: strange }) => {
-  const places = [...x, ...strange.map((point) => point.x ?? point.step)];
-  return places.every((place) => place < from) || places.every((place) => place > to);
-});
+/**
+ * Whether nothing of any series lies in a window of x, not even a line that crosses it.
+ * @param {Series[]} items
+ * @param {[number, number]} zoom
+ */
+export const isOutside = (items, [from, to]) =>
+  items.every(({ x, non_finite: strange }) => {
+    const places = [...x, ...strange.map((point) => point.x ?? point.step)];
+    return places.every((place) => place < from) || places.every((place) => place > to);
+  });
 
-/** Unit in which an x axis is read. @param {'step'|'wall'|'tokens'} kind @param {number} largest @returns {{size: number, unit: string}} */
+/**
+ * Unit in which an x axis is read.
+ * @param {'step'|'wall'|'tokens'} kind
+ * @param {number} largest
+ * @returns {{size: number, unit: string}}
+ */
 export function xUnit(kind, largest) {
   if (kind !== 'wall') return { size: 1, unit: kind };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
@@ -48,15 +66,26 @@ export function xUnit(kind, largest) {
 }
 
 /**
- * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a gap.
+ * The points of a line with a gap (null) where a value is not finite; `at` is a point's place in the series, -1 in a
+ * gap.
  * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
 export function pathOf(series) {
   const finite = series.values.map((y, at) => ({ x: series.x[at], y, step: series.steps[at], at }));
-  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({ x: x ?? step, y: null, step, at: -1 }));
+  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({
+    x: x ?? step,
+    y: null,
+    step,
+    at: -1,
+  }));
   const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
-  return { x: points.map((p) => p.x), y: points.map((p) => p.y), steps: points.map((p) => p.step), at: points.map((p) => p.at) };
+  return {
+    x: points.map((p) => p.x),
+    y: points.map((p) => p.y),
+    steps: points.map((p) => p.step),
+    at: points.map((p) => p.at),
+  };
 }
 
 /** Without the points that have no logarithm where an axis is logarithmic: the line breaks there. */
@@ -66,7 +95,11 @@ function drawable(path, { logX, logY }) {
   return { ...path, y: path.y.map((value, i) => (has(i) ? value : null)) };
 }
 
-/** Marker sizes that make points visible which have no neighbour to be joined with. @param {(number|null)[]} y @returns {number[] | null} */
+/**
+ * Marker sizes that make points visible which have no neighbour to be joined with.
+ * @param {(number|null)[]} y
+ * @returns {number[] | null}
+ */
 export function isolatedSizes(y) {
   const known = (i) => y[i] !== null && y[i] !== undefined;
   const sizes = y.map((_, i) => (known(i) && !known(i - 1) && !known(i + 1) ? 5 : 0));
@@ -74,7 +107,8 @@ export function isolatedSizes(y) {
 }
 
 /**
- * Outline of a band as closed pieces; it stops where there is no spread (one seed left) or, on a log axis, no logarithm.
+ * Outline of a band as closed pieces; it stops where there is no spread (one seed left) or, on a log axis, no
+ * logarithm.
  * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
  */
 export function bandOf({ x, low, high }, logY = false) {
@@ -85,7 +119,10 @@ export function bandOf({ x, low, high }, logY = false) {
     let to = from;
     while (to + 1 < x.length && inside(to + 1)) to += 1;
     const [xs, highs, lows] = [x, high, low].map((values) => values.slice(from, to + 1));
-    if (outline.x.length) { outline.x.push(null); outline.y.push(null); }
+    if (outline.x.length) {
+      outline.x.push(null);
+      outline.y.push(null);
+    }
     outline.x.push(...xs, ...xs.slice().reverse());
     outline.y.push(...highs, ...lows.slice().reverse());
     from = to;
@@ -110,14 +147,26 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
   const { width, opacity } = ROLES[role];
   const isolated = isolatedSizes(y);
   const sparse = isSparse(view.metric) && y.length <= MOST_MARKERS;
+  const spread = series.n ? '<br>%{text}' : '';
   return {
-    type: 'scatter', x: scaled(x, unit), y, customdata: steps, mode: sparse || isolated ? 'lines+markers' : 'lines', opacity,
+    type: 'scatter',
+    x: scaled(x, unit),
+    y,
+    customdata: steps,
+    mode: sparse || isolated ? 'lines+markers' : 'lines',
+    opacity,
     line: { color: look.colour, width: sparse ? 1 : Math.min(width, most), dash: look.dash, simplify: true },
-    marker: sparse ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } } : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
-    meta: { key, run: series.run ?? null, role }, name: plain(name),
+    marker: sparse
+      ? { symbol: 'square-open', size: 7, color: look.colour, line: { width: 1.5 } }
+      : { color: look.colour, size: isolated ?? 4, line: { width: 0 } },
+    meta: { key, run: series.run ?? null, role },
+    name: plain(name),
     hoverinfo: role === 'raw' ? 'skip' : undefined,
     text: spreadTexts(series, at),
-    hovertemplate: role === 'raw' ? undefined : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit, series)}${series.n ? '<br>%{text}' : ''}<extra></extra>`,
+    hovertemplate:
+      role === 'raw'
+        ? undefined
+        : `<b>${plain(name)}</b>  %{y:.4~g}<br>${hoverPlace(view, unit, series)}${spread}<extra></extra>`,
   };
 }
 
@@ -133,8 +182,14 @@ function meanTraces(line, view, unit, most) {
   const part = (role, has, look) => {
     const y = trace.y.map((value, i) => (has(i) ? value : null));
     const isolated = isolatedSizes(y);
-    return { ...trace, ...look, y, mode: isolated ? 'lines+markers' : trace.mode, meta: { ...trace.meta, role },
-      marker: trace.marker.symbol ? trace.marker : { ...trace.marker, size: isolated ?? 4 } };
+    return {
+      ...trace,
+      ...look,
+      y,
+      mode: isolated ? 'lines+markers' : trace.mode,
+      meta: { ...trace.meta, role },
+      marker: trace.marker.symbol ? trace.marker : { ...trace.marker, size: isolated ?? 4 },
+    };
   };
   const thin = { opacity: 0.5, line: { ...trace.line, width: trace.line.width * 0.7 } };
   return [part('fewer', touches, thin), part('main', (i) => !isFew(i), {})];
@@ -144,17 +199,29 @@ function meanTraces(line, view, unit, most) {
 function spreadTexts({ n, runs, low, high }, at) {
   if (!n) return undefined;
   const countOf = (i) => `n ${n[i]}${runs?.length > n[i] ? ` of ${runs.length}` : ''}`;
-  return at.map((i) => (i < 0 ? '' : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`));
+  return at.map((i) =>
+    i < 0
+      ? ''
+      : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`,
+  );
 }
 
 /** Runs reach a step at different times: a mean along time has no step. */
-const hoverPlace = ({ xKind }, { unit }, { n }) => (xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`);
+const hoverPlace = ({ xKind }, { unit }, { n }) =>
+  xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`;
 
 function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
   const { x, y } = bandOf(series, view.logY);
   return {
-    type: 'scatter', mode: 'lines', x: scaled(x, unit), y, fill: 'toself', fillcolor: withOpacity(look.colour, 0.16),
-    line: { width: 0 }, hoverinfo: 'skip', meta: { key, run: null, role: 'band' },
+    type: 'scatter',
+    mode: 'lines',
+    x: scaled(x, unit),
+    y,
+    fill: 'toself',
+    fillcolor: withOpacity(look.colour, 0.16),
+    line: { width: 0 },
+    hoverinfo: 'skip',
+    meta: { key, run: null, role: 'band' },
   };
 }
 
@@ -162,11 +229,26 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   const points = series.non_finite;
   const draw = points.map(({ value }) => NON_FINITE[value]);
   return {
-    type: 'scatter', mode: 'markers', yaxis: 'y2', x: scaled(points.map(({ x, step }) => x ?? step), unit), y: draw.map(({ at }) => at),
-    customdata: points.map(({ step }) => step), text: draw.map(({ text }) => text),
-    marker: { symbol: draw.map(({ symbol }) => symbol), size: 8, color: look.colour, line: { width: 2, color: look.colour } },
-    meta: { key, run: series.run ?? null, role: 'non-finite' }, name: plain(name),
-    hovertemplate: `<b>${plain(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`, cliponaxis: false,
+    type: 'scatter',
+    mode: 'markers',
+    yaxis: 'y2',
+    x: scaled(
+      points.map(({ x, step }) => x ?? step),
+      unit,
+    ),
+    y: draw.map(({ at }) => at),
+    customdata: points.map(({ step }) => step),
+    text: draw.map(({ text }) => text),
+    marker: {
+      symbol: draw.map(({ symbol }) => symbol),
+      size: 8,
+      color: look.colour,
+      line: { width: 2, color: look.colour },
+    },
+    meta: { key, run: series.run ?? null, role: 'non-finite' },
+    name: plain(name),
+    hovertemplate: `<b>${plain(name)}</b>  %{text}<br>step %{customdata}<extra></extra>`,
+    cliponaxis: false,
   };
 }
 
@@ -178,19 +260,37 @@ function placeOf({ x, steps }, step) {
 
 /** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view */
 function markTrace(series, { marks, xKind, theme }, unit) {
-  const places = marks.map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) })).filter(({ x }) => typeof x === 'number');
+  const places = marks
+    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) }))
+    .filter(({ x }) => typeof x === 'number');
   const each = (values) => places.flatMap(values);
   return {
-    type: 'scatter', mode: 'lines+markers', yaxis: 'y2', x: scaled(each(({ x }) => [x, x, null]), unit), y: each(() => [0, 1, null]),
-    customdata: each(({ step }) => [step, step, null]), text: each(({ text }) => [plain(text), plain(text), '']),
-    line: { width: 1, dash: 'dot', color: theme.label }, marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
-    meta: { key: null, run: series.run ?? null, role: 'mark' }, hovertemplate: '%{text}<br>step %{customdata}<extra></extra>', cliponaxis: false,
+    type: 'scatter',
+    mode: 'lines+markers',
+    yaxis: 'y2',
+    x: scaled(
+      each(({ x }) => [x, x, null]),
+      unit,
+    ),
+    y: each(() => [0, 1, null]),
+    customdata: each(({ step }) => [step, step, null]),
+    text: each(({ text }) => [plain(text), plain(text), '']),
+    line: { width: 1, dash: 'dot', color: theme.label },
+    marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
+    meta: { key: null, run: series.run ?? null, role: 'mark' },
+    hovertemplate: '%{text}<br>step %{customdata}<extra></extra>',
+    cliponaxis: false,
   };
 }
 
 const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
 
-/** Events and bands first, faint lines next, means on top, markers last. @param {Line[]} lines @param {View} view @param {{size: number, unit: string}} unit */
+/**
+ * Events and bands first, faint lines next, means on top, markers last.
+ * @param {Line[]} lines
+ * @param {View} view
+ * @param {{size: number, unit: string}} unit
+ */
 export function tracesOf(lines, view, unit) {
   const role = (wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
@@ -204,78 +304,23 @@ export function tracesOf(lines, view, unit) {
   ];
 }
 
-const axis = ({ theme }, log) => ({
-  type: log ? 'log' : 'linear', automargin: false, gridcolor: theme.grid, linecolor: theme.axis, zeroline: false, tickcolor: theme.axis,
-  tickfont: { size: 11, color: theme.label }, exponentformat: 'e', hoverformat: '.4~g', minor: { showgrid: false },
-  ...(log ? { dtick: undefined, nticks: 5 } : {}),
-});
-
-/** The band in which a healthy run stays; an open side reaches to the panel's edge. @param {View} view */
-const bandToShade = ({ healthy, logY }) => (healthy && !logY && healthy.some((edge) => typeof edge === 'number') ? healthy : null);
-
-const FIRST_STEPS = 10;
-
-/** The same x range in all panels; a run that has just begun gets room for its first steps. A log axis finds its own. */
-function wholeRange({ xKind, logX }, { size }, [from, to]) {
-  if (logX || !(to > from || xKind === 'step')) return null;
-  const end = xKind === 'step' ? Math.max(to, FIRST_STEPS) : to;
-  const room = (end - from) * 0.02;
-  return [(from - room) / size, (end + room) / size];
-}
-
-/** Least and largest x of some lines. @param {Line[]} lines @returns {[number, number]} */
-function extentOf(lines) {
-  const ends = lines.flatMap(({ series: { x, non_finite: strange } }) => [x[0], x.at(-1), ...strange.map(({ x: at, step }) => at ?? step)]);
-  const known = ends.filter(Number.isFinite);
-  return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
-}
-
-/** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
-function flatValue(lines) {
-  const values = lines.flatMap(({ series: { values: means, low, high } }) => [...means, ...(low ?? []), ...(high ?? [])].filter((value) => typeof value === 'number'));
-  return values.length && values.every((value) => value === values[0]) ? values[0] : null;
-}
-
 /**
- * A constant stands in the middle of a scale from 0, so that a small learning rate can be read; zeros stand on the
- * floor. How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
- * @param {Line[]} lines @param {View} view
+ * @param {Line[]} lines
+ * @param {View} view
+ * @returns {{data: object[], layout: object, unit: {size: number, unit: string}, isZoomed: boolean, healthy:
+ *   (number|null)[] | null}}
  */
-function yLimits(lines, { logY }) {
-  const flat = logY ? null : flatValue(lines);
-  if (flat !== null) return flat === 0 ? { rangemode: 'nonnegative' } : { range: [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], autorange: false };
-  if (logY || !lines.some(({ series: { low } }) => low?.length)) return {};
-  const values = lines.flatMap(({ series }) => series.values);
-  const [from, to] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
-  const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
-  return Number.isFinite(room) ? { autorangeoptions: { clipmin: from - room, clipmax: to + room } } : {};
-}
-
-/**
- * @param {View} view @param {{size: number, unit: string}} unit @param {Line[]} lines
- * @param {[number, number]} extent of x
- */
-export function layoutOf(view, unit, lines, extent) {
-  const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
-  const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
-  const xRange = range ? { range, autorange: false } : { autorange: true };
-  return {
-    autosize: true, margin: { l: 52, r: 16, t: 8, b: view.logX ? 30 : 24 }, showlegend: false, hovermode: 'closest', hoverdistance: 40, dragmode: 'zoom',
-    paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', font: { family: view.theme.font, size: 11, color: view.theme.label },
-    hoverlabel: { bgcolor: view.theme.raised, bordercolor: view.theme.axis, align: 'left', font: { family: view.theme.font, size: 12, color: view.theme.ink } },
-    uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),
-    xaxis: { ...axis(view, view.logX), ...xRange, nticks: 6, ticksuffix: unit.unit === 'step' || unit.unit === 'tokens' ? '' : ` ${unit.unit}`,
-      tickformat: view.xKind === 'wall' ? '' : '~s', uirevision: JSON.stringify(view.zoom) },
-    yaxis: { ...axis(view, view.logY), nticks: 5, ...yLimits(lines, view) },
-    yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
-  };
-}
-
-/** @param {Line[]} lines @param {View} view @returns {{data: object[], layout: object, unit: {size: number, unit: string}, isZoomed: boolean, healthy: (number|null)[] | null}} */
 export function figureOf(lines, view) {
   const extent = extentOf(lines);
   const unit = xUnit(view.xKind, Math.max(extent[1], view.zoom?.[1] ?? 0));
   const layout = layoutOf(view, unit, lines, extent);
-  if (!lines.length) for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
-  return { data: tracesOf(lines, view, unit), layout, unit, isZoomed: Boolean(view.zoom), healthy: lines.length ? bandToShade(view) : null };
+  if (!lines.length)
+    for (const side of [layout.xaxis, layout.yaxis]) Object.assign(side, { showticklabels: false, ticks: '' });
+  return {
+    data: tracesOf(lines, view, unit),
+    layout,
+    unit,
+    isZoomed: Boolean(view.zoom),
+    healthy: lines.length ? bandToShade(view) : null,
+  };
 }

@@ -7,8 +7,30 @@
 /** @typedef {'solid'|'dash'|'dot'|'dashdot'} Dash */
 /** @typedef {{colour: string, dash: Dash}} Look */
 
-const LIGHT = ['#397ffc', '#e26b16', '#18726c', '#b84a9b', '#533f00', '#7939c0', '#bd3936', '#70a076', '#3c9ec9', '#690c76'];
-const DARK = ['#7eb5f5', '#d9925d', '#60d5c2', '#c77caa', '#cfc200', '#af73fe', '#c65a52', '#68fa88', '#99e6f9', '#a262b6'];
+const LIGHT = [
+  '#397ffc',
+  '#e26b16',
+  '#18726c',
+  '#b84a9b',
+  '#533f00',
+  '#7939c0',
+  '#bd3936',
+  '#70a076',
+  '#3c9ec9',
+  '#690c76',
+];
+const DARK = [
+  '#7eb5f5',
+  '#d9925d',
+  '#60d5c2',
+  '#c77caa',
+  '#cfc200',
+  '#af73fe',
+  '#c65a52',
+  '#68fa88',
+  '#99e6f9',
+  '#a262b6',
+];
 /** @type {Dash[]} */
 const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
 
@@ -39,12 +61,14 @@ export function assignSlots(known, ids) {
  */
 export function looksTogether(items, theme) {
   const seen = new Map();
-  return new Map(items.map(({ key, slot }) => {
-    const place = slot % LIGHT.length;
-    const turn = seen.get(place) ?? 0;
-    seen.set(place, turn + 1);
-    return [key, { colour: PALETTES[theme][place], dash: DASHES[turn % DASHES.length] }];
-  }));
+  return new Map(
+    items.map(({ key, slot }) => {
+      const place = slot % LIGHT.length;
+      const turn = seen.get(place) ?? 0;
+      seen.set(place, turn + 1);
+      return [key, { colour: PALETTES[theme][place], dash: DASHES[turn % DASHES.length] }];
+    }),
+  );
 }
 
 /** `#rrggbb` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */

@@ -4,12 +4,36 @@
 export const sectionOf = (metric) => (metric.includes('/') ? metric.slice(0, metric.indexOf('/')) : 'other');
 
 /** Sections in the order in which they answer "does it learn, and if not, why". */
-export const SECTION_ORDER = ['eval', 'reward', 'policy', 'length', 'groups', 'advantage', 'clip', 'ratio', 'kl', 'loss',
-  'optim', 'mismatch', 'sampling', 'tokens', 'throughput', 'time'];
+export const SECTION_ORDER = [
+  'eval',
+  'reward',
+  'policy',
+  'length',
+  'groups',
+  'advantage',
+  'clip',
+  'ratio',
+  'kl',
+  'loss',
+  'optim',
+  'mismatch',
+  'sampling',
+  'tokens',
+  'throughput',
+  'time',
+];
 
 /** What is drawn first when nobody has chosen. */
-export const KEY_METRICS = ['reward/mean', 'eval/accuracy', 'policy/entropy', 'length/mean', 'groups/zero_variance_frac',
-  'clip/high_frac', 'optim/grad_norm', 'loss/total'];
+export const KEY_METRICS = [
+  'reward/mean',
+  'eval/accuracy',
+  'policy/entropy',
+  'length/mean',
+  'groups/zero_variance_frac',
+  'clip/high_frac',
+  'optim/grad_norm',
+  'loss/total',
+];
 
 const rank = (section) => {
   const at = SECTION_ORDER.indexOf(section);
@@ -23,7 +47,8 @@ export function bySection(metrics) {
     const section = sectionOf(metric);
     sections.set(section, [...(sections.get(section) ?? []), metric]);
   }
-  return [...sections].map(([section, inside]) => ({ section, metrics: inside }))
+  return [...sections]
+    .map(([section, inside]) => ({ section, metrics: inside }))
     .sort((a, b) => rank(a.section) - rank(b.section) || (a.section < b.section ? -1 : 1));
 }
 

@@ -1,18 +1,29 @@
 /** Groups of completions: what is useful in them, and which are shown. */
 import { own } from './own.js';
 
-/** @typedef {{id: string, text: string, reward: number | string | null, rewards: Record<string, number | null>, advantage: number | string | null,
+/**
+ * @typedef {{id: string, text: string, reward: number | string | null, rewards: Record<string, number | null>,
+ *   advantage: number | string | null,
  *   tokens: number, finish_reason: string, correct?: boolean | null, flags: string[]}} Completion */
-/** @typedef {{id: string, step: number, kind: string, prompt_id: string, prompt: string, answer: string, problem: string, domain: string,
+/**
+ * @typedef {{id: string, step: number, kind: string, prompt_id: string, prompt: string, answer: string, problem:
+ *   string, domain: string,
  *   reward_mean: number | null, reward_std: number | null, completions: Completion[]}} Group */
 
 /** @param {Completion} completion */
 export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'length' || flags.includes('truncated');
 
-/** Whether it is known to be wrong. Where correctness was not recorded the flag decides. @param {Completion} completion */
+/**
+ * Whether it is known to be wrong. Where correctness was not recorded the flag decides.
+ * @param {Completion} completion
+ */
 export const isWrong = ({ correct, flags }) => (typeof correct === 'boolean' ? !correct : flags.includes('wrong'));
 
-/** Whether it is known to be right; null where nobody can tell. @param {Completion} completion @returns {boolean | null} */
+/**
+ * Whether it is known to be right; null where nobody can tell.
+ * @param {Completion} completion
+ * @returns {boolean | null}
+ */
 export function isRight(completion) {
   if (typeof completion.correct === 'boolean') return completion.correct;
   if (completion.flags.includes('wrong')) return false;
@@ -22,25 +33,40 @@ export function isRight(completion) {
 /** Flags that no other mark shows. @param {Completion} completion */
 export const otherFlags = ({ flags }) => flags.filter((flag) => flag !== 'truncated' && flag !== 'wrong');
 
-/** @param {Group} group @returns {{rewards: number[], mean: number | null, std: number | null, right: number, size: number, useful: boolean}} */
+/**
+ * @param {Group} group
+ * @returns {{rewards: number[], mean: number | null, std: number | null, right: number, size: number, useful:
+ *   boolean}}
+ */
 export function groupFacts(group) {
   const rewards = group.completions.map(({ reward }) => reward).filter((reward) => typeof reward === 'number');
   const mean = rewards.length ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null;
-  const spread = rewards.length > 1 ? Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / (rewards.length - 1)) : null;
+  const spread =
+    rewards.length > 1
+      ? Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / (rewards.length - 1))
+      : null;
   return {
-    rewards, mean: group.reward_mean ?? mean, std: group.reward_std ?? spread, size: group.completions.length,
+    rewards,
+    mean: group.reward_mean ?? mean,
+    std: group.reward_std ?? spread,
+    size: group.completions.length,
     right: group.completions.filter((completion) => isRight(completion)).length,
     useful: rewards.some((reward) => reward !== rewards[0]),
   };
 }
 
 /** @typedef {{filter: string[], least: number | null}} Filter `filter`: any of wrong, truncated, flagged */
-const TESTS = { wrong: isWrong, truncated: isTruncated, flagged: (completion) => otherFlags(completion).length > 0 };
+const TESTS = {
+  wrong: isWrong,
+  truncated: isTruncated,
+  flagged: (completion) => otherFlags(completion).length > 0,
+};
 export const FILTERS = Object.keys(TESTS);
 
 /** @param {Filter} filter @param {Completion} completion */
 export const passes = ({ filter, least }, completion) =>
-  filter.every((name) => own(TESTS, name)?.(completion) ?? true) && (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
+  filter.every((name) => own(TESTS, name)?.(completion) ?? true) &&
+  (least === null || (typeof completion.reward === 'number' && completion.reward >= least));
 
 /** @param {Filter} filter */
 export const isFiltering = ({ filter, least }) => filter.length > 0 || least !== null;
@@ -53,7 +79,12 @@ export const GROUP_ORDERS = {
   spread: { label: 'largest spread first', rank: ({ std }) => -(std ?? -Infinity) },
 };
 
-/** Groups that have a completion which passes, in the chosen order. @param {Group[]} groups @param {Filter} filter @param {string} order */
+/**
+ * Groups that have a completion which passes, in the chosen order.
+ * @param {Group[]} groups
+ * @param {Filter} filter
+ * @param {string} order
+ */
 export function chosenGroups(groups, filter, order) {
   const chosen = groups.filter((group) => group.completions.some((completion) => passes(filter, completion)));
   const { rank } = GROUP_ORDERS[order];
@@ -65,14 +96,22 @@ export const CARD_ORDERS = { index: '#', reward: 'reward', advantage: 'advantage
 
 /** @param {{completion: Completion, index: number}[]} cards @param {string} order */
 export function sortedCards(cards, order) {
-  const keys = { reward: ({ reward }) => -number(reward), advantage: ({ advantage }) => -number(advantage), length: ({ tokens }) => -tokens };
+  const keys = {
+    reward: ({ reward }) => -number(reward),
+    advantage: ({ advantage }) => -number(advantage),
+    length: ({ tokens }) => -tokens,
+  };
   const key = keys[order];
   return key ? [...cards].sort((a, b) => key(a.completion) - key(b.completion)) : cards;
 }
 
 const number = (value) => (typeof value === 'number' ? value : -Infinity);
 
-/** Position in `steps` of the nearest step that is not after the wanted one; the first where all are after it. @param {number[]} steps ascending @param {number} step */
+/**
+ * Position in `steps` of the nearest step that is not after the wanted one; the first where all are after it.
+ * @param {number[]} steps ascending
+ * @param {number} step
+ */
 export function nearestStep(steps, step) {
   const after = steps.findIndex((known) => known > step);
   if (after < 0) return steps.length - 1;

@@ -13,10 +13,13 @@ const policy = globalThis.trustedTypes?.createPolicy('grpolab', {
 });
 
 // To make a picture, Plotly empties an element by its markup and reads single entities so; that much may pass.
-globalThis.trustedTypes?.createPolicy('default', { createHTML: (text) => (/^(&#?\w+;)?$/.test(text) ? text : null) });
+globalThis.trustedTypes?.createPolicy('default', {
+  createHTML: (text) => (/^(&#?\w+;)?$/.test(text) ? text : null),
+});
 
 /** The address of the chart library. */
 export const plotlyAddress = () => policy?.createScriptURL(PLOTLY) ?? PLOTLY;
 
 /** An XML document apart from the page: nothing in it runs or is shown. @param {string} source @returns {Document} */
-export const parseXml = (source) => new DOMParser().parseFromString(policy?.createHTML(source) ?? source, 'application/xml');
+export const parseXml = (source) =>
+  new DOMParser().parseFromString(policy?.createHTML(source) ?? source, 'application/xml');

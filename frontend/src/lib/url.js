@@ -17,7 +17,9 @@ export const text = (initial = '') => ({ initial, read: (t) => t, write: (v) => 
 
 /** @param {string[]} options the first is the default @returns {Codec<string>} */
 export const choice = (options, initial = options[0]) => ({
-  initial, read: (t) => (options.includes(t) ? t : undefined), write: (v) => v,
+  initial,
+  read: (t) => (options.includes(t) ? t : undefined),
+  write: (v) => v,
 });
 
 /** @returns {Codec<number>} */
@@ -32,7 +34,9 @@ export const number = (initial, { min = -Infinity, max = Infinity } = {}) => ({
 
 /** @returns {Codec<boolean>} */
 export const flag = (initial = false) => ({
-  initial, read: (t) => (t === '1' ? true : t === '0' ? false : undefined), write: (v) => (v ? '1' : '0'),
+  initial,
+  read: (t) => (t === '1' ? true : t === '0' ? false : undefined),
+  write: (v) => (v ? '1' : '0'),
 });
 
 /** A comma list of strings; `null` (the default) means "not chosen", unlike an empty list, written as `-`.
@@ -59,10 +63,12 @@ const unescapeComma = (t) => t.replaceAll('~.', ',').replaceAll('~~', '~');
 /** @template {Spec} S @param {string} search @param {S} spec @returns {Values<S>} */
 export function decode(search, spec) {
   const query = new URLSearchParams(search);
-  return Object.fromEntries(Object.entries(spec).map(([name, codec]) => {
-    const found = query.get(name);
-    return [name, (found === null ? undefined : codec.read(found)) ?? codec.initial];
-  }));
+  return Object.fromEntries(
+    Object.entries(spec).map(([name, codec]) => {
+      const found = query.get(name);
+      return [name, (found === null ? undefined : codec.read(found)) ?? codec.initial];
+    }),
+  );
 }
 
 /**

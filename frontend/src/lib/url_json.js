@@ -4,7 +4,10 @@
  * @template T @param {T} initial @param {(value: any) => boolean} [accepts]
  * @returns {import('./url.js').Codec<T>}
  */
-export const json = (initial, accepts = (value) => value !== null && typeof value === 'object' && !Array.isArray(value)) => ({
+export const json = (
+  initial,
+  accepts = (value) => value !== null && typeof value === 'object' && !Array.isArray(value),
+) => ({
   initial,
   read: (text) => {
     try {

@@ -1,35 +1,50 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
 import { html, useMemo } from '../dom.js';
-import { useQuery } from '../router.js';
-import { getAll, getEach } from '../api.js';
-import { useGet, useLoad } from '../resource.js';
-import { useLive } from '../live.js';
-import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../state.js';
-import { useTitle } from '../title.js';
-import { useKeys } from '../keys.js';
+import { useQuery } from '../app/router.js';
+import { getAll, getEach } from '../data/api.js';
+import { useGet, useLoad } from '../data/resource.js';
+import { useLive } from '../data/live.js';
+import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../app/state.js';
+import { useTitle } from '../app/title.js';
+import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
-import { chosenSections } from '../lib/compare.js';
-import { scaleDifferences, scaleWarning } from '../lib/comparable.js';
-import { bandOf, fairShare, groupsOf } from '../lib/groups.js';
-import { MOST_RUNS } from '../series.js';
-import { metricsOf, runTitle } from '../lib/run_fields.js';
-import { formatCount, plural } from '../lib/format.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { CompareControls, Legend } from '../components/compare_controls.js';
-import { ConfigDifferences, SummaryTable } from '../components/compare_tables.js';
-import { Ago, Empty, Failure, Skeleton, Stale } from '../components/states.js';
-import { Panels } from '../components/panels.js';
-import { openRollouts } from '../components/panel.js';
+import { chosenSections } from '../lib/runs/summary.js';
+import { scaleDifferences, scaleWarning } from '../lib/runs/comparable.js';
+import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
+import { MOST_RUNS } from '../data/series.js';
+import { metricsOf, runTitle } from '../lib/runs/fields.js';
+import { formatCount, plural } from '../lib/text/format.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { CompareControls, Legend } from '../components/compare/controls.js';
+import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
+import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Panels } from '../components/curves/panels.js';
+import { openRollouts } from '../components/curves/panel.js';
 
 const SPEC = {
-  experiment: text(), runs: list(), by: choice(['variant', 'run']), band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']), seeds: flag(),
-  metrics: list(['key']), hide: list([]), baseline: text(), panel: text(), ...CURVE_SPEC,
+  experiment: text(),
+  runs: list(),
+  by: choice(['variant', 'run']),
+  band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']),
+  seeds: flag(),
+  metrics: list(['key']),
+  hide: list([]),
+  baseline: text(),
+  panel: text(),
+  ...CURVE_SPEC,
 };
 
 /** All runs of an experiment, or the named ones; in both cases with their configs. */
 async function loadRuns({ experiment, runs }, signal) {
-  if (!runs?.length) return { runs: await getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal }), missing: [] };
-  const { found, missing } = await getEach([...new Set(runs)].map((id) => `/runs/${encodeURIComponent(id)}`), signal);
+  if (!runs?.length)
+    return {
+      runs: await getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal }),
+      missing: [],
+    };
+  const { found, missing } = await getEach(
+    [...new Set(runs)].map((id) => `/runs/${encodeURIComponent(id)}`),
+    signal,
+  );
   return { runs: found, missing: missing.map((path) => decodeURIComponent(path.slice('/runs/'.length))) };
 }
 
@@ -39,16 +54,43 @@ export function View() {
   const resource = useLoad(key, (signal) => loadRuns(view, signal));
   useLive(['run'], (type, run) => {
     if (type === 'resync') resource.reload();
-    else resource.put(({ runs, missing }) => ({ missing, runs: runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)) }));
+    else
+      resource.put(({ runs, missing }) => ({
+        missing,
+        runs: runs.map((old) => (old.id === run.id ? { ...old, ...run } : old)),
+      }));
   });
   useTitle('Compare');
   if (key === null) return html`<${ChooseExperiment} />`;
-  if (!resource.data) return html`<div class="page">${resource.error ? html`<${Failure} error=${resource.error} retry=${resource.reload} />` : html`<${Skeleton} rows=${12} label="Loading runs" />`}</div>`;
+  if (!resource.data)
+    return html`<div class="page">
+      ${
+        resource.error
+          ? html`<${Failure} error=${resource.error} retry=${resource.reload} />`
+          : html`<${Skeleton} rows=${12} label="Loading runs" />`
+      }
+    </div>`;
   const { runs, missing } = resource.data;
-  if (!runs.length) return html`<${Empty} title=${view.runs?.length ? 'None of these runs exists' : 'This experiment has no runs'} action=${html`<a class="button" href="/runs">To the runs</a>`}>They may have been deleted.<//>`;
-  return html`${resource.error && html`<${Stale} error=${resource.error} since=${resource.loadedAt} retry=${resource.reload} />`}
-    ${missing.length > 0 && html`<div class="stale" role="note">${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist: ${missing.join(', ')}. The others are compared.</div>`}
-    <${Comparison} runs=${runs} view=${view} change=${change} />`;
+  if (!runs.length)
+    return html`<${Empty}
+      title=${view.runs?.length ? 'None of these runs exists' : 'This experiment has no runs'}
+      action=${html`<a class="button" href="/runs">
+        To the runs
+      </a>`}
+    >
+      They may have been deleted.
+    <//>`;
+  return html`
+    ${resource.error && html`<${Stale} error=${resource.error} since=${resource.loadedAt} retry=${resource.reload} />`}
+    ${
+      missing.length > 0 &&
+      html`<div class="stale" role="note">
+        ${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist:${' '}
+        ${missing.join(', ')}. The others are compared.
+      </div>`
+    }
+    <${Comparison} runs=${runs} view=${view} change=${change} />
+  `;
 }
 
 function Comparison({ runs, view, change }) {
@@ -65,7 +107,15 @@ function Comparison({ runs, view, change }) {
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
-  const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, groupBy: isGrouped ? 'variant' : '', band: bandOf(view.band, groups), seeds: isGrouped && view.seeds };
+  const curves = {
+    x: view.x,
+    smoothing: view.smoothing,
+    log: view.log,
+    zoom: view.zoom,
+    groupBy: isGrouped ? 'variant' : '',
+    band: bandOf(view.band, groups),
+    seeds: isGrouped && view.seeds,
+  };
   useKeys({
     v: { label: 'by variant / by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
     d: { label: 'show or hide single seeds', run: () => change({ seeds: !view.seeds }) },
@@ -84,17 +134,52 @@ function Comparison({ runs, view, change }) {
     <${Head} runs=${runs} groups=${groups} />
     <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
-    <${Legend} looks=${looks} names=${names} groups=${groups} drawn=${drawn} isGrouped=${isGrouped} hidden=${view.hide} change=${change} />
-    ${metrics.length ? html`<${Panels} metrics=${metrics} runs=${drawn} view=${curves} change=${change} looks=${visible} names=${names}
-        sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null} enlarged=${view.panel} onPoint=${onPoint} warning=${warning} />`
-      : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}<//>`}
-    <${SummaryTable} groups=${groups} view=${view} change=${change} experiment=${view.runs ? null : view.experiment} looks=${groupLooks(groups.map(({ name }) => name))} />
+    <${Legend}
+      looks=${looks}
+      names=${names}
+      groups=${groups}
+      drawn=${drawn}
+      isGrouped=${isGrouped}
+      hidden=${view.hide}
+      change=${change}
+    />
+    ${
+      metrics.length
+        ? html`<${Panels}
+          metrics=${metrics}
+          runs=${drawn}
+          view=${curves}
+          change=${change}
+          looks=${visible}
+          names=${names}
+          sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
+          enlarged=${view.panel}
+          onPoint=${onPoint}
+          warning=${warning}
+        />`
+        : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>
+          ${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}
+        <//>`
+    }
+    <${SummaryTable}
+      groups=${groups}
+      view=${view}
+      change=${change}
+      experiment=${view.runs ? null : view.experiment}
+      looks=${groupLooks(groups.map(({ name }) => name))}
+    />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
 }
 
 /** Says that not all runs are in the curves. */
-const Cut = ({ all, drawn }) => (drawn < all ? html`<p class="compare-cut quiet" role="note">The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in turn from every group. The tables below take all of them.</p>` : null);
+const Cut = ({ all, drawn }) =>
+  drawn < all
+    ? html`<p class="compare-cut quiet" role="note">
+      The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in
+      turn from every group. The tables below take all of them.
+    </p>`
+    : null;
 
 /** Names to draw: of runs, of groups, and the group of each run under `group:<run id>`. */
 function namesOf(runs, groups) {
@@ -110,20 +195,71 @@ function Head({ runs, groups }) {
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
   const single = experiments.length === 1 && experiments[0][0];
-  const size = groups.length * seeds === runs.length ? `${plural(groups.length, 'variant')} × ${plural(seeds, 'seed')}` : plural(groups.length, 'variant');
-  return html`<header class="page-head"><h1>${single ? experiments[0][1] ?? 'Experiment' : 'Comparison'}</h1>
-    <span class="quiet">${plural(runs.length, 'run')} · ${size}${live ? html` · <span class="status-running">${live} training</span>` : ''}</span>
+  const size =
+    groups.length * seeds === runs.length
+      ? `${plural(groups.length, 'variant')} × ${plural(seeds, 'seed')}`
+      : plural(groups.length, 'variant');
+  return html`<header class="page-head">
+    <h1>${single ? (experiments[0][1] ?? 'Experiment') : 'Comparison'}</h1>
+    <span class="quiet">
+      ${plural(runs.length, 'run')} · ${size}
+      ${
+        live
+          ? html`
+            ${' '}
+            · <span class="status-running">${live} training</span>
+          `
+          : ''
+      }
+    </span>
     <span class="spacer"></span>
-    ${single && html`<a class="button" href=${`/runs?experiment=${single}`}>Open in Runs</a>`}</header>`;
+    ${
+      single &&
+      html`<a class="button" href=${`/runs?experiment=${single}`}>
+        Open in Runs
+      </a>`
+    }
+  </header>`;
 }
 
 /** Without a choice in the address: what could be compared. */
 function ChooseExperiment() {
   const experiments = useGet('/experiments');
   const { data, error, reload } = experiments;
-  if (!data) return html`<div class="page">${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}</div>`;
-  if (!data.items.length) return html`<${Empty} title="Nothing to compare yet" action=${html`<a class="button button-primary" href="/launch">Launch an experiment</a>`}>An experiment is a few variants with a few seeds each; here their curves lie over each other.<//>`;
-  return html`<div class="page"><header class="page-head"><h1>Compare</h1><span class="quiet">Choose an experiment, or select runs in <a href="/runs">Runs</a>.</span></header>
-    <div class="card">${data.items.map((item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}><b>${item.name}</b>
-      <span class="faint">${plural(item.runs, 'run')} · ${item.variants.join(', ')}</span><span class="spacer"></span>${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}<span class="faint"><${Ago} time=${item.created_at} /></span></a>`)}</div></div>`;
+  if (!data)
+    return html`<div class="page">
+      ${error ? html`<${Failure} error=${error} retry=${reload} />` : html`<${Skeleton} rows=${8} />`}
+    </div>`;
+  if (!data.items.length)
+    return html`<${Empty}
+      title="Nothing to compare yet"
+      action=${html`<a class="button button-primary" href="/launch">
+        Launch an experiment
+      </a>`}
+    >
+      An experiment is a few variants with a few seeds each; here their curves lie over each other.
+    <//>`;
+  return html`<div class="page">
+    <header class="page-head">
+      <h1>Compare</h1>
+      <span class="quiet">
+        Choose an experiment, or select runs in <a href="/runs">Runs</a>.
+      </span>
+    </header>
+    <div class="card">
+      ${data.items.map(
+        (item) => html`<a class="choice-row" key=${item.id} href=${`/compare?experiment=${item.id}`}>
+          <b>${item.name}</b>
+          <span class="faint">
+            ${plural(item.runs, 'run')} · ${item.variants.join(', ')}
+          </span>
+          <span class="spacer"></span>
+          ${item.statuses.running > 0 && html`<span class="status-running">${item.statuses.running} training</span>`}
+          <span class="faint">
+            <${Ago} time=${item.created_at} />
+          </span>
+        </a>`,
+      )}
+    </div>
+  </div>`;
 }

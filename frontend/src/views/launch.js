@@ -1,33 +1,63 @@
 /** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
-import { get } from '../api.js';
-import { usePostOnce } from '../once.js';
-import { navigate, useQuery } from '../router.js';
-import { useLoad } from '../resource.js';
-import { useTitle } from '../title.js';
+import { get } from '../data/api.js';
+import { usePostOnce } from '../data/post_once.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useLoad } from '../data/resource.js';
+import { useTitle } from '../app/title.js';
 import { address, list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
-import { belowBase, belowVariant, laidOver } from '../lib/overlay.js';
-import { MOST_IN_NAME, contentKey, defaultName, formFromConfig, freeName, ownerOf, parseSeeds, requestsOf, variantOfRecipe } from '../lib/launch_form.js';
-import { Loaded, Skeleton, Failure } from '../components/states.js';
-import { useVerdicts } from '../components/form_validation.js';
-import { layerOf, worded } from '../components/form_knobs.js';
-import { AddVariant, CommonCard, VariantCard } from '../components/form_variant.js';
-import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/form_shared.js';
-import { LaunchBox, ResultBox } from '../components/form_result.js';
-import { ForkCard, useFork } from '../components/form_fork.js';
+import { belowBase, belowVariant, laidOver } from '../lib/launch/layers.js';
+import {
+  MOST_IN_NAME,
+  contentKey,
+  defaultName,
+  formFromConfig,
+  freeName,
+  ownerOf,
+  parseSeeds,
+  requestsOf,
+  variantOfRecipe,
+} from '../lib/launch/form.js';
+import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
+import { useVerdicts } from '../components/launch/validation.js';
+import { layerOf, worded } from '../components/launch/knobs.js';
+import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
+import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
+import { LaunchBox, ResultBox } from '../components/launch/result.js';
+import { ForkCard, useFork } from '../components/launch/fork.js';
 
 const FIRST = [{ name: 'grpo', preset: 'grpo' }];
 const isVariants = (value) => Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');
-const SPEC = { name: text(), base: json({}), variants: json(FIRST, isVariants), seeds: text('0,1,2'), open: list(), from: text(), fork: text(), step: number(-1) };
+const SPEC = {
+  name: text(),
+  base: json({}),
+  variants: json(FIRST, isVariants),
+  seeds: text('0,1,2'),
+  open: list(),
+  from: text(),
+  fork: text(),
+  step: number(-1),
+};
 
 /** Everything the form is made of, from six calls that do not change while one types. */
 async function loadOffers(signal) {
   const [schema, presets, recipes, policies, problems] = await Promise.all(
-    ['/config-schema', '/presets', '/recipes', '/policies', '/problems'].map((path) => get(path, undefined, signal)));
+    ['/config-schema', '/presets', '/recipes', '/policies', '/problems'].map((path) => get(path, undefined, signal)),
+  );
   return {
-    catalog: { schema: schema.schema, defaults: schema.defaults, profiles: policies.items, presets: presets.items },
-    groups: knobsFirst(schema.groups), secondary: schema.secondary, presets: presets.items, recipes: recipes.items, policies: policies.items, problems: problems.items,
+    catalog: {
+      schema: schema.schema,
+      defaults: schema.defaults,
+      profiles: policies.items,
+      presets: presets.items,
+    },
+    groups: knobsFirst(schema.groups),
+    secondary: schema.secondary,
+    presets: presets.items,
+    recipes: recipes.items,
+    policies: policies.items,
+    problems: problems.items,
   };
 }
 
@@ -40,17 +70,30 @@ const knobsFirst = (groups) => [...groups.filter((group) => !hasOwnPlace(group))
 export function View() {
   useTitle('Launch');
   const offers = useLoad('offers', loadOffers);
-  return html`<div class="page launch"><${Loaded} resource=${offers} skeleton=${html`<${Skeleton} rows=${14} />`}>${(loaded) => html`<${Start} offers=${loaded} />`}<//></div>`;
+  return html`<div class="page launch">
+    <${Loaded} resource=${offers} skeleton=${html`<${Skeleton} rows=${14} />`}>
+      ${(loaded) => html`<${Start} offers=${loaded} />`}
+    <//>
+  </div>`;
 }
 
 /** A form that begins with a run's config waits for that config first. */
 function Start({ offers }) {
   const [query, change] = useQuery(SPEC);
-  const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) => get(`/runs/${encodeURIComponent(query.from)}`, undefined, signal));
+  const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) =>
+    get(`/runs/${encodeURIComponent(query.from)}`, undefined, signal),
+  );
   useEffect(() => {
     if (!query.from || !origin.data) return;
     const { config, variant, seed, name } = origin.data;
-    change({ ...formFromConfig(offers.catalog, config, { variant, seed, experiment: query.fork ? '' : `${name} again` }), from: '' });
+    change({
+      ...formFromConfig(offers.catalog, config, {
+        variant,
+        seed,
+        experiment: query.fork ? '' : `${name} again`,
+      }),
+      from: '',
+    });
   }, [origin.data]);
   if (query.from && origin.error) return html`<${Failure} error=${origin.error} retry=${origin.reload} />`;
   const fork = useFork(query);
@@ -78,9 +121,13 @@ const nameErrorsOf = ({ name: own, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const twice = names.find((name, i) => name && names.indexOf(name) !== i);
   const long = [['The name', own.trim()], ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name])]
-    .map(([whose, name]) => [whose, [...name].length]).filter(([, length]) => length > MOST_IN_NAME);
-  return [...(names.includes('') ? ['Every variant needs a name'] : []), ...(twice ? [`Two variants are called “${twice}”`] : []),
-    ...long.map(([whose, length]) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`)];
+    .map(([whose, name]) => [whose, [...name].length])
+    .filter(([, length]) => length > MOST_IN_NAME);
+  return [
+    ...(names.includes('') ? ['Every variant needs a name'] : []),
+    ...(twice ? [`Two variants are called “${twice}”`] : []),
+    ...long.map(([whose, length]) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
+  ];
 };
 
 /** The first button of the form is a disabled one, so that the Enter key in a field presses none of the others. */
@@ -89,56 +136,172 @@ function LaunchForm({ offers, query, change, fork }) {
   const { base, variants } = query;
   const seeds = parseSeeds(query.seeds);
   const layers = useLayers(catalog, base, variants);
-  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0).map((verdict, i) => (
-    { ...verdict, errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)) }));
+  const verdicts = useVerdicts(base, variants, seeds.seeds[0] ?? 0).map((verdict, i) => ({
+    ...verdict,
+    errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)),
+  }));
   const fulls = layers.variants.map(({ full }) => full);
   const requests = requestsOf(query, fulls, fork);
   const launch = useLaunch(requests, fork);
-  const putVariant = (index) => (variant) => change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
-  const add = (added) => change({ variants: added.reduce((all, variant) => [...all, { ...variant, name: freeName(variant.name, all) }], variants) });
+  const putVariant = (index) => (variant) =>
+    change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
+  const add = (added) =>
+    change({
+      variants: withFreeNames(variants, added),
+    });
   const baseErrors = errorsOf('base', verdicts, variants, base);
-  const openOf = (who) => (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
-  const setOpen = (who) => (titles) => change({ open: emptyAsNull([...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)), ...titles.map((title) => `${who}.${title}`)]) });
-  const baseProps = { root: catalog.schema, secondary: offers.secondary, own: base, ...layers.base, errors: baseErrors, onOwn: (own) => change({ base: own }) };
+  const openOf = (who) =>
+    (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
+  const setOpen = (who) => (titles) =>
+    change({
+      open: emptyAsNull([
+        ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
+        ...titles.map((title) => `${who}.${title}`),
+      ]),
+    });
+  const baseProps = {
+    root: catalog.schema,
+    secondary: offers.secondary,
+    own: base,
+    ...layers.base,
+    errors: baseErrors,
+    onOwn: (own) => change({ base: own }),
+  };
   const layer = layerOf(baseProps);
   const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets };
-  const plainFor = (index) => [{ name: 'the defaults', full: layers.base.full }, ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index)];
+  const plainFor = (index) => [
+    { name: 'the defaults', full: layers.base.full },
+    ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index),
+  ];
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
     <button type="submit" disabled hidden></button>
-    <div class="page-head"><h1>${fork ? 'Fork' : 'Launch'}</h1>
-      <input class="field launch-name" aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'} placeholder=${fork ? 'two words of its own' : defaultName(variants)} value=${query.name} onInput=${(event) => change({ name: event.target.value })} />
-      <span class="spacer"></span><a class="button-quiet" href="/launch">Start over</a></div>
+    <div class="page-head">
+      <h1>${fork ? 'Fork' : 'Launch'}</h1>
+      <input
+        class="field launch-name"
+        aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'}
+        placeholder=${fork ? 'two words of its own' : defaultName(variants)}
+        value=${query.name}
+        onInput=${(event) => change({ name: event.target.value })}
+      />
+      <span class="spacer"></span>
+      <a class="button-quiet" href="/launch">
+        Start over
+      </a>
+    </div>
     <div class="launch-columns">
       <div class="launch-main">
-        <div class="launch-pair">${fork ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />` : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`}
-          <${ProblemsCard} layer=${layer} full=${layers.base.full} offers=${offers.problems} seed=${seeds.seeds[0] ?? 0} /></div>
-        <section aria-labelledby="launch-variants"><div class="launch-section-head"><h2 id="launch-variants"><span class="launch-number">3</span> Variants</h2>
-          <${AddVariant} presets=${offers.presets} recipes=${offers.recipes} onPreset=${({ name }) => add([{ name, preset: name }])}
-            onRecipe=${(recipe) => add([variantOfRecipe(catalog, base, recipe)])} /></div>
-          ${!variants.length && html`<p class="card launch-empty">No variant yet. A preset above is a good start; two of them can be compared.</p>`}
-          ${variants.map((variant, i) => html`<${VariantCard} key=${i} ...${shared} variant=${variant} index=${i} ...${layers.variants[i]} verdict=${verdicts[i]}
-            errors=${errorsOf('variant', [verdicts[i]], [variant], base)} open=${openOf(i)} onOpen=${setOpen(i)} start=${layers.base.full} plain=${plainFor(i)} onChange=${putVariant(i)}
-            onDuplicate=${() => add([variant])} onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })} onAdd=${add} />`)}
-          <${CommonCard} ...${baseProps} groups=${groups.filter((group) => !hasOwnPlace(group))} hidden=${OWN_PLACE} errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
-            open=${openOf('all')} onOpen=${setOpen('all')} variants=${variants.length} /></section>
-        <div class="launch-pair"><${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
-          <${BudgetCard} layer=${layer} full=${layers.base.full} /></div>
+        <div class="launch-pair">
+          ${
+            fork
+              ? html`<${ForkCard} fork=${fork} onStep=${(step) => change({ step })} />`
+              : html`<${PolicyCard} layer=${layer} full=${layers.base.full} policies=${offers.policies} />`
+          }
+          <${ProblemsCard}
+            layer=${layer}
+            full=${layers.base.full}
+            offers=${offers.problems}
+            seed=${seeds.seeds[0] ?? 0}
+          />
+        </div>
+        <section aria-labelledby="launch-variants">
+          <div class="launch-section-head">
+            <h2 id="launch-variants">
+              <span class="launch-number">3</span> Variants
+            </h2>
+            <${AddVariant}
+              presets=${offers.presets}
+              recipes=${offers.recipes}
+              onPreset=${({ name }) => add([{ name, preset: name }])}
+              onRecipe=${(recipe) => add([variantOfRecipe(catalog, base, recipe)])}
+            />
+          </div>
+          ${
+            !variants.length &&
+            html`<p class="card launch-empty">
+              No variant yet. A preset above is a good start; two of them can be compared.
+            </p>`
+          }
+          ${variants.map(
+            (variant, i) => html`<${VariantCard}
+              key=${i}
+              ...${shared}
+              variant=${variant}
+              index=${i}
+              ...${layers.variants[i]}
+              verdict=${verdicts[i]}
+              errors=${errorsOf('variant', [verdicts[i]], [variant], base)}
+              open=${openOf(i)}
+              onOpen=${setOpen(i)}
+              start=${layers.base.full}
+              plain=${plainFor(i)}
+              onChange=${putVariant(i)}
+              onDuplicate=${() => add([variant])}
+              onRemove=${() => change({ variants: variants.filter((_, at) => at !== i), open: null })}
+              onAdd=${add}
+            />`,
+          )}
+          <${CommonCard}
+            ...${baseProps}
+            groups=${groups.filter((group) => !hasOwnPlace(group))}
+            hidden=${OWN_PLACE}
+            errors=${baseErrors.filter(({ path }) => !OWN_PLACE.includes(path.split('.')[0]))}
+            open=${openOf('all')}
+            onOpen=${setOpen('all')}
+            variants=${variants.length}
+          />
+        </section>
+        <div class="launch-pair">
+          <${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
+          <${BudgetCard} layer=${layer} full=${layers.base.full} />
+        </div>
       </div>
-      <div class="launch-side"><${LaunchBox} form=${query} verdicts=${verdicts} seeds=${seeds} nameErrors=${nameErrorsOf(query)} ...${launch} />
-        ${variants.length > 0 && html`<${ResultBox} form=${query} verdicts=${verdicts} fulls=${fulls} defaults=${catalog.defaults} requests=${requests} />`}</div>
+      <div class="launch-side">
+        <${LaunchBox}
+          form=${query}
+          verdicts=${verdicts}
+          seeds=${seeds}
+          nameErrors=${nameErrorsOf(query)}
+          ...${launch}
+        />
+        ${
+          variants.length > 0 &&
+          html`<${ResultBox}
+            form=${query}
+            verdicts=${verdicts}
+            fulls=${fulls}
+            defaults=${catalog.defaults}
+            requests=${requests}
+          />`
+        }
+      </div>
     </div>
   </form>`;
 }
 
+/** More variants, each under a name that no other one has. */
+function withFreeNames(variants, added) {
+  const all = [...variants];
+  for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
+  return all;
+}
+
 const emptyAsNull = (names) => (names.length ? names : null);
 
-/** Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it appears in. */
+/**
+ * Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it
+ * appears in.
+ */
 function errorsOf(owner, verdicts, variants, base) {
-  const found = verdicts.flatMap(({ errors }, i) => errors.filter(({ path }) => {
-    const place = ownerOf(path, variants[i], base);
-    return owner === 'base' ? place === 'base' || (place === 'below' && OWN_PLACE.includes(path.split('.')[0])) : place === 'variant' || (place === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
-  }));
+  const found = verdicts.flatMap(({ errors }, i) =>
+    errors.filter(({ path }) => {
+      const place = ownerOf(path, variants[i], base);
+      return owner === 'base'
+        ? place === 'base' || (place === 'below' && OWN_PLACE.includes(path.split('.')[0]))
+        : place === 'variant' || (place === 'below' && !OWN_PLACE.includes(path.split('.')[0]));
+    }),
+  );
   return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
 }
 
@@ -162,5 +325,7 @@ function useLaunch(requests, fork) {
 /** Where one sees what was launched: the experiment, the fork, or several forks beside their parent. */
 function placeOf(made, fork) {
   if (!fork) return address('/compare', { experiment: made[0].id });
-  return made.length === 1 ? `/run/${made[0].id}` : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
+  return made.length === 1
+    ? `/run/${made[0].id}`
+    : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
 }

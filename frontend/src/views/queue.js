@@ -1,20 +1,20 @@
 /** Queue: what trains where, what waits and why, and the workers. */
 import { html, useState } from '../dom.js';
-import { patch, post } from '../api.js';
-import { useGet } from '../resource.js';
-import { mayChange, sayError, status, workers } from '../state.js';
-import { stopRuns } from '../actions.js';
-import { useTitle } from '../title.js';
-import { etaText, memoryShare, processorShare } from '../lib/queue.js';
-import { isAlive, runOn } from '../lib/workers.js';
-import { isEvaluation } from '../lib/run_fields.js';
-import { waitingText } from '../lib/status.js';
-import { formatBytes, formatCount, formatPercent, plural } from '../lib/format.js';
-import { Confirm } from '../components/overlay.js';
-import { Icon } from '../components/icons.js';
-import { Progress, SandboxLayers, Status } from '../components/marks.js';
-import { ForOperator } from '../components/role.js';
-import { Ago, Empty, Loaded, Skeleton } from '../components/states.js';
+import { patch, post } from '../data/api.js';
+import { useGet } from '../data/resource.js';
+import { mayChange, sayError, status, workers } from '../app/state.js';
+import { stopRuns } from '../data/actions.js';
+import { useTitle } from '../app/title.js';
+import { etaText, memoryShare, processorShare } from '../lib/service/queue.js';
+import { isAlive, runOn } from '../lib/service/workers.js';
+import { isEvaluation } from '../lib/runs/fields.js';
+import { waitingText } from '../lib/service/status.js';
+import { formatBytes, formatCount, formatPercent, plural } from '../lib/text/format.js';
+import { Confirm } from '../components/shared/overlay.js';
+import { Icon } from '../components/shared/icons.js';
+import { Progress, SandboxLayers, Status } from '../components/shared/marks.js';
+import { ForOperator } from '../components/shared/role.js';
+import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 
 const EVENTS = ['run', 'worker'];
 const MOST_WAITING = 200;
@@ -29,74 +29,299 @@ export function View() {
       await action(run);
       running.reload();
       queue.reload();
-    } catch (error) { sayError(error); }
+    } catch (error) {
+      sayError(error);
+    }
   };
   const isIdle = running.data?.items.length === 0 && queue.data?.items.length === 0;
 
   return html`<div class="page queue">
-    ${isIdle ? html`<${Empty} title="Nothing trains, nothing waits" action=${mayChange.value && html`<a class="button button-primary" href="/launch">Launch runs</a>`}><${IdleText} /><//>` : html`
-      <section class="section"><div class="section-head"><h2>Training</h2><span class="faint">${running.data && plural(running.data.items.length, 'run')}</span></div>
-        <div class="card table-scroll"><${Loaded} resource=${running} skeleton=${html`<${Skeleton} rows=${2} height=${40} />`} isEmpty=${(data) => !data.items.length}
-          empty=${html`<p class="queue-none">No run is training.</p>`}>${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}<//></div></section>
-      <section class="section"><div class="section-head"><h2>Waiting</h2><span class="faint">${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}</span></div>
-        <div class="card table-scroll"><${Loaded} resource=${queue} skeleton=${html`<${Skeleton} rows=${4} height=${40} />`} isEmpty=${(data) => !data.items.length}
-          empty=${html`<p class="queue-none">The queue is empty: a new run starts as soon as a worker is free.</p>`}>${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}<//></div></section>`}
+    ${
+      isIdle
+        ? html`<${Empty}
+          title="Nothing trains, nothing waits"
+          action=${
+            mayChange.value &&
+            html`<a class="button button-primary" href="/launch">
+              Launch runs
+            </a>`
+          }
+        >
+          <${IdleText} />
+        <//>`
+        : html`
+          <section class="section">
+            <div class="section-head">
+              <h2>Training</h2>
+              <span class="faint">${running.data && plural(running.data.items.length, 'run')}</span>
+            </div>
+            <div class="card table-scroll">
+              <${Loaded}
+                resource=${running}
+                skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
+                isEmpty=${(data) => !data.items.length}
+                empty=${html`<p class="queue-none">No run is training.</p>`}
+              >
+                ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}
+              <//>
+            </div>
+          </section>
+          <section class="section">
+            <div class="section-head">
+              <h2>Waiting</h2>
+              <span class="faint">
+                ${queue.data && `${queue.data.next ? 'the first ' : ''}${plural(queue.data.items.length, 'run')}`}
+              </span>
+            </div>
+            <div class="card table-scroll">
+              <${Loaded}
+                resource=${queue}
+                skeleton=${html`<${Skeleton} rows=${4} height=${40} />`}
+                isEmpty=${(data) => !data.items.length}
+                empty=${html`<p class="queue-none">
+            The queue is empty: a new run starts as soon as a worker is free.
+          </p>`}
+              >
+                ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}
+              <//>
+            </div>
+          </section>
+        `
+    }
     <${Workers} />
-    ${stopping && html`<${Confirm} title=${`Stop ${stopping.name}?`} confirm="Stop" onClose=${() => setStopping(null)}
-      onConfirm=${() => stopRuns([stopping], () => { running.reload(); queue.reload(); })}
-      text=${stopping.status === 'queued' ? 'It leaves the queue without having trained.' : 'It ends after the present step. What was recorded stays.'} />`}
+    ${
+      stopping &&
+      html`<${Confirm}
+        title=${`Stop ${stopping.name}?`}
+        confirm="Stop"
+        onClose=${() => setStopping(null)}
+        onConfirm=${() =>
+          stopRuns([stopping], () => {
+            running.reload();
+            queue.reload();
+          })}
+        text=${
+          stopping.status === 'queued'
+            ? 'It leaves the queue without having trained.'
+            : 'It ends after the present step. What was recorded stays.'
+        }
+      />`
+    }
   </div>`;
 }
 
 function IdleText() {
   const alive = workers.value.items.filter((slot) => isAlive(slot));
-  return alive.length ? `${plural(alive.length, 'worker slot')} free.` : 'There is no worker either: a launched run would wait until one is started.';
+  return alive.length
+    ? `${plural(alive.length, 'worker slot')} free.`
+    : 'There is no worker either: a launched run would wait until one is started.';
 }
 
-const nameCell = (run) => html`<td><a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>${run.name}</a></td><td>${run.variant || '–'}</td><td class="number">${run.seed ?? '–'}</td>
-  <td>${run.experiment ? html`<a class="quiet" href=${`/compare?experiment=${run.experiment}`}>${run.experiment_name ?? run.experiment}</a>` : '–'}</td>`;
+const nameCell = (run) => html`
+  <td>
+    <a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>
+      ${run.name}
+    </a>
+  </td>
+  <td>${run.variant || '–'}</td>
+  <td class="number">${run.seed ?? '–'}</td>
+  <td>
+    ${
+      run.experiment
+        ? html`<a class="quiet" href=${`/compare?experiment=${run.experiment}`}>
+          ${run.experiment_name ?? run.experiment}
+        </a>`
+        : '–'
+    }
+  </td>
+`;
 
-const NAME_HEAD = html`<th>run</th><th>variant</th><th class="number">seed</th><th>experiment</th>`;
+const NAME_HEAD = html`
+  <th>run</th>
+  <th>variant</th>
+  <th class="number">seed</th>
+  <th>experiment</th>
+`;
 
-const button = (icon, title, onClick) => html`<button class="button-icon" title=${title} aria-label=${title} onClick=${onClick}><${Icon} name=${icon} /></button>`;
+const button = (
+  icon,
+  title,
+  onClick,
+) => html`<button class="button-icon" title=${title} aria-label=${title} onClick=${onClick}>
+  <${Icon} name=${icon} />
+</button>`;
 
 const pause = ({ id }) => post(`/runs/${id}/pause`);
 const resume = ({ id }) => post(`/runs/${id}/resume`);
-const withPriority = (by) => ({ id, priority }) => patch(`/runs/${id}`, { priority: (priority ?? 0) + by });
+const withPriority =
+  (by) =>
+  ({ id, priority }) =>
+    patch(`/runs/${id}`, { priority: (priority ?? 0) + by });
 
 function Training({ runs, act, stop }) {
   const slotOf = (run) => workers.value.items.find((slot) => runOn(slot) === run.id);
-  return html`<table class="table"><thead><tr>${NAME_HEAD}<th>status</th><th>worker</th><th>device</th><th class="number">step</th><th class="number">left</th><th><span class="visually-hidden">Action</span></th></tr></thead>
-    <tbody>${runs.map((run) => { const slot = slotOf(run); return html`<tr key=${run.id}>${nameCell(run)}
-      <td><${Status} run=${run} /> <span class="faint">${waitingText(status.value, run.id)}</span></td><td>${slot ? slot.host : '–'}</td><td>${slot ? slot.device_name || slot.device : '–'}</td>
-      <td class="number">${isEvaluation(run) ? html`<span class="faint">evaluation</span>` : html`<span class="queue-steps">${formatCount(run.last_step ?? 0)}<span class="faint">/${formatCount(run.steps)}</span><${Progress} done=${run.last_step} all=${run.steps} /></span>`}</td>
-      <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
-      <td class="queue-actions"><${ForOperator}>${run.status === 'paused' ? button('play', 'Resume', () => act(run, resume)) : button('pause', 'Pause after this step', () => act(run, pause))}${button('stop', 'Stop', () => stop(run))}<//></td></tr>`; })}</tbody></table>`;
+  return html`<table class="table">
+    <thead>
+      <tr>
+        ${NAME_HEAD}
+        <th>status</th>
+        <th>worker</th>
+        <th>device</th>
+        <th class="number">step</th>
+        <th class="number">left</th>
+        <th>
+          <span class="visually-hidden">Action</span>
+        </th>
+      </tr>
+    </thead>
+    <tbody>
+      ${runs.map((run) => {
+        const slot = slotOf(run);
+        return html`<tr key=${run.id}>
+          ${nameCell(run)}
+          <td>
+            <${Status} run=${run} /> <span class="faint">${waitingText(status.value, run.id)}</span>
+          </td>
+          <td>${slot ? slot.host : '–'}</td>
+          <td>${slot ? slot.device_name || slot.device : '–'}</td>
+          <td class="number">
+            ${
+              isEvaluation(run)
+                ? html`<span class="faint">evaluation</span>`
+                : html`<span class="queue-steps">
+                  ${formatCount(run.last_step ?? 0)}
+                  <span class="faint">/${formatCount(run.steps)}</span>
+                  <${Progress} done=${run.last_step} all=${run.steps} />
+                </span>`
+            }
+          </td>
+          <td class="number">${run.status === 'running' ? etaText(run) : '–'}</td>
+          <td class="queue-actions">
+            <${ForOperator}>
+              ${
+                run.status === 'paused'
+                  ? button('play', 'Resume', () => act(run, resume))
+                  : button('pause', 'Pause after this step', () => act(run, pause))
+              }
+              ${button('stop', 'Stop', () => stop(run))}
+            <//>
+          </td>
+        </tr>`;
+      })}
+    </tbody>
+  </table>`;
 }
 
 function Waiting({ items, act, stop }) {
-  return html`<table class="table"><thead><tr><th class="number">#</th>${NAME_HEAD}<th>why it waits</th><th class="number">priority</th><th>since</th><th><span class="visually-hidden">Action</span></th></tr></thead>
-    <tbody>${items.map((run) => html`<tr key=${run.id}><td class="number faint">${run.position}</td>${nameCell(run)}
-      <td>${run.why}</td><td class="number">${run.priority ?? 0}</td><td class="quiet"><${Ago} time=${run.queued_at ?? run.created_at} /></td>
-      <td class="queue-actions"><${ForOperator}>${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}<//></td></tr>`)}</tbody></table>`;
+  return html`<table class="table">
+    <thead>
+      <tr>
+        <th class="number">#</th>
+        ${NAME_HEAD}
+        <th>why it waits</th>
+        <th class="number">priority</th>
+        <th>since</th>
+        <th>
+          <span class="visually-hidden">Action</span>
+        </th>
+      </tr>
+    </thead>
+    <tbody>
+      ${items.map(
+        (run) => html`<tr key=${run.id}>
+          <td class="number faint">${run.position}</td>
+          ${nameCell(run)}
+          <td>${run.why}</td>
+          <td class="number">${run.priority ?? 0}</td>
+          <td class="quiet">
+            <${Ago} time=${run.queued_at ?? run.created_at} />
+          </td>
+          <td class="queue-actions">
+            <${ForOperator}>
+              ${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}
+              ${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}
+              ${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}
+            <//>
+          </td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
 }
 
 function Workers() {
   const { items, loaded, error } = workers.value;
-  return html`<section class="section"><div class="section-head"><h2>Workers</h2><span class="faint">one line per device</span></div>
-    <div class="card table-scroll">${!loaded ? html`<${Skeleton} rows=${2} />` : error && !items.length ? html`<p class="queue-none">${error.message}</p>`
-      : !items.length ? html`<p class="queue-none">No worker has reported. <code>make up</code> starts one beside the service; on another machine, start the worker with the same database and broker addresses.</p>`
-        : html`<table class="table"><thead><tr><th>device</th><th>host</th><th class="number">process</th><th>state</th><th>memory</th><th class="number">processor</th><th>sandbox</th><th>last sign of life</th></tr></thead>
-          <tbody>${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}</tbody></table>`}</div></section>`;
+  return html`<section class="section">
+    <div class="section-head">
+      <h2>Workers</h2>
+      <span class="faint">one line per device</span>
+    </div>
+    <div class="card table-scroll">
+      ${
+        !loaded
+          ? html`<${Skeleton} rows=${2} />`
+          : error && !items.length
+            ? html`<p class="queue-none">${error.message}</p>`
+            : !items.length
+              ? html`<p class="queue-none">
+                No worker has reported. <code>make up</code> starts one beside the service; on another machine,
+                start the worker with the same database and broker addresses.
+              </p>`
+              : html`<table class="table">
+                <thead>
+                  <tr>
+                    <th>device</th>
+                    <th>host</th>
+                    <th class="number">process</th>
+                    <th>state</th>
+                    <th>memory</th>
+                    <th class="number">processor</th>
+                    <th>sandbox</th>
+                    <th>last sign of life</th>
+                  </tr>
+                </thead>
+                <tbody>
+                  ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}
+                </tbody>
+              </table>`
+      }
+    </div>
+  </section>`;
 }
 
 function Slot({ slot }) {
   const alive = isAlive(slot);
   const run = runOn(slot);
   const share = memoryShare(slot.stats);
-  return html`<tr class=${alive ? '' : 'is-gone'}><td>${slot.device_name || slot.device}<span class="faint"> ${slot.device_name ? slot.device : `slot ${slot.slot ?? 0}`}</span></td>
-    <td>${slot.host}</td><td class="number">${slot.pid}</td>
-    <td><span class="slot-state"><span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}</span></td>
-    <td>${share === null ? '–' : html`${formatBytes(slot.stats.memory_used)} <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>`}</td>
-    <td class="number">${formatPercent(processorShare(slot.stats))}</td><td><${SandboxLayers} layers=${slot.stats?.sandbox} /></td><td class="quiet"><${Ago} time=${slot.seen_at} /></td></tr>`;
+  return html`<tr class=${alive ? '' : 'is-gone'}>
+    <td>
+      ${slot.device_name || slot.device}
+      <span class="faint"> ${slot.device_name ? slot.device : `slot ${slot.slot ?? 0}`}</span>
+    </td>
+    <td>${slot.host}</td>
+    <td class="number">${slot.pid}</td>
+    <td>
+      <span class="slot-state">
+        <span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>
+        ${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
+      </span>
+    </td>
+    <td>
+      ${
+        share === null
+          ? '–'
+          : html`
+            ${formatBytes(slot.stats.memory_used)}${' '}
+            <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>
+          `
+      }
+    </td>
+    <td class="number">${formatPercent(processorShare(slot.stats))}</td>
+    <td>
+      <${SandboxLayers} layers=${slot.stats?.sandbox} />
+    </td>
+    <td class="quiet">
+      <${Ago} time=${slot.seen_at} />
+    </td>
+  </tr>`;
 }

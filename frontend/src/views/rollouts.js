@@ -1,12 +1,12 @@
 /** Rollouts: what the policy wrote, at which step, and what it got for it. */
 import { html } from '../dom.js';
-import { navigate, useQuery } from '../router.js';
-import { useGet } from '../resource.js';
-import { useTitle } from '../title.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useGet } from '../data/resource.js';
+import { useTitle } from '../app/title.js';
 import { address, text } from '../lib/url.js';
-import { Empty, Loaded, Skeleton } from '../components/states.js';
-import { Select, Status } from '../components/marks.js';
-import { RolloutBrowser } from '../components/rollout_browser.js';
+import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
+import { Select, Status } from '../components/shared/marks.js';
+import { RolloutBrowser } from '../components/rollouts/browser.js';
 
 const SPEC = { run: text() };
 
@@ -16,29 +16,77 @@ export function View() {
 }
 
 function OfRun({ id }) {
-  const run = useGet(`/runs/${encodeURIComponent(id)}`, undefined, { live: ['run'], concerns: (data) => data.id === id, every: 3000 });
+  const run = useGet(`/runs/${encodeURIComponent(id)}`, undefined, {
+    live: ['run'],
+    concerns: (data) => data.id === id,
+    every: 3000,
+  });
   const name = run.data?.name ?? '';
   useTitle(name ? `Rollouts of ${name}` : 'Rollouts');
-  return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>${(data) => html`
-    <div class="page-head"><h1>Rollouts</h1><${Siblings} run=${data} />
-      <${Status} run=${data} /><span class="quiet">${data.variant} · seed ${data.seed}</span>
-      <span class="spacer"></span><a class="button-quiet" href=${`/run/${id}`}>To the run</a></div>
-    <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} />`}<//>`;
+  return html`<${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${10} />`}>
+    ${(data) => html`
+      <div class="page-head">
+        <h1>Rollouts</h1>
+        <${Siblings} run=${data} />
+        <${Status} run=${data} />
+        <span class="quiet">
+          ${data.variant} · seed ${data.seed}
+        </span>
+        <span class="spacer"></span>
+        <a class="button-quiet" href=${`/run/${id}`}>
+          To the run
+        </a>
+      </div>
+      <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} />
+    `}
+  <//>`;
 }
 
 /** The same step and prompt in another run of the experiment. */
 function Siblings({ run }) {
-  const siblings = useGet(run.experiment ? '/runs' : null, { experiment: run.experiment, limit: 200, sort: 'name' });
+  const siblings = useGet(run.experiment ? '/runs' : null, {
+    experiment: run.experiment,
+    limit: 200,
+    sort: 'name',
+  });
   const runs = siblings.data?.items ?? [];
-  const options = (runs.some(({ id }) => id === run.id) ? runs : [run, ...runs]).map(({ id, name, variant, seed }) => ({ value: id, label: `${name} · ${variant} s${seed}` }));
-  const go = (id) => navigate(address('/rollouts', { ...Object.fromEntries(new URLSearchParams(location.search)), run: id }));
+  const options = (runs.some(({ id }) => id === run.id) ? runs : [run, ...runs]).map(({ id, name, variant, seed }) => ({
+    value: id,
+    label: `${name} · ${variant} s${seed}`,
+  }));
+  const go = (id) =>
+    navigate(address('/rollouts', { ...Object.fromEntries(new URLSearchParams(location.search)), run: id }));
   return html`<${Select} label="run" value=${run.id} options=${options} onChange=${go} />`;
 }
 
 function ChooseRun() {
   useTitle('Rollouts');
   const runs = useGet('/runs', { limit: 20 });
-  return html`<div class="page-head"><h1>Rollouts</h1><span class="quiet">of which run?</span></div>
-    <${Loaded} resource=${runs} isEmpty=${({ items }) => !items.length} empty=${html`<${Empty} title="There is no run yet" action=${html`<a class="button button-primary" href="/launch">Launch one</a>`} />`}>
-    ${({ items }) => html`<ul class="card run-choice">${items.map((run) => html`<li key=${run.id}><a href=${address('/rollouts', { run: run.id })}>${run.name}</a> <${Status} run=${run} /> <span class="quiet">${run.variant} · seed ${run.seed}</span></li>`)}</ul>`}<//>`;
+  return html`
+    <div class="page-head">
+      <h1>Rollouts</h1>
+      <span class="quiet">of which run?</span>
+    </div>
+    <${Loaded}
+      resource=${runs}
+      isEmpty=${({ items }) => !items.length}
+      empty=${html`<${Empty}
+        title="There is no run yet"
+        action=${html`<a class="button button-primary" href="/launch">
+          Launch one
+        </a>`}
+      />`}
+    >
+      ${({ items }) => html`<ul class="card run-choice">
+        ${items.map(
+          (run) => html`<li key=${run.id}>
+            <a href=${address('/rollouts', { run: run.id })}>${run.name}</a> <${Status} run=${run} />${' '}
+            <span class="quiet">
+              ${run.variant} · seed ${run.seed}
+            </span>
+          </li>`,
+        )}
+      </ul>`}
+    <//>
+  `;
 }

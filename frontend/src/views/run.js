@@ -1,27 +1,45 @@
 /** One run: its state, curves, rollouts, config, history, output and files. */
 import { html } from '../dom.js';
-import { useQuery } from '../router.js';
-import { useGet } from '../resource.js';
-import { useLive } from '../live.js';
-import { useKeys } from '../keys.js';
-import { useTitle } from '../title.js';
+import { useQuery } from '../app/router.js';
+import { useGet } from '../data/resource.js';
+import { useLive } from '../data/live.js';
+import { useKeys } from '../app/keys.js';
+import { useTitle } from '../app/title.js';
 import { choice, flag, text } from '../lib/url.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { Loaded, Skeleton } from '../components/states.js';
-import { RolloutBrowser } from '../components/rollout_browser.js';
-import { RunHeader } from '../components/run_header.js';
-import { Charts, Overview } from '../components/run_overview.js';
-import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run_text.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { Loaded, Skeleton } from '../components/shared/states.js';
+import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { RunHeader } from '../components/run/header.js';
+import { Charts, Overview } from '../components/run/overview.js';
+import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
 
-const TABS = { overview: 'Overview', charts: 'Charts', rollouts: 'Rollouts', config: 'Config', events: 'Events', log: 'Log', files: 'Files' };
+const TABS = {
+  overview: 'Overview',
+  charts: 'Charts',
+  rollouts: 'Rollouts',
+  config: 'Config',
+  events: 'Events',
+  log: 'Log',
+  files: 'Files',
+};
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
-/** @param {{id: string}} props */
-export function View({ id }) {
-  const run = useGet(`/runs/${id}`, undefined, { live: ['run'], concerns: (data) => data.id === id, every: 3000 });
-  useLive(['run'], (type, data) => { if (data?.id === id) run.put((old) => ({ ...old, ...data })); });
+/** @param {{run_id: string}} props */
+export function View({ run_id: id }) {
+  const run = useGet(`/runs/${id}`, undefined, {
+    live: ['run'],
+    concerns: (data) => data.id === id,
+    every: 3000,
+  });
+  useLive(['run'], (_, data) => {
+    if (data?.id === id) run.put((old) => ({ ...old, ...data }));
+  });
   useTitle(run.data?.name ?? 'Run');
-  return html`<div class="page"><${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>${(data) => html`<${Page} run=${data} onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))} />`}<//></div>`;
+  return html`<div class="page">
+    <${Loaded} resource=${run} skeleton=${html`<${Skeleton} rows=${12} />`}>
+      ${(data) => html`<${Page} run=${data} onChange=${(changed) => run.put((old) => ({ ...old, ...changed }))} />`}
+    <//>
+  </div>`;
 }
 
 function Page({ run, onChange }) {
@@ -29,12 +47,26 @@ function Page({ run, onChange }) {
   useKeys(curveKeys(view, change));
   const go = (tab) => change({ tab }, { push: true });
   const live = ['queued', 'running'].includes(run.status);
-  const parts = { overview: Overview, charts: Charts, config: ConfigTab, events: EventsTab, log: LogTab, files: FilesTab };
+  const parts = {
+    overview: Overview,
+    charts: Charts,
+    config: ConfigTab,
+    events: EventsTab,
+    log: LogTab,
+    files: FilesTab,
+  };
   const Part = parts[view.tab];
-  return html`<${RunHeader} run=${run} onChange=${onChange} />
+  return html`
+    <${RunHeader} run=${run} onChange=${onChange} />
     <${Tabs} at=${view.tab} onGo=${go} />
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${view.tab}`}>
-      ${view.tab === 'rollouts' ? html`<${RolloutBrowser} run=${run.id} live=${live} />` : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`}</div>`;
+      ${
+        view.tab === 'rollouts'
+          ? html`<${RolloutBrowser} run=${run.id} live=${live} />`
+          : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`
+      }
+    </div>
+  `;
 }
 
 /** The tabs; arrow keys move between them. */
@@ -48,6 +80,20 @@ function Tabs({ at, onGo }) {
     onGo(next);
     event.currentTarget.querySelector(`#tab-${next}`).focus();
   };
-  return html`<div class="tabs run-tabs" role="tablist" aria-label="Parts of the run" onKeyDown=${move}>${names.map((name) => html`<button type="button" key=${name} role="tab" id=${`tab-${name}`}
-    aria-selected=${name === at} aria-controls="run-panel" tabindex=${name === at ? 0 : -1} onClick=${() => onGo(name)}>${TABS[name]}</button>`)}</div>`;
+  return html`<div class="tabs run-tabs" role="tablist" aria-label="Parts of the run" onKeyDown=${move}>
+    ${names.map(
+      (name) => html`<button
+        type="button"
+        key=${name}
+        role="tab"
+        id=${`tab-${name}`}
+        aria-selected=${name === at}
+        aria-controls="run-panel"
+        tabindex=${name === at ? 0 : -1}
+        onClick=${() => onGo(name)}
+      >
+        ${TABS[name]}
+      </button>`,
+    )}
+  </div>`;
 }

@@ -1,36 +1,58 @@
 /** Runs: the table of all runs and, beside it, the curves of those that are switched on. */
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
-import { navigate, useQuery } from '../router.js';
-import { useOthers, useRuns } from '../run_list.js';
-import { mayChange, runLooks } from '../state.js';
-import { useTitle } from '../title.js';
-import { useKeys } from '../keys.js';
+import { navigate, useQuery } from '../app/router.js';
+import { useOthers, useRuns } from '../data/run_list.js';
+import { mayChange, runLooks } from '../app/state.js';
+import { useTitle } from '../app/title.js';
+import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
-import { groupsOf } from '../lib/groups.js';
-import { fieldOf, runTitle } from '../lib/run_fields.js';
+import { groupsOf } from '../lib/runs/groups.js';
+import { fieldOf, runTitle } from '../lib/runs/fields.js';
 import { highlight } from '../charts/draw.js';
-import { CURVE_SPEC, curveKeys } from '../components/curve_controls.js';
-import { runColumns } from '../components/run_columns.js';
-import { Empty, Failure, Skeleton, Stale } from '../components/states.js';
-import { Grid, withGroups } from '../components/table.js';
-import { GroupRow, RunFilters, SelectionBar, TableTools } from '../components/runs_tools.js';
-import { RunsCharts } from '../components/runs_charts.js';
+import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
+import { runColumns } from '../components/runs/columns.js';
+import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
+import { Grid, withGroups } from '../components/shared/table.js';
+import { SelectionBar } from '../components/runs/selection.js';
+import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
+import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
 const FIELDS = ['reward/mean', 'eval/accuracy'];
 const MOST_SHOWN_AT_FIRST = 10;
 
 const SPEC = {
-  q: text(), status: choice(STATUSES), tag: text(), variant: text(), experiment: text(), archived: flag(), trash: flag(),
-  sort: text('-created_at'), group: text(), columns: list(FIELDS), show: list(), metrics: text(), all: flag(), panel: text(), ...CURVE_SPEC,
+  q: text(),
+  status: choice(STATUSES),
+  tag: text(),
+  variant: text(),
+  experiment: text(),
+  archived: flag(),
+  trash: flag(),
+  sort: text('-created_at'),
+  group: text(),
+  columns: list(FIELDS),
+  show: list(),
+  metrics: text(),
+  all: flag(),
+  panel: text(),
+  ...CURVE_SPEC,
 };
 
 const parametersOf = ({ q, status, tag, variant, experiment, archived, trash, sort, columns, group }) => ({
-  q, status, tag, variant, experiment, archived: archived && !trash ? 'true' : undefined, deleted: trash ? 'true' : undefined, sort,
+  q,
+  status,
+  tag,
+  variant,
+  experiment,
+  archived: archived && !trash ? 'true' : undefined,
+  deleted: trash ? 'true' : undefined,
+  sort,
   include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
-const isFiltered = ({ q, status, tag, variant, experiment, archived, trash }) => Boolean(q || status || tag || variant || experiment || archived || trash);
+const isFiltered = ({ q, status, tag, variant, experiment, archived, trash }) =>
+  Boolean(q || status || tag || variant || experiment || archived || trash);
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
@@ -49,7 +71,7 @@ export function View() {
   const search = useRef(null);
 
   const ids = runs.items.map(({ id }) => id);
-  const others = useOthers(runs.loaded ? view.show ?? [] : [], runs.items);
+  const others = useOthers(runs.loaded ? (view.show ?? []) : [], runs.items);
   const shown = view.show ? view.show.filter((id) => !others.missing.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
   const looks = runLooks(shown);
   const known = [...runs.items, ...others.found];
@@ -59,16 +81,26 @@ export function View() {
   const chosen = runs.items.filter(({ id }) => selected.has(id));
   useEffect(() => () => highlight(null), []);
 
-  const rows = useMemo(() => (view.group ? withGroups(runs.items, groupName(view.group, runs.items)) : runs.items), [runs.items, view.group]);
+  const rows = useMemo(
+    () => (view.group ? withGroups(runs.items, groupName(view.group, runs.items)) : runs.items),
+    [runs.items, view.group],
+  );
   const order = rows.filter((row) => !row.group).map(({ id }) => id);
-  const step = (by) => setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old) + by))] ?? null);
+  const step = (by) =>
+    setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old) + by))] ?? null);
   const compare = (some) => navigate(address('/compare', { runs: some }));
 
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },
     j: { label: 'next run', run: () => step(1) },
     k: { label: 'previous run', run: () => step(-1) },
-    Enter: { label: 'open the run', run: (event) => (event.target.closest('button, a') ? event.target.closest('button, a').click() : active && navigate(`/run/${active}`)) },
+    Enter: {
+      label: 'open the run',
+      run: (event) =>
+        event.target.closest('button, a')
+          ? event.target.closest('button, a').click()
+          : active && navigate(`/run/${active}`),
+    },
     x: { label: 'select the run', run: () => active && toggleSelected(active) },
     e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
     ...(mayChange.value && { r: { label: 'rename the run', run: () => setRenaming(active) } }),
@@ -77,28 +109,72 @@ export function View() {
   });
 
   const columns = runColumns({
-    fields: view.columns, looks, isShown: (id) => looks.has(id), toggleShown, isSelected: (id) => selected.has(id), toggleSelected,
-    allSelected: ids.length > 0 && ids.every((id) => selected.has(id)), selectAll: (on) => setSelected(new Set(on ? ids : [])),
-    put: runs.put, runs: runs.items, renaming, setRenaming,
+    fields: view.columns,
+    looks,
+    isShown: (id) => looks.has(id),
+    toggleShown,
+    isSelected: (id) => selected.has(id),
+    toggleSelected,
+    allSelected: ids.length > 0 && ids.every((id) => selected.has(id)),
+    selectAll: (on) => setSelected(new Set(on ? ids : [])),
+    put: runs.put,
+    runs: runs.items,
+    renaming,
+    setRenaming,
   });
 
-  const table = html`<${Grid} columns=${columns} rows=${rows} keyOf=${({ id }) => id} label="Runs" sort=${view.sort} onSort=${(sort) => change({ sort })}
-    active=${active} onActivate=${({ id }) => setActive(id)} isSelected=${({ id }) => selected.has(id)} onEnd=${runs.more}
-    onHover=${(run) => highlight(run && looks.has(run.id) ? run.id : null)} groupRow=${(group) => html`<${GroupRow} group=${group} fields=${view.columns} />`} />`;
+  const table = html`<${Grid}
+    columns=${columns}
+    rows=${rows}
+    keyOf=${({ id }) => id}
+    label="Runs"
+    sort=${view.sort}
+    onSort=${(sort) => change({ sort })}
+    active=${active}
+    onActivate=${({ id }) => setActive(id)}
+    isSelected=${({ id }) => selected.has(id)}
+    onEnd=${runs.more}
+    onHover=${(run) => highlight(run && looks.has(run.id) ? run.id : null)}
+    groupRow=${(group) => html`<${GroupRow} group=${group} fields=${view.columns} />`}
+  />`;
 
   return html`<div class="runs">
     <section class="runs-table" aria-label="Runs">
       <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} />
       ${runs.error && runs.loaded && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
-      <div class="runs-body"><${Body} runs=${runs} view=${view} change=${change}>${table}<//></div>
-      ${chosen.length > 0 ? html`<${SelectionBar} chosen=${chosen} runs=${runs} trash=${view.trash} compare=${compare} clear=${() => setSelected(new Set())} />`
-        : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`}
+      <div class="runs-body">
+        <${Body} runs=${runs} view=${view} change=${change}>
+          ${table}
+        <//>
+      </div>
+      ${
+        chosen.length > 0
+          ? html`<${SelectionBar}
+            chosen=${chosen}
+            runs=${runs}
+            trash=${view.trash}
+            compare=${compare}
+            clear=${() => setSelected(new Set())}
+          />`
+          : html`<${TableTools} view=${view} change=${change} runs=${runs} defaults=${FIELDS} />`
+      }
     </section>
-    <${RunsCharts} view=${view} change=${change} runs=${runs} others=${others} shown=${shown} looks=${looks} names=${names} compare=${compare} />
+    <${RunsCharts}
+      view=${view}
+      change=${change}
+      runs=${runs}
+      others=${others}
+      shown=${shown}
+      looks=${looks}
+      names=${names}
+      compare=${compare}
+    />
   </div>`;
 }
 
-/** The title under which a run stands. Runs of one variant with other configs, of another experiment say, stand apart. */
+/**
+ * The title under which a run stands. Runs of one variant with other configs, of another experiment say, stand apart.
+ */
 const groupName = (key, runs) => {
   if (key === 'variant') {
     const names = new Map(groupsOf(runs).flatMap(({ name, runs: inside }) => inside.map(({ id }) => [id, name])));
@@ -110,14 +186,44 @@ const groupName = (key, runs) => {
 };
 
 function Body({ runs, view, change, children }) {
-  const action = runs.error?.status === 422 ? { label: 'Newest first', run: () => change({ sort: undefined }) } : undefined;
-  if (!runs.loaded) return runs.error ? html`<${Failure} error=${runs.error} retry=${runs.reload} action=${action} />` : html`<${Skeleton} rows=${14} label="Loading runs" />`;
+  const action =
+    runs.error?.status === 422 ? { label: 'Newest first', run: () => change({ sort: undefined }) } : undefined;
+  if (!runs.loaded)
+    return runs.error
+      ? html`<${Failure} error=${runs.error} retry=${runs.reload} action=${action} />`
+      : html`<${Skeleton} rows=${14} label="Loading runs" />`;
   if (runs.items.length) return children;
   if (isFiltered(view)) {
-    const clear = () => change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false, trash: false });
-    if (view.trash && !isFiltered({ ...view, trash: false })) return html`<${Empty} title="The trash is empty" action=${html`<button class="button" onClick=${clear}>Back to the runs</button>`}>Runs that are deleted wait here and can be restored.<//>`;
-    return html`<${Empty} title="No run matches" action=${html`<button class="button" onClick=${clear}>Clear the filters</button>`}>Nothing is hidden but what the filters above leave out.<//>`;
+    const clear = () =>
+      change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false, trash: false });
+    if (view.trash && !isFiltered({ ...view, trash: false }))
+      return html`<${Empty}
+        title="The trash is empty"
+        action=${html`<button class="button" onClick=${clear}>
+          Back to the runs
+        </button>`}
+      >
+        Runs that are deleted wait here and can be restored.
+      <//>`;
+    return html`<${Empty}
+      title="No run matches"
+      action=${html`<button class="button" onClick=${clear}>
+        Clear the filters
+      </button>`}
+    >
+      Nothing is hidden but what the filters above leave out.
+    <//>`;
   }
-  return html`<${Empty} title="No runs yet" action=${mayChange.value && html`<a class="button button-primary" href="/launch">Launch the first runs</a>`}>
-    Choose one or more variants and some seeds; they queue at once, and their curves grow here while they train.<//>`;
+  return html`<${Empty}
+    title="No runs yet"
+    action=${
+      mayChange.value &&
+      html`<a class="button button-primary" href="/launch">
+        Launch the first runs
+      </a>`
+    }
+  >
+    Choose one or more variants and some seeds; they queue at once, and their curves grow here while they
+    train.
+  <//>`;
 }

@@ -15,6 +15,7 @@ def test_every_address_of_the_application_is_one_page(client, path):
     answer = client.get(path)
     assert answer.status_code == 200
     assert '<div id="app">' in answer.text
+    assert '<meta name="pages" content="[{&quot;path&quot;: &quot;/runs&quot;' in answer.text
 
 
 def test_a_browser_that_goes_nowhere_gets_the_page_that_says_so(client):
@@ -55,6 +56,7 @@ def test_a_path_out_of_the_frontend_is_not_found(client):
         "/static/../backend/main.py",
         "/static/%2e%2e/backend/main.py",
         "/static/..%2fpyproject.toml",
+        "/static/package.json",
     ):
         assert client.get(path).status_code == 404
 

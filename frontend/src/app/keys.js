@@ -1,0 +1,45 @@
+/**
+ * Keyboard shortcuts. `useKeys({ j: { label: 'next row', run } })` for the life of a component; the help dialog
+ * lists what is in force. Keys do nothing while a field or a dialog has the focus, except Escape in a field.
+ */
+import { signal, useLayoutEffect, useRef } from '../dom.js';
+
+/** @typedef {Record<string, {label: string, run: (event: KeyboardEvent) => void}>} Keys */
+
+/** @type {import('../../vendor/signals.js').Signal<{current: Keys}[]>} */
+export const layers = signal([]);
+
+/** @param {Keys} keys key as in `KeyboardEvent.key` */
+export function useKeys(keys) {
+  const newest = useRef(keys);
+  newest.current = keys;
+  useLayoutEffect(() => {
+    // with the first paint: who sees the page may press a key
+    layers.value = [...layers.peek(), newest];
+    return () => {
+      layers.value = layers.peek().filter((layer) => layer !== newest);
+    };
+  }, []);
+}
+
+const isTyping = (target) =>
+  target.matches?.(
+    'input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]',
+  );
+
+function press(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (isTyping(event.target)) {
+    if (event.key === 'Escape') event.target.blur();
+    return;
+  }
+  if (document.querySelector('dialog[open]')) return;
+  const layer = layers.peek().findLast(({ current }) => current[event.key]);
+  if (!layer) return;
+  event.preventDefault();
+  layer.current[event.key].run(event);
+}
+
+export function startKeys() {
+  addEventListener('keydown', press);
+}

@@ -1,0 +1,37 @@
+/** The pages of the application, from the service's list (backend/pages.py): which view an address shows. */
+
+/** @typedef {{path: string, label: string, menu: string, name: string}} Entry */
+/** @typedef {Entry & {pattern: RegExp, load: () => Promise<{View: (props: any) => any}>}} Page */
+
+const content = document.querySelector('meta[name=pages]')?.getAttribute('content') ?? '[]';
+
+/** `/run/{run_id}` as a pattern with a named group for each parameter. @param {string} path */
+const patternOf = (path) => new RegExp(`^${path.replace(/\{(\w+)\}/g, '(?<$1>[^/]+)')}$`);
+
+/** @type {Page[]} */
+const PAGES = JSON.parse(content).map((/** @type {Entry} */ page) => ({
+  ...page,
+  pattern: patternOf(page.path),
+  load: () => import(`../views/${page.name}.js`),
+}));
+
+/** Pages of the menu, in its order. */
+export const menu = PAGES.filter(({ label }) => label);
+
+/** Where the address `/` leads. */
+export const home = PAGES[0]?.path;
+
+/** The page at an address and the props of its view; null where there is none. @param {string} path */
+export function pageAt(path) {
+  for (const page of PAGES) {
+    const match = path.match(page.pattern);
+    if (match) return { page, props: { ...match.groups } };
+  }
+  return null;
+}
+
+/** Path of the entry that the menu marks. @param {string} path */
+export function markedAt(path) {
+  const page = pageAt(path)?.page;
+  return page && (page.menu || page.path);
+}

@@ -1,0 +1,58 @@
+/** Where we are: the path and the query string, and nothing else, decide what a page shows. */
+import { signal } from '../dom.js';
+import { pageAt } from './pages.js';
+import { decode, encode } from '../lib/url.js';
+
+/** @typedef {{path: string, search: string}} Place */
+
+/** @returns {Place} */
+const here = () => ({ path: location.pathname, search: location.search });
+
+/** @type {import('../../vendor/signals.js').Signal<Place>} */
+export const place = signal(here());
+
+/**
+ * Goes to an address of this application.
+ * @param {string} address path with query, e.g. `/compare?runs=a,b`
+ * @param {{replace?: boolean}} [options] `replace` leaves no entry in the history
+ */
+export function navigate(address, { replace = false } = {}) {
+  if (address === location.pathname + location.search) return;
+  history[replace ? 'replaceState' : 'pushState'](null, '', address);
+  place.value = here();
+}
+
+/**
+ * The page's view state, read from and written to the query string.
+ * Parameters that the spec does not name are left alone; defaults are not written.
+ * @template {import('../lib/url.js').Spec} S
+ * @param {S} spec
+ * @returns {[import('../lib/url.js').Values<S>, (changes: object, options?: {push?: boolean}) => void]}
+ */
+export function useQuery(spec) {
+  const values = decode(place.value.search, spec);
+  const change = (changes, { push = false } = {}) => {
+    const now = place.peek();
+    navigate(now.path + encode(now.search, changes, spec), { replace: !push });
+  };
+  return [values, change];
+}
+
+/** Lets ordinary links move inside the application without loading the page anew. */
+export function followLinks() {
+  addEventListener('popstate', () => {
+    place.value = here();
+  });
+  document.addEventListener('click', (event) => {
+    const link = event.target.closest?.('a[href]');
+    if (!link || !isPlainClick(event) || !isInside(link)) return;
+    event.preventDefault();
+    navigate(link.pathname + link.search);
+  });
+}
+
+const isPlainClick = (event) =>
+  event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+
+const isInside = (link) =>
+  link.origin === location.origin && !link.target && !link.hasAttribute('download') && pageAt(link.pathname) !== null;

@@ -1,0 +1,173 @@
+/** What the whole page shares, and nothing more: theme, colours of runs, workers, catalog, messages. */
+import { computed, effect, signal } from '../dom.js';
+import { get } from '../data/api.js';
+import { listen, resync } from '../data/live.js';
+import { assignSlots, looksTogether } from '../lib/colours.js';
+
+const stored = (key, fallback) => JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
+const store = (key, value) => localStorage.setItem(`grpolab.${key}`, JSON.stringify(value));
+
+/** 'auto' follows the system. Kept as plain text because first_paint.js reads it too. */
+export const themeChoice = signal(localStorage.getItem('grpolab.theme') ?? 'auto');
+const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
+const systemTheme = signal(systemIsDark.matches ? 'dark' : 'light');
+systemIsDark.addEventListener('change', () => {
+  systemTheme.value = systemIsDark.matches ? 'dark' : 'light';
+});
+
+/** @type {import('../../vendor/signals.js').ReadonlySignal<'light'|'dark'>} */
+export const theme = computed(() => (themeChoice.value === 'auto' ? systemTheme.value : themeChoice.value));
+
+effect(() => {
+  const chosen = themeChoice.value;
+  localStorage.setItem('grpolab.theme', chosen);
+  if (chosen === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+});
+
+/** Colour slots by run id, remembered so that a run keeps its colour from visit to visit. */
+const MOST_REMEMBERED = 4000;
+const slots = signal(new Map(stored('slots', [])));
+
+/** Makes sure that these runs have a look. @param {string[]} ids */
+export function rememberRuns(ids) {
+  const next = assignSlots(slots.peek(), ids);
+  if (next === slots.peek()) return;
+  slots.value = next;
+  store('slots', [...next].slice(-MOST_REMEMBERED));
+}
+
+/**
+ * Looks of runs that are drawn together.
+ * @param {string[]} ids
+ * @returns {Map<string, import('../lib/colours.js').Look>}
+ */
+export function runLooks(ids) {
+  rememberRuns(ids);
+  return looksTogether(
+    [...ids].sort().map((key) => ({ key, slot: slots.value.get(key) })),
+    theme.value,
+  );
+}
+
+/** Looks of named groups (variants), by their order. @param {string[]} names */
+export const groupLooks = (names) =>
+  looksTogether(
+    names.map((key, slot) => ({ key, slot })),
+    theme.value,
+  );
+
+/** Look of one run by itself. @param {string} id @returns {import('../lib/colours.js').Look} */
+export const runLook = (id) => runLooks([id]).get(id);
+
+/** @type {import('../../vendor/signals.js').Signal<{items: any[], error: Error | null, loaded: boolean}>} */
+export const workers = signal({ items: [], error: null, loaded: false });
+
+async function loadWorkers() {
+  try {
+    workers.value = { items: (await get('/workers')).items, error: null, loaded: true };
+  } catch (error) {
+    workers.value = { ...workers.peek(), error, loaded: true };
+  }
+}
+
+/** Follows the workers for as long as the page lives. */
+export function startWorkers() {
+  loadWorkers();
+  let timer = 0;
+  listen(['worker'], () => {
+    clearTimeout(timer);
+    timer = setTimeout(loadWorkers, 300);
+  });
+  setInterval(() => {
+    if (!document.hidden) loadWorkers();
+  }, 15_000);
+}
+
+/** As whom this page is logged in; until the service has said so, as at the last visit. */
+export const role = signal(stored('role', 'operator'));
+
+/** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
+export const mayChange = computed(() => role.value === 'operator');
+
+/** The id of this browser's session; null until it is known, and for a page that was opened with a token. */
+export const session = signal(null);
+
+export async function loadRole() {
+  const found = await get('/session');
+  role.value = found.role;
+  session.value = found.session;
+  store('role', role.value);
+}
+
+/** State of database, broker and disk, and runs that wait for them; null until it is known. */
+export const status = signal(null);
+const STATUS_EVERY = 4000;
+
+async function loadStatus() {
+  try {
+    const found = await get('/status');
+    const isBack = found.database.state === 'ok' && status.peek() && status.peek().database.state !== 'ok';
+    status.value = found;
+    if (isBack) resync();
+  } catch {
+    status.value = null; // the service itself does not answer: the live connection's notice says so
+  }
+}
+
+/** Follows the state of the service for as long as the page lives. */
+export function startStatus() {
+  loadStatus();
+  setInterval(() => {
+    if (!document.hidden) loadStatus();
+  }, STATUS_EVERY);
+}
+
+/** Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded. */
+export const catalog = signal(new Map());
+
+export async function loadCatalog() {
+  const { items } = await get('/metric-catalog');
+  catalog.value = new Map(items.map((metric) => [metric.name, metric]));
+}
+
+/**
+ * What the catalog says about a metric; members of a family (`reward/<name>/mean`) share an entry.
+ * @param {string} metric
+ */
+export function aboutMetric(metric) {
+  const exact = catalog.value.get(metric);
+  if (exact) return exact;
+  for (const [name, entry] of catalog.value) {
+    if (
+      name.includes('<') &&
+      new RegExp(`^${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(/<[^>]+>/g, '[^/]+')}$`).test(metric)
+    )
+      return entry;
+  }
+  return undefined;
+}
+
+/** @typedef {{id: number, text: string, tone: 'info'|'error', action?: {label: string, run: () => void}}} Toast */
+/** @type {import('../../vendor/signals.js').Signal<Toast[]>} */
+export const toasts = signal([]);
+let nextToast = 1;
+
+/**
+ * Shows a short message; one with an action or an error stays longer.
+ * @param {string} text
+ * @param {Partial<Toast>} [options]
+ */
+export function say(text, { tone = 'info', action } = {}) {
+  const id = nextToast++;
+  toasts.value = [...toasts.peek().slice(-3), { id, text, tone, action }];
+  setTimeout(() => dismiss(id), action || tone === 'error' ? 9000 : 3500);
+}
+
+/** @param {number} id */
+export const dismiss = (id) => {
+  toasts.value = toasts.peek().filter((toast) => toast.id !== id);
+};
+
+/** Shows an error in its own words. @param {Error} error */
+export const sayError = (error) => say(error.message, { tone: 'error' });

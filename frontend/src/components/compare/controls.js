@@ -1,0 +1,139 @@
+/** Controls and legend of Compare. */
+import { html, useState } from '../../dom.js';
+import { bySection } from '../../lib/metrics.js';
+import { formatCount } from '../../lib/text/format.js';
+import { bandOf } from '../../lib/runs/groups.js';
+import { highlight } from '../../charts/draw.js';
+import { copyText } from '../../data/actions.js';
+import { CurveControls } from '../curves/controls.js';
+import { Icon } from '../shared/icons.js';
+import { Segments, Select, Swatch } from '../shared/marks.js';
+
+const BANDS = [
+  { value: 'ci95', label: '95 % interval' },
+  { value: 'std', label: 'standard deviation' },
+  { value: 'stderr', label: 'standard error' },
+  { value: 'minmax', label: 'min to max' },
+  { value: 'none', label: 'none' },
+];
+
+const bandOptions = (groups) => [
+  { value: 'auto', label: `auto: ${BANDS.find(({ value }) => value === bandOf('auto', groups)).label}` },
+  ...BANDS,
+];
+
+/** @param {{view: any, change: Function, available: string[], groups: any[]}} props */
+export function CompareControls({ view, change, available, groups }) {
+  const isGrouped = view.by === 'variant';
+  return html`<div class="compare-controls">
+    <div class="toolbar">
+      <${Segments}
+        label="Lines"
+        value=${view.by}
+        options=${[{ value: 'variant', label: 'mean by variant' }, { value: 'run', label: 'single runs' }]}
+        onChange=${(by) => change({ by, hide: [] })}
+      />
+      ${
+        isGrouped &&
+        html`
+          <${Select}
+            label="band"
+            value=${view.band}
+            options=${bandOptions(groups)}
+            onChange=${(band) => change({ band })}
+          />
+          <button
+            class="button-quiet"
+            aria-pressed=${view.seeds}
+            onClick=${() => change({ seeds: !view.seeds })}
+          >
+            seeds
+          </button>
+        `
+      }
+      <${CurveControls} view=${view} change=${change} />
+      <span class="spacer"></span>
+      <button class="button" onClick=${() => copyText(location.href, 'Link')}>
+        <${Icon} name="link" /> Copy link
+      </button>
+    </div>
+    <${Sections} view=${view} change=${change} available=${available} />
+  </div>`;
+}
+
+function Sections({ view, change, available }) {
+  const options = [
+    { name: 'key', count: 0 },
+    ...bySection(available).map(({ section, metrics }) => ({ name: section, count: metrics.length })),
+  ];
+  const toggle = (name) =>
+    change({
+      metrics: view.metrics.includes(name) ? view.metrics.filter((old) => old !== name) : [...view.metrics, name],
+    });
+  return html`<div class="chips" role="group" aria-label="Metrics by section">
+    ${options.map(
+      ({ name, count }) => html`<button
+        key=${name}
+        class="chip"
+        aria-pressed=${view.metrics.includes(name)}
+        onClick=${() => toggle(name)}
+      >
+        ${name === 'key' ? 'key metrics' : name}
+        ${
+          count > 0 &&
+          html`
+            ${' '}
+            <span class="faint">${count}</span>
+          `
+        }
+      </button>`,
+    )}
+  </div>`;
+}
+
+const MOST_ENTRIES = 40;
+
+const countText = (all, drawn) =>
+  drawn < all ? `n ${formatCount(drawn)} of ${formatCount(all)}` : `n ${formatCount(all)}`;
+
+/** One entry per line; a click hides it, hovering lights it in all panels. */
+export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change }) {
+  const [all, setAll] = useState(false);
+  const isDrawn = new Set(drawn);
+  const counts = new Map(
+    groups.map(({ name, runs }) => [name, countText(runs.length, runs.filter(({ id }) => isDrawn.has(id)).length)]),
+  );
+  const entries = [...looks].slice(0, all ? Infinity : MOST_ENTRIES);
+  const toggle = (key) =>
+    change({ hide: hidden.includes(key) ? hidden.filter((old) => old !== key) : [...hidden, key] });
+  const only = (key) => change({ hide: [...looks.keys()].filter((other) => other !== key) });
+  return html`<div class="legend" role="group" aria-label="Lines" onMouseLeave=${() => highlight(null)}>
+    ${entries.map(
+      ([key, look]) => html`<button
+        key=${key}
+        class="legend-item"
+        aria-pressed=${!hidden.includes(key)}
+        title="Click: hide or show; double click: only this"
+        onClick=${() => toggle(key)}
+        onDblClick=${() => only(key)}
+        onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}
+      >
+        <${Swatch} look=${look} off=${hidden.includes(key)} />
+        <span>${names.get(key) ?? key}</span>
+        ${isGrouped && html`<span class="faint">${counts.get(key)}</span>`}
+      </button>`,
+    )}
+    ${
+      entries.length < looks.size &&
+      html`<button class="button-quiet" onClick=${() => setAll(true)}>
+        ${formatCount(looks.size - entries.length)} more
+      </button>`
+    }
+    ${
+      hidden.length > 0 &&
+      html`<button class="button-quiet" onClick=${() => change({ hide: [] })}>
+        Show all
+      </button>`
+    }
+  </div>`;
+}

@@ -1,0 +1,207 @@
+/** Tables of Compare: numbers with their uncertainty, and the config fields that differ. */
+import { html } from '../../dom.js';
+import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
+import { formatField, groupDifferences } from '../../lib/runs/config.js';
+import { formatShort, formatValue, plural } from '../../lib/text/format.js';
+import { useGet } from '../../data/resource.js';
+import { aboutMetric } from '../../app/state.js';
+import { Select, Swatch } from '../shared/marks.js';
+
+/** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
+function useEqualTokens(experiment, groups, baseline) {
+  const base = groups.find(({ name }) => name === baseline)?.variant;
+  const { data } = useGet(
+    experiment ? `/experiments/${encodeURIComponent(experiment)}/summary` : null,
+    { metrics: 'eval/accuracy', baseline: base },
+    { live: ['run'], every: 5000 },
+  );
+  const cells = new Map(
+    (data?.variants ?? []).map(({ variant, metrics }) => [variant, metrics['eval/accuracy']?.equal_tokens]),
+  );
+  return data?.tokens
+    ? { tokens: data.tokens, cellOf: (name) => fromService(cells.get(name), name === baseline) }
+    : null;
+}
+
+/** The service's summary goes by variant: it fits only where each variant has one config. */
+const isOneToOne = (groups) => new Set(groups.map(({ variant }) => variant)).size === groups.length;
+
+const halfOf = ({ low, high }) => (low === null || high === null ? null : (high - low) / 2);
+
+function fromService(cell, isBaseline) {
+  if (!cell) return { n: 0, mean: null, half: null, notFinite: 0, versus: null };
+  const { n, mean, delta } = cell;
+  return {
+    n,
+    mean,
+    half: halfOf(cell),
+    notFinite: 0,
+    versus: delta && !isBaseline && { delta: delta.mean, half: halfOf(delta) },
+  };
+}
+
+/**
+ * @param {{groups: import('../../lib/runs/groups.js').Group[], view: any, change: Function, looks: Map<string, any>,
+ *   experiment: string | null}} props
+ */
+export function SummaryTable({ groups, view, change, looks, experiment }) {
+  const names = groups.map(({ name }) => name);
+  const baseline = names.includes(view.baseline) ? view.baseline : names[0];
+  const rows = summaryRows(groups, baseline, aboutMetric);
+  const fields = presentFields(rows);
+  const equal = useEqualTokens(isOneToOne(groups) ? experiment : null, groups, baseline);
+  if (!fields.length) return null;
+  return html`<section class="section">
+    <div class="section-head">
+      <h2>Summary</h2>
+      <span class="faint">
+        mean ± half width of the 95 % interval over seeds (Student's t); last value of each run
+      </span>
+      <span class="spacer"></span>
+      ${
+        names.length > 1 &&
+        html`<${Select}
+          label="baseline"
+          value=${baseline}
+          options=${names}
+          onChange=${(name) => change({ baseline: name })}
+        />`
+      }
+    </div>
+    <div class="card table-scroll">
+      <table class="table">
+        <thead>
+          <tr>
+            <th>variant</th>
+            <th class="number">n</th>
+            ${fields.map(
+              (i) => html`<th class="number" key=${i}>
+                ${SUMMARY_FIELDS[i].title}
+              </th>`,
+            )}
+            ${equal && html`<th class="number">accuracy at ${formatShort(equal.tokens)} tokens</th>`}
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            (row) => html`<tr key=${row.name}>
+              <td>
+                <span class="variant-name">
+                  <${Swatch} look=${looks.get(row.name)} />
+                  ${row.name}
+                  ${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}
+                </span>
+              </td>
+              <td class="number">
+                ${row.runs}
+                ${
+                  row.unfinished > 0 &&
+                  html`<span class="faint" title="Runs that have not finished take part with their last value">
+                    ${' '}
+                    (${row.unfinished} unfinished)
+                  </span>`
+                }
+              </td>
+              ${fields.map(
+                (i) => html`<td class="number" key=${i}>
+                  <${Cell} cell=${row.cells[i]} runs=${row.runs} />
+                </td>`,
+              )}
+              ${
+                equal &&
+                html`<td class="number">
+                  <${Cell} cell=${equal.cellOf(row.name)} runs=${row.runs} />
+                </td>`
+              }
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </section>`;
+}
+
+function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) {
+  if (!n) return html`<span class="faint">${notFinite ? `${notFinite} not finite` : '–'}</span>`;
+  return html`
+    <span class="estimate">
+      ${formatValue(mean)}
+      <span class="faint half">${half === null ? 'n 1' : `± ${formatValue(half)}`}</span>
+    </span>
+    <${Versus} versus=${versus} />
+    ${
+      apart.length > 0 &&
+      html`<div class="delta is-warning" title=${`Not on the baseline's scale: ${apart.join(', ')}`}>
+        another scale
+      </div>`
+    }
+    ${
+      ((n > 1 && n < runs) || notFinite > 0) &&
+      html`<div class="delta faint">
+        n ${n}
+        ${notFinite ? `, ${notFinite} not finite` : ''}
+      </div>`
+    }
+  `;
+}
+
+/** The difference to the baseline. Bold only where its interval leaves zero out. */
+function Versus({ versus }) {
+  if (!versus || versus.delta === null) return null;
+  const { delta, half } = versus;
+  const sign = delta > 0 ? '+' : '';
+  if (half === null)
+    return html`<div class="delta faint" title="One seed: no claim can be made">
+      ${sign}
+      ${formatValue(delta)}, n 1
+    </div>`;
+  const isClear = Math.abs(delta) > half;
+  return html`<div
+    class=${isClear ? 'delta is-clear' : 'delta faint'}
+    title=${
+      isClear
+        ? 'The 95 % interval of the difference leaves 0 out (Welch)'
+        : 'Not significant: the 95 % interval of the difference contains 0 (Welch)'
+    }
+  >
+    ${sign}
+    ${formatValue(delta)} ± ${formatValue(half)}
+  </div>`;
+}
+
+/** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
+export function ConfigDifferences({ groups }) {
+  const rows = groupDifferences(
+    groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+  );
+  return html`<section class="section">
+    <div class="section-head">
+      <h2>Config fields that differ</h2>
+      <span class="faint">${plural(rows.length, 'field')}; the seed is left out</span>
+    </div>
+    ${
+      rows.length === 0
+        ? html`<p class="faint">All runs have the same config but for their seed.</p>`
+        : html`<div class="card table-scroll">
+          <table class="table config-table">
+            <thead>
+              <tr>
+                <th>field</th>
+                ${groups.map(({ name }) => html`<th key=${name}>${name}</th>`)}
+              </tr>
+            </thead>
+            <tbody>
+              ${rows.map(
+                ({ path, cells }) => html`<tr key=${path}>
+                  <td>
+                    <code>${path}</code>
+                  </td>
+                  ${cells.map((values, i) => html`<td key=${i}>${values.map(formatField).join(' | ')}</td>`)}
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
+    }
+  </section>`;
+}

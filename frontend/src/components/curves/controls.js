@@ -1,0 +1,63 @@
+/** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
+import { html } from '../../dom.js';
+import { choice, list, number, range } from '../../lib/url.js';
+import { Segments, Select } from '../shared/marks.js';
+
+/** View parameters of pages with curves. */
+export const CURVE_SPEC = {
+  x: choice(['step', 'wall', 'tokens']),
+  smoothing: number(0, { min: 0, max: 0.999 }),
+  log: list([]),
+  zoom: range(),
+};
+
+const X = [
+  { value: 'step', label: 'step' },
+  { value: 'wall', label: 'time', title: 'Training time since the run first started' },
+  { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
+];
+const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
+
+/** @param {string[]} log @param {'x'|'y'} axis */
+const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
+
+/** @param {{view: any, change: (changes: object) => void}} props */
+export function CurveControls({ view, change }) {
+  const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
+  return html`
+    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null })} />
+    <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
+      <${Select}
+        label="smoothing"
+        value=${String(view.smoothing)}
+        options=${steps.map((s) => ({ value: String(s), label: s ? String(s) : 'off' }))}
+        onChange=${(s) => change({ smoothing: Number(s) })}
+      />
+    </span>
+    <div class="segments" role="group" aria-label="Logarithmic axes">
+      <button aria-pressed=${view.log.includes('y')} onClick=${() => change({ log: toggled(view.log, 'y') })}>
+        log y
+      </button>
+      <button aria-pressed=${view.log.includes('x')} onClick=${() => change({ log: toggled(view.log, 'x') })}>
+        log x
+      </button>
+    </div>
+    ${
+      view.zoom &&
+      html`<button
+        class="button-quiet"
+        aria-pressed="true"
+        title="A double click in a chart does the same"
+        onClick=${() => change({ zoom: null })}
+      >
+        Reset zoom
+      </button>`
+    }
+  `;
+}
+
+/** Keys that go with the controls. @param {any} view @param {(changes: object) => void} change */
+export const curveKeys = (view, change) => ({
+  s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
+  l: { label: 'logarithmic y axis', run: () => change({ log: toggled(view.log, 'y') }) },
+});

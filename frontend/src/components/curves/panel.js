@@ -1,0 +1,239 @@
+/** One metric of many runs: title, curves, and what the picture is made of. */
+import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
+import { navigate } from '../../app/router.js';
+import { aboutMetric, theme } from '../../app/state.js';
+import { MOST_RUNS, useSeries } from '../../data/series.js';
+import { mountPanel, savePicture } from '../../charts/draw.js';
+import { figureOf, isOutside, keyOf } from '../../charts/figure.js';
+import { badge } from '../../charts/badge.js';
+import { chartTheme } from '../../charts/theme.js';
+import { address } from '../../lib/url.js';
+import { Icon } from '../shared/icons.js';
+
+/**
+ * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
+ *   number] | null,
+ *   log: string[], seeds?: boolean}} PanelView `log` holds 'x', 'y' or both; `seeds` adds the single runs to groups
+ */
+
+/** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
+export const openRollouts = (run, step) => {
+  if (run) navigate(address('/rollouts', { run, step }));
+};
+
+const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({
+  x,
+  smoothing,
+  groupBy,
+  band: groupBy && band !== 'none' ? band : '',
+  zoom,
+  points: tall ? 1000 : 500,
+});
+
+/** Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+function useLines(metric, runs, view, near, tall, looks, names) {
+  const shape = shapeOf(view, tall);
+  const main = useSeries(metric, runs, shape, near);
+  const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, near && view.smoothing > 0);
+  const seeds = useSeries(
+    metric,
+    runs,
+    { ...shape, groupBy: '', band: '' },
+    near && Boolean(view.groupBy && view.seeds),
+  );
+  const groupOfRun = (run) => names.get(`group:${run}`);
+  const keyHere = (item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
+  const lines = (series, role, groupOf = keyHere) =>
+    series
+      .filter((item) => looks.has(groupOf(item)))
+      .map((item) => ({
+        series: item,
+        key: keyHere(item),
+        name: names.get(keyHere(item)) ?? item.name,
+        look: looks.get(groupOf(item)),
+        role,
+      }));
+  const all = [
+    ...lines(main.series, 'main'),
+    ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
+    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
+  ];
+  return { main, all };
+}
+
+/**
+ * @param {{metric: string, runs: string[], view: PanelView, looks: Map<string, import('../../lib/colours.js').Look>,
+ *   names: Map<string, string>, marks?: {step: number, text: string}[], onPoint?: (run: string | null, step: number,
+ *   key: string) => void,
+ *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
+ *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
+ *   `group:<run id>` to the group of a run
+ */
+export function Panel({
+  metric,
+  runs,
+  view,
+  looks,
+  names,
+  marks,
+  onPoint = openRollouts,
+  onZoom,
+  onExpand,
+  tall = false,
+  warning = '',
+}) {
+  const element = useRef(null);
+  const panel = useRef(null);
+  const handlers = useRef({});
+  const [near, setNear] = useState(false);
+  handlers.current = { onPoint, onZoom };
+  const { main, all } = useLines(metric, runs, view, near, tall, looks, names);
+  const about = aboutMetric(metric);
+  const shade = theme.value;
+
+  useEffect(() => {
+    panel.current = mountPanel(element.current, {
+      onPoint: (...point) => handlers.current.onPoint(...point),
+      onZoom: (zoom) => handlers.current.onZoom?.(zoom),
+      onNear: setNear,
+    });
+    return panel.current.dispose;
+  }, []);
+
+  const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
+  useEffect(() => {
+    if (!main.loaded && !main.error) return;
+    panel.current.draw(
+      figureOf(main.loaded ? all : [], {
+        metric,
+        xKind: view.x,
+        logX: view.log.includes('x'),
+        logY: view.log.includes('y'),
+        zoom: view.zoom,
+        theme: chartTheme(),
+        marks,
+        healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]),
+      }),
+    );
+  }, [
+    main.loaded,
+    Boolean(main.error),
+    look,
+    shade,
+    JSON.stringify([view, marks]),
+    about,
+    ...useIdentity(all.map(({ series }) => series)),
+  ]);
+
+  return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
+    <header class="panel-head">
+      <h3 title=${about?.meaning ?? metric}>
+        ${metric}
+        ${
+          unitOf(about) &&
+          html`
+            ${' '}
+            <span>${unitOf(about)}</span>
+          `
+        }
+      </h3>
+      <span class="spacer"></span>
+      <span class="panel-tools">
+        <button
+          class="button-icon"
+          title="Save as picture"
+          aria-label="Save as picture"
+          onClick=${() => savePicture(element.current, metric.replaceAll('/', '-'))}
+        >
+          <${Icon} name="download" />
+        </button>
+        ${
+          onExpand &&
+          html`<button class="button-icon" title="Enlarge" aria-label="Enlarge" onClick=${onExpand}>
+            <${Icon} name="expand" />
+          </button>`
+        }
+      </span>
+    </header>
+    <div class="panel-body">
+      ${main.loading && !main.loaded && html`<div class="panel-loading"></div>`}
+      <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
+      <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
+    </div>
+    <${Badge} main=${main} view=${view} asked=${runs.length} warning=${warning} />
+  </section>`;
+}
+
+/** Units that say nothing beside the name are left out. */
+const unitOf = (about) => (['1', 'reward', ''].includes(about?.unit ?? '') ? null : about.unit);
+
+/** A counter that changes when any of the items is another object than before. */
+function useIdentity(items) {
+  const held = useRef({ items: [], round: 0 });
+  const { current } = held;
+  if (items.length !== current.items.length || items.some((item, i) => item !== current.items[i])) {
+    held.current = { items, round: current.round + 1 };
+  }
+  return [held.current.round];
+}
+
+function PanelNote({ main, hasRuns, zoom, onZoom }) {
+  if (main.error && !main.loaded)
+    return html`<div class="panel-note" role="alert">
+      <span>${main.error.errors?.[0]?.message ?? main.error.title ?? main.error.message}</span>
+      <button class="button button-small" onClick=${main.retry}>
+        Try again
+      </button>
+    </div>`;
+  if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
+  if (!main.loaded) return null;
+  if (!zoom)
+    return main.series.some(({ raw_points: points }) => points > 0)
+      ? null
+      : html`<div class="panel-note">No value recorded yet</div>`;
+  if (!isOutside(main.series, zoom)) return null;
+  return html`<div class="panel-note">
+    <span>No value in this window</span>
+    ${
+      onZoom &&
+      html`<button class="button button-small" onClick=${() => onZoom(null)}>
+        Whole range
+      </button>`
+    }
+  </div>`;
+}
+
+function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
+  const notes = useMemo(
+    () =>
+      badge(series, {
+        smoothing: view.smoothing,
+        most: MOST_RUNS,
+        logX: view.log.includes('x'),
+        logY: view.log.includes('y'),
+        grouped: Boolean(view.groupBy),
+        asked,
+      }),
+    [series, view.smoothing, view.log.join(), view.groupBy, asked],
+  );
+  return html`<footer class="panel-foot">
+    ${
+      warning &&
+      html`<span class="is-warning" role="note">
+        ${warning}
+      </span>`
+    }
+    ${
+      error &&
+      loaded &&
+      html`<span class="is-warning" title=${error.message}>
+        not refreshed <button onClick=${retry}>try again</button>
+      </span>`
+    }
+    ${
+      loaded
+        ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`)
+        : html`<span>…</span>`
+    }
+  </footer>`;
+}

@@ -1,0 +1,114 @@
+/** Many panels in sections, and one of them enlarged. */
+import { html, useState } from '../../dom.js';
+import { bySection } from '../../lib/metrics.js';
+import { aboutMetric } from '../../app/state.js';
+import { Dialog } from '../shared/overlay.js';
+import { Icon } from '../shared/icons.js';
+import { Panel } from './panel.js';
+
+/**
+ * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
+ * @param {{metrics: string[], runs: string[], view: any, change: (changes: object, options?: object) => void, looks:
+ *   Map<string, any>,
+ *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics:
+ *   string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
+ *   warning?: (metric: string) => string}} props `warning`: what to know before comparing the curves of a metric
+ */
+export function Panels({
+  metrics,
+  runs,
+  view,
+  change,
+  looks,
+  names,
+  marks,
+  sections = null,
+  enlarged,
+  onPoint,
+  warning = () => '',
+}) {
+  const panel = (metric) => html`<${Panel}
+    key=${metric}
+    metric=${metric}
+    runs=${runs}
+    view=${view}
+    looks=${looks}
+    names=${names}
+    marks=${marks}
+    onPoint=${onPoint}
+    warning=${warning(metric)}
+    onZoom=${(zoom) => change({ zoom })}
+    onExpand=${() => change({ panel: metric }, { push: true })}
+  />`;
+  return html`
+    ${
+      sections
+        ? (sections === true ? bySection(metrics) : sections).map(
+            (section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`,
+          )
+        : html`<div class="panels">${metrics.map(panel)}</div>`
+    }
+    ${
+      enlarged &&
+      html`<${Enlarged} metrics=${metrics} metric=${enlarged} change=${change}>
+        <${Panel}
+          key=${`${enlarged} enlarged`}
+          metric=${enlarged}
+          runs=${runs}
+          view=${view}
+          looks=${looks}
+          names=${names}
+          marks=${marks}
+          onPoint=${onPoint}
+          warning=${warning(enlarged)}
+          onZoom=${(zoom) => change({ zoom })}
+          tall
+        />
+      <//>`
+    }
+  `;
+}
+
+function Section({ section, metrics, panel }) {
+  const [open, setOpen] = useState(true);
+  return html`<section class="panel-section">
+    <h2>
+      <button aria-expanded=${open} onClick=${() => setOpen(!open)}>
+        <${Icon} name=${open ? 'down' : 'right'} size=${12} />
+        ${section}
+      </button>
+      <span class="faint">${metrics.length}</span>
+    </h2>
+    ${open && html`<div class="panels">${metrics.map(panel)}</div>`}
+  </section>`;
+}
+
+function Enlarged({ metrics, metric, change, children }) {
+  const at = metrics.indexOf(metric);
+  const go = (by) => {
+    if (metrics[at + by]) change({ panel: metrics[at + by] });
+  };
+  const keys = (event) => {
+    if (event.key === 'ArrowLeft') go(-1);
+    if (event.key === 'ArrowRight') go(1);
+  };
+  return html`<div onKeyDown=${keys}>
+    <${Dialog} title=${metric} wide onClose=${() => change({ panel: '' })}>
+      <p class="quiet">${aboutMetric(metric)?.meaning}</p>
+      <div class="toolbar enlarged-tools">
+        <button class="button button-small" disabled=${at <= 0} onClick=${() => go(-1)}>
+          <${Icon} name="left" size=${12} /> ${metrics[at - 1] ?? 'first'}
+        </button>
+        <span class="spacer"></span>
+        <button
+          class="button button-small"
+          disabled=${at < 0 || at + 1 >= metrics.length}
+          onClick=${() => go(1)}
+        >
+          ${metrics[at + 1] ?? 'last'} <${Icon} name="right" size=${12} />
+        </button>
+      </div>
+      ${children}
+    <//>
+  </div>`;
+}

@@ -1,0 +1,92 @@
+/** As whom this browser is logged in: a menu in the header, and the browsers that can be logged out. */
+import { html, useState } from '../../dom.js';
+import { remove } from '../../data/api.js';
+import { formatAgo, formatTime } from '../../lib/text/format.js';
+import { useGet } from '../../data/resource.js';
+import { role, sayError, session } from '../../app/state.js';
+import { Icon } from '../shared/icons.js';
+import { Dialog, Menu } from '../shared/overlay.js';
+import { Loaded } from '../shared/states.js';
+
+const MEANING = { operator: 'Logged in as the operator', viewer: 'Logged in as a viewer' };
+
+const toLogin = () => location.assign('/login');
+
+/** The service ends the session; the cookie alone would still be worth something to whoever has copied it. */
+const logOut = () => remove('/session').then(toLogin, sayError);
+
+export function AccountMenu() {
+  const [listed, setListed] = useState(false);
+  const title = MEANING[role.value];
+  return html`
+    <${Menu} label=${html`<${Icon} name="person" label="Account" />`} title=${title} align="right" quiet>
+      ${(close) => html`
+        <div class="menu-title">${title}</div>
+        <button
+          class="menu-item"
+          onClick=${() => {
+            close();
+            setListed(true);
+          }}
+        >
+          Sessions …
+        </button>
+        ${
+          session.value &&
+          html`<button class="menu-item" onClick=${logOut}>
+            Log out
+          </button>`
+        }
+      `}
+    <//>
+    ${listed && html`<${SessionList} onClose=${() => setListed(false)} />`}
+  `;
+}
+
+/** @param {{onClose: () => void}} props */
+function SessionList({ onClose }) {
+  const sessions = useGet('/sessions');
+  const end = (item) => remove(`/sessions/${item.id}`).then(item.is_current ? toLogin : sessions.reload, sayError);
+  return html`<${Dialog} title="Sessions" onClose=${onClose}>
+    <p class="session-note">
+      ${
+        role.value === 'operator'
+          ? 'Browsers that are logged in. Another token ends all that were made from the old one.'
+          : 'This browser. The operator sees all that are logged in.'
+      }
+    </p>
+    <${Loaded}
+      resource=${sessions}
+      isEmpty=${({ items }) => !items.length}
+      empty=${html`<p>No browser is logged in.</p>`}
+    >
+      ${({ items }) => html`<ul class="sessions">
+        ${items.map((item) => html`<${SessionItem} key=${item.id} item=${item} end=${() => end(item)} />`)}
+      </ul>`}
+    <//>
+  <//>`;
+}
+
+function SessionItem({ item, end }) {
+  return html`<li>
+    <div>
+      <strong>${item.role}</strong>
+      ${
+        item.is_current &&
+        html`
+          ${' '}
+          <span class="tag">this browser</span>
+        `
+      }
+      <span class="session-agent" title=${item.user_agent}>
+        ${item.user_agent || 'a browser that does not say what it is'}
+      </span>
+      <span class="session-times" title=${`since ${formatTime(item.created_at)}`}>
+        seen ${formatAgo(item.seen_at)}
+      </span>
+    </div>
+    <button class="button" onClick=${end}>
+      ${item.is_current ? 'Log out' : 'End'}
+    </button>
+  </li>`;
+}

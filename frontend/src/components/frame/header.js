@@ -1,0 +1,71 @@
+/** The line on top: pages, workers, theme, help, account. */
+import { html } from '../../dom.js';
+import { markedAt, menu } from '../../app/pages.js';
+import { place } from '../../app/router.js';
+import { connection } from '../../data/live.js';
+import { themeChoice, workers } from '../../app/state.js';
+import { summary } from '../../lib/service/workers.js';
+import { AccountMenu } from './account.js';
+import { Icon } from '../shared/icons.js';
+import { ViewerMark } from '../shared/role.js';
+
+const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
+const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
+
+/** @param {{onHelp: () => void}} props */
+export function Header({ onHelp }) {
+  const marked = markedAt(place.value.path);
+  return html`<header class="header">
+    <a class="brand" href="/runs">
+      <img src="/static/favicon.svg" alt="" width="20" height="20" />
+      <span>GRPO Lab</span>
+    </a>
+    <nav aria-label="Pages">
+      ${menu.map(
+        ({
+          path: href,
+          label,
+        }) => html`<a key=${href} href=${href} aria-current=${marked === href ? 'page' : undefined}>
+          ${label}
+        </a>`,
+      )}
+    </nav>
+    <span class="spacer"></span>
+    <${ViewerMark} />
+    <${WorkerStatus} />
+    <button
+      class="button-icon"
+      title="Keyboard shortcuts (?)"
+      aria-label="Keyboard shortcuts"
+      onClick=${onHelp}
+    >
+      <kbd>?</kbd>
+    </button>
+    <${ThemeToggle} />
+    <${AccountMenu} />
+  </header>`;
+}
+
+function ThemeToggle() {
+  const choice = themeChoice.value;
+  return html`<button
+    class="button-icon"
+    title=${THEME_TITLE[choice]}
+    aria-label=${THEME_TITLE[choice]}
+    onClick=${() => {
+      themeChoice.value = NEXT_THEME[choice];
+    }}
+  >
+    <${Icon} name=${choice} />
+  </button>`;
+}
+
+function WorkerStatus() {
+  const { items, error, loaded } = workers.value;
+  const { tone, text } = summary({ items, error, loaded });
+  const live = connection.value.state;
+  return html`<a class="worker-status" href="/queue" title=${live === 'live' ? 'Live' : `Live connection: ${live}`}>
+    <span class=${`lamp lamp-${tone}`}></span>
+    <span>${text}</span>
+  </a>`;
+}

@@ -1,0 +1,90 @@
+/** "One knob off": variants that each take back a single knob, to see which of them matters. */
+import { html, useState } from '../../dom.js';
+import { methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
+import { plural } from '../../lib/text/format.js';
+import { Dialog } from '../shared/overlay.js';
+import { Select } from '../shared/marks.js';
+
+/**
+ * @param {{variant: object, full: object, plain: {name: string, full: object}[], onAdd: (variants:
+ *   object[]) => void, onClose: () => void}} props
+ *   `plain`: what to compare with, the defaults first
+ */
+export function Ablation({ variant, full, plain, onAdd, onClose }) {
+  const [other, setOther] = useState(plain[0].name);
+  const [chosen, setChosen] = useState(new Set());
+  const knobs = methodDifferences((plain.find(({ name }) => name === other) ?? plain[0]).full, full);
+  const taken = knobs.filter(({ path }) => chosen.has(path));
+  const toggle = (path) =>
+    setChosen((old) => {
+      const next = new Set(old);
+      if (!next.delete(path)) next.add(path);
+      return next;
+    });
+  const add = (event) => {
+    event.preventDefault();
+    onAdd(oneKnobOff(variant, full, taken));
+    onClose();
+  };
+  return html`<${Dialog} title=${`One knob off ${variant.name}`} onClose=${onClose} wide>
+    <form onSubmit=${add}>
+      <p class="quiet">Each chosen knob gives one more variant: ${variant.name} with that knob alone as in</p>
+      <div class="toolbar ablation-other">
+        <${Select}
+          label="Compared with"
+          value=${other}
+          options=${plain.map(({ name }) => name)}
+          onChange=${(name) => {
+            setOther(name);
+            setChosen(new Set());
+          }}
+        />
+      </div>
+      ${
+        knobs.length
+          ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
+            <table class="table ablation">
+              <thead>
+                <tr>
+                  <th>
+                    <span class="visually-hidden">Chosen</span>
+                  </th>
+                  <th>knob</th>
+                  <th>${variant.name}</th>
+                  <th>${other}</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${knobs.map(
+                  ({ path, one, other: now }) => html`<tr key=${path}>
+                    <td>
+                      <input
+                        type="checkbox"
+                        aria-label=${path}
+                        checked=${chosen.has(path)}
+                        onChange=${() => toggle(path)}
+                      />
+                    </td>
+                    <td>
+                      <code>${path}</code>
+                    </td>
+                    <td>${shortValue(now)}</td>
+                    <td>${shortValue(one)}</td>
+                  </tr>`,
+                )}
+              </tbody>
+            </table>
+          </div>`
+          : html`<p>There is no knob in which the two differ.</p>`
+      }
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>
+          Cancel
+        </button>
+        <button class="button button-primary" disabled=${!taken.length}>
+          Add ${plural(taken.length, 'variant')}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}

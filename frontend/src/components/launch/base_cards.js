@@ -1,0 +1,216 @@
+/** What all variants of an experiment share: policy, problems, seeds, budget. */
+import { html, useEffect, useState } from '../../dom.js';
+import { request } from '../../data/api.js';
+import { useLoad } from '../../data/resource.js';
+import { fieldAt } from '../../lib/launch/schema.js';
+import { getAt } from '../../lib/launch/layers.js';
+import { contentKey } from '../../lib/launch/form.js';
+import { oneLine } from '../../lib/text/tokens.js';
+import { plural } from '../../lib/text/format.js';
+import { Errors, Fields, FormField, ListField, Sentence } from './field.js';
+
+/** @typedef {import('./field.js').Layer} Layer */
+
+const field = (layer, full, path) => fieldAt(layer.root, path, full);
+
+/** @param {{layer: Layer, full: object, policies: {name: string, title: string, note: string}[]}} props */
+export function PolicyCard({ layer, full, policies }) {
+  const name = full.policy?.name;
+  const offers = policies.filter((policy) => policy.name);
+  const other = !offers.some((policy) => policy.name === name);
+  const offer = policies.find((policy) => policy.name === (other ? '' : name));
+  const choose = (event) => layer.onChange('policy.name', event.target.value);
+  return html`<section class="card launch-card" aria-labelledby="launch-policy">
+    <h2 id="launch-policy">
+      <span class="launch-number">1</span> Policy
+    </h2>
+    <span class="select">
+      <select aria-label="Policy" onChange=${choose} value=${other ? '' : name}>
+        ${offers.map(
+          (policy) => html`<option value=${policy.name} selected=${!other && policy.name === name}>
+            ${policy.title}
+          </option>`,
+        )}
+        <option value="" selected=${other}>
+          another model …
+        </option>
+      </select>
+    </span>
+    ${
+      offer &&
+      html`<p class="form-help">
+        <${Sentence} text=${offer.note} />
+      </p>`
+    }
+    ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
+    <details
+      class="more"
+      open=${hasErrors(layer, ['policy.revision', 'policy.dtype', 'policy.chat_template'])}
+    >
+      <summary>Precision and chat template</summary>
+      <div class="form-grid">
+        ${['dtype', 'chat_template', 'revision'].map(
+          (key) => html`<${FormField}
+            key=${key}
+            field=${field(layer, full, `policy.${key}`)}
+            value=${full.policy?.[key]}
+            layer=${layer}
+          />`,
+        )}
+      </div>
+    </details>
+  </section>`;
+}
+
+const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).length > 0) || undefined;
+
+/** @param {{layer: Layer, full: object, offers: {name: string, title: string}[], seed: number}} props */
+export function ProblemsCard({ layer, full, offers, seed }) {
+  return html`<section class="card launch-card" aria-labelledby="launch-problems">
+    <h2 id="launch-problems">
+      <span class="launch-number">2</span> Problems
+    </h2>
+    <${ListField}
+      field=${field(layer, full, 'problems')}
+      value=${full.problems}
+      layer=${layer}
+      label="problems"
+      bare
+      titles=${new Map(offers.map(({ name, title }) => [name, title]))}
+    />
+    <${Preview} problems=${full.problems} seed=${seed} />
+  </section>`;
+}
+
+/** A few prompts that the sources really give, with their answers. */
+function Preview({ problems, seed }) {
+  const key = useSettled(contentKey({ problems, seed }));
+  const preview = useLoad(key, (signal) => request('POST', '/problems/preview', { body: JSON.parse(key), signal }), {
+    subject: 'preview',
+  });
+  const { data, error } = preview;
+  if (error) return error.status === 422 ? null : html`<p class="quiet">No preview: ${error.message}</p>`;
+  if (!data) return html`<p class="faint preview-wait">Reading prompts …</p>`;
+  return html`<div class="preview">
+    ${
+      data.items.length > 0 &&
+      html`<table class="table">
+        <thead>
+          <tr>
+            <th>prompt</th>
+            <th>answer</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${data.items.map(
+            ({ prompt, answer }, i) => html`<tr key=${i}>
+              <td>
+                <bdi>${oneLine(prompt)}</bdi>
+              </td>
+              <td>
+                <bdi>${answer === null || answer === undefined ? '–' : oneLine(String(answer))}</bdi>
+              </td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>`
+    }
+    ${data.note && html`<p class="quiet">${data.note}</p>`}
+  </div>`;
+}
+
+/** A value that has stood still for a moment. */
+function useSettled(value, pause = 300) {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), pause);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
+
+/** @param {{text: string, parsed: {seeds: number[], error: string}, onChange: (text: string) => void}} props */
+export function SeedsCard({ text, parsed, onChange }) {
+  return html`<section class="card launch-card" aria-labelledby="launch-seeds">
+    <h2 id="launch-seeds">
+      <span class="launch-number">4</span> Seeds
+    </h2>
+    <input
+      class="field"
+      aria-label="Seeds"
+      value=${text}
+      onInput=${(event) => onChange(event.target.value)}
+      spellcheck=${false}
+      autocomplete="off"
+      aria-invalid=${parsed.error ? 'true' : undefined}
+      aria-describedby="launch-seeds-help"
+    />
+    <p class="form-help" id="launch-seeds-help">
+      Each variant runs once with each seed: <code>0,1,2</code> or <code>0-4</code>.${' '}
+      ${parsed.error ? '' : `${plural(parsed.seeds.length, 'seed')}.`}
+    </p>
+    <${Errors} errors=${parsed.error ? [parsed.error] : []} id="launch-seeds-error" />
+  </section>`;
+}
+
+const FIRST = ['evaluation.every', 'checkpointing.every'];
+const PARTS = [
+  ['evaluation', 'Evaluation'],
+  ['checkpointing', 'Checkpoints'],
+  ['recording', 'Recording'],
+  ['resources', 'Memory'],
+];
+
+/** @param {{layer: Layer, full: object}} props */
+export function BudgetCard({ layer, full }) {
+  return html`<section class="card launch-card" aria-labelledby="launch-budget">
+    <h2 id="launch-budget">
+      <span class="launch-number">5</span> Budget
+    </h2>
+    <div class="form-grid">
+      <${FormField} field=${field(layer, full, 'steps')} value=${full.steps} layer=${layer} />
+      ${FIRST.map(
+        (path) => html`<${FormField}
+          key=${path}
+          field=${field(layer, full, path)}
+          value=${getAt(full, path)}
+          layer=${layer}
+          label=${path}
+        />`,
+      )}
+    </div>
+    <details class="more">
+      <summary>Evaluation, checkpoints, recording, stop rules, memory</summary>
+      ${PARTS.map(
+        ([path, title]) => html`<section key=${path} class="budget-part">
+          <h3>${title}</h3>
+          <${Fields}
+            node=${field(layer, full, path).node}
+            value=${getAt(full, path)}
+            path=${path}
+            layer=${layer}
+            without=${FIRST}
+          />
+        </section>`,
+      )}
+      <${ListField}
+        field=${field(layer, full, 'stop_rules')}
+        value=${full.stop_rules}
+        layer=${layer}
+        label="stop_rules"
+      />
+    </details>
+  </section>`;
+}
+
+/** Paths of the base that have a place of their own on the page; the other ones are knobs. */
+export const OWN_PLACE = [
+  'policy',
+  'problems',
+  'steps',
+  'evaluation',
+  'checkpointing',
+  'recording',
+  'stop_rules',
+  'resources',
+];

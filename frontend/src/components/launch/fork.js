@@ -1,0 +1,65 @@
+/** The launch form as a fork: from which checkpoint of which run it goes on. */
+import { html } from '../../dom.js';
+import { get } from '../../data/api.js';
+import { useLoad } from '../../data/resource.js';
+import { formatValue } from '../../lib/text/format.js';
+
+/** The parent and its checkpoints, newest first. */
+async function loadFork(id, signal) {
+  const [run, { items }] = await Promise.all([
+    get(`/runs/${id}`, undefined, signal),
+    get(`/runs/${id}/checkpoints`, undefined, signal),
+  ]);
+  return {
+    run,
+    checkpoints: items.filter(({ step }, i) => items.findIndex((other) => other.step === step) === i),
+  };
+}
+
+/**
+ * What the address says about a fork, with the step that is chosen: the newest one unless it is named.
+ * @param {{fork: string, step: number}} query
+ * @returns {import('../../data/resource.js').Resource<{run: any, checkpoints: any[], step: number}>}
+ */
+export function useFork({ fork, step }) {
+  const loaded = useLoad(fork ? `fork ${fork}` : null, (signal) => loadFork(fork, signal));
+  return {
+    ...loaded,
+    data: loaded.data && { ...loaded.data, step: step >= 0 ? step : (loaded.data.checkpoints[0]?.step ?? 0) },
+  };
+}
+
+/** @param {{fork: {run: any, checkpoints: any[], step: number}, onStep: (step: number) => void}} props */
+export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
+  const known = checkpoints.some((checkpoint) => checkpoint.step === step);
+  return html`<section class="card launch-card" aria-labelledby="launch-fork">
+    <h2 id="launch-fork">
+      <span class="launch-number">1</span> Fork of <a href=${`/run/${run.id}`}>${run.name}</a>
+    </h2>
+    <label class="fork-step">
+      behind step${' '}
+      <span class="select">
+        <select aria-label="Checkpoint" value=${step} onChange=${(event) => onStep(Number(event.target.value))}>
+          ${
+            !known &&
+            html`<option value=${step} selected>
+              ${checkpoints.length ? `${step} (no checkpoint)` : 'no checkpoint yet'}
+            </option>`
+          }
+          ${checkpoints.map(
+            (
+              checkpoint,
+            ) => html`<option key=${checkpoint.id} value=${checkpoint.step} selected=${checkpoint.step === step}>
+              ${checkpoint.step}
+              ${typeof checkpoint.accuracy === 'number' ? ` (accuracy ${formatValue(checkpoint.accuracy)})` : ''}
+            </option>`,
+          )}
+        </select>
+      </span>
+    </label>
+    <p class="form-help">
+      It begins with everything that ${run.name} was after that step: weights, optimizer, random numbers, place
+      in the data. Whatever is changed here holds from the next step on; the policy stays.
+    </p>
+  </section>`;
+}

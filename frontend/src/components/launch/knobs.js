@@ -1,0 +1,173 @@
+/** Knobs of one layer: what it changes is always in view, the rest group by group when asked for. */
+import { html } from '../../dom.js';
+import { fieldAt } from '../../lib/launch/schema.js';
+import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
+import { Errors, FormField } from './field.js';
+
+/**
+ * @typedef {{title: string, fields: string[]}} KnobGroup
+ * @typedef {{path: string, message: string}} FieldError
+ */
+
+/**
+ * The functions by which fields read and write one layer.
+ * @param {{root: object, secondary?: string[], own: object, below: object, full: object, errors: FieldError[],
+ *   onOwn: (own: object) => void}} parts
+ * @returns {import('./field.js').Layer}
+ */
+export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) => ({
+  root,
+  secondary,
+  isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
+  belowAt: (path) => getAt(below, path),
+  errorsAt: (path) =>
+    errors
+      .map((error) => atItsField(root, error, full))
+      .filter((error) => error.path === path)
+      .map(({ message }) => message),
+  onChange: (path, value) => onOwn(setAt(own, path, value, full)),
+  onReset: (path) => onOwn(unsetAt(own, path, below)),
+});
+
+/**
+ * An error inside a record, which is typed as one text, stands at the record.
+ * @param {object} root
+ * @param {FieldError} error
+ * @param {object} full
+ */
+export function atItsField(root, error, full) {
+  const parts = error.path.split('.');
+  for (let n = parts.length - 1; n > 0; n -= 1) {
+    const path = parts.slice(0, n).join('.');
+    if (fieldAt(root, path, full)?.kind === 'record')
+      return { path, message: `${parts.slice(n).join('.')}: ${error.message}` };
+  }
+  return error;
+}
+
+/**
+ * Of a file that is not chosen yet the server sees an empty text only.
+ * @param {object} root
+ * @param {FieldError} error
+ * @param {object} full
+ */
+export const worded = (root, error, full) =>
+  fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
+    ? { ...error, message: 'choose a file, or upload one' }
+    : error;
+
+/**
+ * The field in which an error can be mended: a list as a whole, a union for its tag.
+ * @param {object} root
+ * @param {string} path
+ * @param {object} full
+ */
+export function knobOfError(root, path, full) {
+  const parts = path.split('.');
+  for (let n = 1; n <= parts.length; n += 1) {
+    const field = fieldAt(root, parts.slice(0, n).join('.'), full);
+    if (!field) return n > 1 ? fieldAt(root, parts.slice(0, n - 1).join('.'), full)?.path : undefined;
+    if (field.kind === 'list') return field.path;
+  }
+  return path;
+}
+
+const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
+const withoutInner = (paths) => paths.filter((path) => !paths.some((other) => other !== path && covers(other, path)));
+
+/** Paths that this layer writes or has errors at, outside of the groups that are open anyway. */
+function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
+  const wrong = errors.map(({ path }) => knobOfError(root, path, full)).filter(Boolean);
+  const paths = [...new Set([...writtenPaths(own, below), ...wrong])].filter(
+    (path) => !['name', 'preset'].includes(path),
+  );
+  return withoutInner(paths).filter(
+    (path) => !hidden.some((part) => covers(part, path)) && !openPaths.some((part) => covers(part, path)),
+  );
+}
+
+const labelOf = (path) => path.replace(/^objective\./, '');
+
+/**
+ * @typedef {{root: object, secondary?: string[], groups: KnobGroup[], own: object, below: object, full: object,
+ *   errors: FieldError[],
+ *   onOwn: (own: object) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
+ *   string}} KnobProps
+ *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
+ */
+
+/** Shows the field at a path. @param {KnobProps} props */
+const shower = (props) => {
+  const layer = layerOf(props);
+  return (path) => {
+    const field = fieldAt(props.root, path, props.full);
+    return (
+      field &&
+      html`<${FormField}
+        key=${path}
+        field=${field}
+        value=${getAt(props.full, path)}
+        layer=${layer}
+        label=${labelOf(path)}
+      />`
+    );
+  };
+};
+
+/** What the layer changes, and a button for each group of knobs. @param {KnobProps} props */
+export function Knobs(props) {
+  const { root, groups, own, below, full, errors, open, onOpen, hidden = [], nothing } = props;
+  const opened = groups.filter(({ title }) => open.includes(title));
+  const telling = tellingPaths(
+    props,
+    hidden,
+    opened.flatMap(({ fields }) => fields),
+  );
+  const toggle = (title) => onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
+  const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
+  const written = writtenPaths(own, below);
+  return html`<div class="knobs">
+    <${Errors} errors=${fieldless.map(({ path, message }) => (path ? `${path} ${message}` : message))} id="" />
+    ${
+      telling.length > 0
+        ? html`<div class="form-grid">${telling.map(shower(props))}</div>`
+        : !opened.length && html`<p class="quiet knobs-nothing">${nothing}</p>`
+    }
+    <div class="knob-groups" role="group" aria-label="Knobs">
+      ${groups.map(({ title, fields }) => {
+        const changed = written.filter((path) => fields.some((part) => covers(part, path))).length;
+        return html`<button
+          type="button"
+          class="knob-group"
+          key=${title}
+          aria-pressed=${open.includes(title)}
+          onClick=${() => toggle(title)}
+        >
+          ${title}
+          ${
+            changed > 0 &&
+            html`<span class="knob-count" title=${`${changed} changed`}>
+              ${changed}
+            </span>`
+          }
+        </button>`;
+      })}
+    </div>
+  </div>`;
+}
+
+/** All fields of the groups that are open. @param {KnobProps} props */
+export function KnobPanels(props) {
+  const opened = props.groups.filter(({ title }) => props.open.includes(title));
+  return (
+    opened.length > 0 &&
+    html`<div class="knob-panels">
+      ${opened.map(
+        ({ title, fields }) => html`<section class="knob-panel" key=${title} aria-label=${title}>
+          <h3>${title}</h3>
+          ${fields.map(shower(props))}
+        </section>`,
+      )}
+    </div>`
+  );
+}

@@ -1,0 +1,287 @@
+/**
+ * What will be launched: how many runs, at what cost, what speaks against it; and the same as YAML, command and link.
+ */
+import { html, useState } from '../../dom.js';
+import { copyText } from '../../data/actions.js';
+import { mayChange, workers } from '../../app/state.js';
+import { commandOf } from '../../lib/launch/form.js';
+import { sandboxGaps } from '../../lib/service/workers.js';
+import { changesBetween } from '../../lib/launch/layers.js';
+import { toYaml } from '../../lib/text/yaml.js';
+import { formatBytes, formatDuration, formatShort, plural } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+import { Segments, Select } from '../shared/marks.js';
+import { ForOperator } from '../shared/role.js';
+
+/** @typedef {import('./validation.js').Verdict} Verdict */
+
+/**
+ * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], seeds: {seeds: number[], error:
+ *   string}, nameErrors: string[],
+ *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void}} props
+ */
+export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch }) {
+  const count = form.variants.length * seeds.seeds.length;
+  const wrong =
+    verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
+  const checking = verdicts.some((verdict) => verdict.checking);
+  const gaps = sandboxGaps(workers.value.items);
+  const blocked = launching || wrong > 0 || count === 0;
+  return html`<section class="card launch-box" aria-label="Launch">
+    <${ForOperator}>
+      <button
+        class="button button-primary launch-go"
+        disabled=${blocked}
+        onClick=${onLaunch}
+        aria-describedby="launch-state"
+      >
+        ${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}
+      </button>
+    <//>
+    ${
+      !mayChange.value &&
+      html`<p role="note">
+        You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link
+        below can.
+      </p>`
+    }
+    <p class="quiet" id="launch-state" role="status">
+      ${stateText(form, seeds, wrong, checking)}
+    </p>
+    ${
+      gaps &&
+      html`<p class="formula-warning">
+        <${Icon} name="warn" size=${12} /> ${gaps}
+      </p>`
+    }
+    <${ErrorList} form=${form} verdicts=${verdicts} nameErrors=${nameErrors} seeds=${seeds} />
+    ${
+      failure &&
+      html`<div class="launch-failure" role="alert">
+        <strong>${failure.title}</strong>
+        ${failure.detail && html` ${failure.detail}`}
+        ${
+          failure.errors.length > 0 &&
+          html`<ul>
+            ${failure.errors.map(
+              ({ path, message }) => html`<li>
+                <code>${path}</code> ${message}
+              </li>`,
+            )}
+          </ul>`
+        }
+      </div>`
+    }
+    <${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
+  </section>`;
+}
+
+function stateText(form, seeds, wrong, checking) {
+  if (!form.variants.length) return 'Add a variant first.';
+  if (wrong) return `${plural(wrong, 'field')} to mend before it can be launched.`;
+  const size = `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}`;
+  return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
+}
+
+function ErrorList({ form, verdicts, nameErrors, seeds }) {
+  const rows = [
+    ...nameErrors.map((message) => ['', '', message]),
+    ...(seeds.error ? [['', 'seeds', seeds.error]] : []),
+    ...verdicts.flatMap(({ errors }, i) => errors.map(({ path, message }) => [form.variants[i].name, path, message])),
+  ];
+  const problem = verdicts.find((verdict) => verdict.problem)?.problem;
+  return html`
+    ${
+      rows.length > 0 &&
+      html`<ul class="launch-errors">
+        ${rows.map(
+          ([variant, path, message]) => html`<li>
+            ${
+              variant &&
+              html`
+                <strong>${variant}</strong>${' '}
+              `
+            }
+            ${
+              path &&
+              html`
+                <code>${path}</code>${' '}
+              `
+            }
+            ${message}
+          </li>`,
+        )}
+      </ul>`
+    }
+    ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}
+  `;
+}
+
+/** Estimates by name as the table shows them; those of all runs are added up where that means something. */
+const COSTS = [
+  { key: 'seconds_low', highKey: 'seconds_high', title: 'time', format: formatDuration, isSummed: true },
+  { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
+  { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
+  { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
+  { key: 'checkpoint_bytes', title: 'their size ≲', format: formatBytes, isSummed: true },
+  { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
+];
+
+/** A range in short; one number where both ends read alike. */
+function rangeText(format, low, high) {
+  const [from, to] = [format(low), format(high)];
+  return from === to ? from : `${from} – ${to}`;
+}
+
+const costText = ({ key, highKey, format }, of) =>
+  highKey ? rangeText(format, of(key), of(highKey)) : format(of(key));
+
+/** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
+function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
+  if (alike) return `measured on ${plural(alike, 'run')} like it`;
+  return scaled
+    ? `estimated from ${plural(scaled, 'run')} of this policy at other sizes`
+    : "estimated from the policy's size; nothing like it has run here yet";
+}
+
+function Estimates({ form, verdicts, seeds }) {
+  const rows = verdicts.map(({ valid }, i) => ({
+    name: form.variants[i].name,
+    estimates: valid?.estimates ?? {},
+  }));
+  const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
+  if (!costs.length) return null;
+  const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
+  const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
+  const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
+  const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
+  const namesOf = (source) =>
+    known
+      .filter(({ estimates }) => sourceOf(estimates) === source)
+      .map(({ name }) => name)
+      .join(', ');
+  return html`
+    <div class="table-scroll" tabindex="0" role="group" aria-label="Estimates">
+      <table class="table estimates">
+        <caption class="visually-hidden">Estimated cost of a run</caption>
+        <thead>
+          <tr>
+            <th>per run</th>
+            ${costs.map(
+              ({ key, title }) => html`<th class="number" key=${key}>
+                ${title}
+              </th>`,
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            ({ name, estimates }) => html`<tr key=${name}>
+              <td>${name}</td>
+              ${costs.map(
+                (cost) => html`<td class="number" key=${cost.key}>
+                  ${costText(cost, (key) => estimates[key])}
+                </td>`,
+              )}
+            </tr>`,
+          )}
+          ${
+            rows.length * seeds > 1 &&
+            costs.some(isWhole) &&
+            html`<tr class="estimates-total">
+              <td>all ${rows.length * seeds} runs</td>
+              ${costs.map(
+                (cost) => html`<td class="number" key=${cost.key}>
+                  ${isWhole(cost) ? costText(cost, total) : ''}
+                </td>`,
+              )}
+            </tr>`
+          }
+        </tbody>
+      </table>
+    </div>
+    ${sources.map(
+      (source) => html`<p class="form-help" key=${source}>
+        Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come
+        on top.
+      </p>`,
+    )}
+    ${
+      costs.some(({ key }) => key === 'disk_bytes') &&
+      html`<p class="form-help">
+        Tokens and records are counted from the config: every completion at its cap, every refill used.
+      </p>`
+    }
+  `;
+}
+
+const TABS = [
+  { value: 'yaml', label: 'YAML' },
+  { value: 'command', label: 'Command' },
+  { value: 'link', label: 'Link' },
+];
+
+/**
+ * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object,
+ *   requests: import('../../lib/launch/form.js').Request[]}} props
+ */
+export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
+  const [tab, setTab] = useState('yaml');
+  const [variant, setVariant] = useState('');
+  const [short, setShort] = useState(true);
+  const index = Math.max(
+    0,
+    form.variants.findIndex(({ name }) => name === variant),
+  );
+  const config = verdicts[index]?.valid?.config ?? fulls[index];
+  const text = {
+    yaml: () => (config ? toYaml(short ? changesBetween(defaults, config) : config) : ''),
+    command: () => requests.map((request) => commandOf(location.origin, request)).join('\n\n'),
+    link: () => location.href,
+  }[tab]();
+  return html`<details class="card result">
+    <summary>As YAML, command or link</summary>
+    <div class="toolbar result-tools">
+      <${Segments} label="Form of the result" value=${tab} options=${TABS} onChange=${setTab} />
+      ${
+        tab === 'yaml' &&
+        form.variants.length > 1 &&
+        html`<${Select}
+          label=""
+          value=${form.variants[index].name}
+          options=${form.variants.map(({ name }) => name)}
+          onChange=${setVariant}
+        />`
+      }
+      ${
+        tab === 'yaml' &&
+        html`<label class="check">
+          <input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> only what differs from
+          the defaults
+        </label>`
+      }
+      <span class="spacer"></span>
+      <button
+        type="button"
+        class="button button-small"
+        onClick=${() => copyText(text, TABS.find(({ value }) => value === tab).label)}
+      >
+        <${Icon} name="copy" size=${12} /> Copy
+      </button>
+    </div>
+    <pre class="code" tabindex="0" aria-label=${tab}>
+      ${text}
+    </pre>
+    ${
+      tab === 'command' &&
+      html`<p class="form-help">
+        <code>GRPOLAB_TOKEN</code> is the operator's token; the file <code>token</code> in the state directory
+        holds it.
+      </p>`
+    }
+    ${
+      tab === 'link' &&
+      html`<p class="form-help">The address holds the whole form; whoever opens it sees this form.</p>`
+    }
+  </details>`;
+}

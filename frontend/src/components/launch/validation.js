@@ -1,0 +1,96 @@
+/** Asks the server, while one types, what it thinks of each variant. */
+import { useEffect, useRef, useState } from '../../dom.js';
+import { request } from '../../data/api.js';
+import { contentKey } from '../../lib/launch/form.js';
+
+const PAUSE_MS = 250;
+const MOST_KEPT = 200;
+/** How long an answer holds: files and models that a config names may come and go. */
+const FRESH_MS = 30_000;
+/** How often a refused variant is asked for again while it stays on the page. */
+const AGAIN_MS = 5_000;
+
+/**
+ * @typedef {{config: object, formula: string, estimates: Record<string, any>, warnings: string[]}} Valid
+ * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem:
+ *   Error | null}} Verdict
+ *   `valid` is the newest answer that was not a refusal and stays while the next one is on its way
+ */
+
+/** @type {Verdict} */
+const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
+
+/** @type {Map<string, {verdict: Verdict, at: number}>} answers by content */
+const known = new Map();
+
+/** A refusal is never taken for an answer to the next question: what was missing may be there by now. */
+const isFresh = (held) => Boolean(held?.verdict.valid) && Date.now() - held.at < FRESH_MS;
+
+async function ask(body, key, signal) {
+  try {
+    keep(key, {
+      checking: false,
+      valid: await request('POST', '/validate', { body, signal }),
+      errors: [],
+      problem: null,
+    });
+  } catch (error) {
+    if (signal.aborted) return;
+    if (error.status === 422)
+      keep(key, {
+        checking: false,
+        valid: null,
+        errors: error.errors.length ? error.errors : [{ path: '', message: error.message }],
+        problem: null,
+      });
+    else keep(key, { checking: false, valid: null, errors: [], problem: error });
+  }
+}
+
+function keep(key, verdict) {
+  known.delete(key);
+  known.set(key, { verdict, at: Date.now() });
+  if (known.size > MOST_KEPT) known.delete(known.keys().next().value);
+}
+
+/**
+ * @param {object} base @param {object[]} variants @param {number} seed
+ * @returns {Verdict[]} one for each variant
+ */
+export function useVerdicts(base, variants, seed) {
+  const bodies = variants.map((variant) => ({ base, variant, seed }));
+  const keys = bodies.map(contentKey);
+  const [, redraw] = useState(0);
+  const last = useRef(new Map());
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const asked = new Set(); // what a large data set answers may take longer than the time to the next question
+    const askAll = () =>
+      bodies.forEach((body, i) => {
+        if (document.hidden || asked.has(keys[i]) || isFresh(known.get(keys[i]))) return;
+        asked.add(keys[i]);
+        ask(body, keys[i], abort.signal).then(() => {
+          asked.delete(keys[i]);
+          if (!abort.signal.aborted) redraw((n) => n + 1);
+        });
+      });
+    const timer = setTimeout(askAll, PAUSE_MS);
+    const again = setInterval(askAll, AGAIN_MS);
+    document.addEventListener('visibilitychange', askAll);
+    return () => {
+      clearTimeout(timer);
+      clearInterval(again);
+      document.removeEventListener('visibilitychange', askAll);
+      abort.abort();
+    };
+  }, [keys.join()]);
+
+  const verdicts = variants.map(({ name }, i) => {
+    const before = last.current.get(name);
+    const verdict = known.get(keys[i])?.verdict ?? { ...UNKNOWN, errors: before?.errors ?? [] };
+    return { ...verdict, valid: verdict.valid ?? before?.valid ?? null };
+  });
+  last.current = new Map(variants.map(({ name }, i) => [name, verdicts[i]]));
+  return verdicts;
+}

@@ -1,0 +1,307 @@
+/** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
+import { html, useState } from '../../dom.js';
+import { plural } from '../../lib/text/format.js';
+import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
+import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
+import { Icon } from '../shared/icons.js';
+import { Menu } from '../shared/overlay.js';
+import { Formula } from '../shared/formula.js';
+import { KnobPanels, Knobs } from './knobs.js';
+import { Ablation } from './ablation.js';
+
+/** @typedef {import('../../lib/launch/offers.js').Offer} Offer */
+
+const QUICK = ['grpo', 'dapo', 'dr_grpo'];
+
+const FEW_OFFERS = 8;
+
+/**
+ * Ways to add a variant.
+ * @param {{presets: Offer[], recipes: Offer[], onPreset: (preset: Offer) => void, onRecipe: (recipe:
+ *   Offer) => void}} props
+ */
+export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
+  const quick = presets.filter(({ name }) => QUICK.includes(name));
+  return html`<div class="toolbar">
+    ${quick.map(
+      (preset) => html`<button
+        type="button"
+        class="button button-small"
+        key=${preset.name}
+        title=${preset.note}
+        onClick=${() => onPreset(preset)}
+      >
+        <${Icon} name="plus" size=${12} /> ${preset.title}
+      </button>`,
+    )}
+    <${OfferMenu} label="Preset" offers=${presets} onChoose=${onPreset} />
+    ${recipes.length > 0 && html`<${OfferMenu} label="Recipe" offers=${recipes} onChoose=${onRecipe} />`}
+  </div>`;
+}
+
+/** Offers by family, narrowed by what is typed; Enter takes the first. */
+function OfferMenu({ label, offers, onChoose }) {
+  const [text, setText] = useState('');
+  const found = matching(offers, text);
+  return html`<${Menu} label=${label} align="right" quiet>
+    ${(close) => {
+      const choose = (offer) => {
+        close();
+        setText('');
+        onChoose(offer);
+      };
+      return html`<div class="offers">
+        ${
+          offers.length > FEW_OFFERS &&
+          html`<input
+            class="field offer-filter"
+            type="search"
+            placeholder="Name, paper or idea"
+            aria-label="Filter presets"
+            autofocus
+            ref=${focusOnce}
+            value=${text}
+            onInput=${(event) => setText(event.target.value)}
+            onKeyDown=${(event) => {
+              if (event.key === 'Enter') {
+                event.preventDefault();
+                if (found.length) choose(found[0]);
+              }
+            }}
+          />`
+        }
+        ${byFamily(found).map(
+          ([family, members]) => html`<div key=${family}>
+            ${family && html`<div class="menu-title">${family}</div>`}
+            ${members.map(
+              (offer) => html`<button
+                type="button"
+                class="offer"
+                key=${offer.name}
+                title=${offer.note}
+                onClick=${() => choose(offer)}
+              >
+                <span>
+                  <strong>${offer.title}</strong> <code>${offer.name}</code>
+                  ${
+                    offer.source &&
+                    html`
+                      ${' '}
+                      <span class="faint">${offer.source}</span>
+                    `
+                  }
+                </span>
+                <span class="quiet">${sentences(offer.note)[0]}</span>
+              </button>`,
+            )}
+          </div>`,
+        )}
+        ${!found.length && html`<p class="menu-title">None has “${text}” in its name, source or note.</p>`}
+      </div>`;
+    }}
+  <//>`;
+}
+
+const focusOnce = (element) => element?.focus({ preventScroll: true });
+
+/**
+ * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], secondary:
+ *   string[], presets: Offer[],
+ *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
+ *   {name: string, full: object}[], start: object,
+ *   onChange: (variant: object) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
+ *   void, onAdd: (variants: object[]) => void}} props
+ */
+export function VariantCard({
+  variant,
+  index,
+  below,
+  full,
+  root,
+  groups,
+  secondary,
+  presets,
+  verdict,
+  errors,
+  open,
+  plain,
+  start,
+  onChange,
+  onOpen,
+  onDuplicate,
+  onRemove,
+  onAdd,
+}) {
+  const [ablation, setAblation] = useState(false);
+  const preset = presets.find(({ name }) => name === (variant.preset ?? ''));
+  const knobs = {
+    root,
+    groups,
+    secondary,
+    own: variant,
+    below,
+    full,
+    errors,
+    onOwn: onChange,
+    open,
+    onOpen,
+    nothing: `Differs from ${preset ? preset.title : 'the defaults'}: nothing`,
+  };
+  return html`<article
+    class=${errors.length ? 'card variant is-wrong' : 'card variant'}
+    aria-label=${`Variant ${variant.name}`}
+  >
+    <header class="card-head variant-head">
+      <input
+        class="field variant-name"
+        aria-label=${`Name of variant ${index + 1}`}
+        value=${variant.name}
+        onInput=${(event) => onChange({ ...variant, name: event.target.value })}
+      />
+      <${PresetSelect}
+        value=${variant.preset ?? ''}
+        presets=${presets}
+        index=${index}
+        onChange=${(name) => onChange(withPreset(variant, name))}
+      />
+      ${preset?.source && html`<span class="faint variant-source">${preset.source}</span>`}
+      <span class="variant-actions">
+        <button
+          type="button"
+          class="button-quiet"
+          onClick=${() => setAblation(true)}
+          title="Add variants that differ from this one in a single knob"
+        >
+          One knob off
+        </button>
+        <button
+          type="button"
+          class="button-icon"
+          title="Duplicate"
+          aria-label=${`Duplicate ${variant.name}`}
+          onClick=${onDuplicate}
+        >
+          <${Icon} name="copy" />
+        </button>
+        <button
+          type="button"
+          class="button-icon"
+          title="Remove"
+          aria-label=${`Remove ${variant.name}`}
+          onClick=${onRemove}
+        >
+          <${Icon} name="cross" />
+        </button>
+      </span>
+    </header>
+    <div class="variant-body">
+      <div>
+        <${PresetAbout} preset=${preset} start=${start} below=${below} />
+        <${Knobs} ...${knobs} />
+      </div>
+      <${Objective} name=${variant.name} verdict=${verdict} />
+    </div>
+    <${KnobPanels} ...${knobs} />
+    ${
+      ablation &&
+      html`<${Ablation}
+        variant=${variant}
+        full=${full}
+        plain=${plain}
+        onAdd=${onAdd}
+        onClose=${() => setAblation(false)}
+      />`
+    }
+  </article>`;
+}
+
+const withPreset = ({ preset: _, ...variant }, name) => (name ? { ...variant, preset: name } : variant);
+
+function PresetSelect({ value, presets, index, onChange }) {
+  const known = presets.some(({ name }) => name === value) || value === '';
+  return html`<span class="select">
+    <select
+      aria-label=${`Preset of variant ${index + 1}`}
+      value=${value}
+      onChange=${(event) => onChange(event.target.value)}
+    >
+      <option value="" selected=${value === ''}>
+        no preset
+      </option>
+      ${
+        !known &&
+        html`<option value=${value} selected>
+          ${value} (unknown)
+        </option>`
+      }
+      ${byFamily(presets).map(
+        ([family, members]) => html`<optgroup key=${family} label=${family}>
+          ${members.map(
+            ({ name, title }) => html`<option key=${name} value=${name} selected=${name === value}>
+              ${title}
+            </option>`,
+          )}
+        </optgroup>`,
+      )}
+    </select>
+  </span>`;
+}
+
+/** What the preset is, and which knobs it sets. */
+function PresetAbout({ preset, start, below }) {
+  if (!preset) return null;
+  const [first, ...rest] = sentences(preset.note);
+  const sets = methodDifferences(start, below);
+  return html`<div class="variant-about">
+    <p>${first}</p>
+    ${
+      sets.length > 0 &&
+      html`<p class="preset-sets">
+        <span class="faint">sets</span>${' '}
+        ${sets.map(
+          ({ path, other }) => html`<span key=${path} title=${path}>
+            <code>${shortName(path)}</code> ${shortValue(other)}
+          </span>`,
+        )}
+      </p>`
+    }
+    ${
+      rest.length > 0 &&
+      html`<details class="more">
+        <summary>What to watch, and the paper's sizes</summary>
+        <p class="quiet">${rest.join(' ')}</p>
+      </details>`
+    }
+  </div>`;
+}
+
+/** What is maximised; greyed while the fields do not fit together. */
+function Objective({ name, verdict: { valid, checking, errors } }) {
+  return html`<aside
+    class=${checking || errors.length ? 'formula is-old' : 'formula'}
+    aria-label=${`Objective of ${name}`}
+  >
+    ${
+      valid
+        ? html`<${Formula} valid=${valid} />`
+        : html`<p class="faint">
+            ${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}
+          </p>`
+    }
+  </aside>`;
+}
+
+/** Fields that all variants share. @param {import('./knobs.js').KnobProps & {variants: number}} props */
+export function CommonCard({ variants, ...knobs }) {
+  return html`<article class="card variant variant-common" aria-label="All variants">
+    <header class="card-head">
+      <h3>All variants</h3>
+      <span class="quiet">
+        for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant says
+        otherwise
+      </span>
+    </header>
+    <${Knobs} ...${knobs} nothing="Differs from the policy's profile: nothing" />
+    <${KnobPanels} ...${knobs} />
+  </article>`;
+}

@@ -1,0 +1,248 @@
+/** Rollouts of one run: step, prompt, completions. Used by the page of that name and by the page of a run. */
+import { html, useMemo } from '../../dom.js';
+import { getAll } from '../../data/api.js';
+import { useQuery } from '../../app/router.js';
+import { useGet, useLoad } from '../../data/resource.js';
+import { useKeys } from '../../app/keys.js';
+import { choice, list, number } from '../../lib/url.js';
+import { CARD_ORDERS, chosenGroups, FILTERS, GROUP_ORDERS, nearestStep } from '../../lib/rollouts.js';
+import { plural } from '../../lib/text/format.js';
+import { Empty, Loaded, Skeleton } from '../shared/states.js';
+import { Segments, Select } from '../shared/marks.js';
+import { Icon } from '../shared/icons.js';
+import { StepBar } from './steps.js';
+import { GroupList, GroupView } from './group.js';
+import { ColourLegend, Readout } from './text.js';
+
+export const ROLLOUT_SPEC = {
+  step: number(null, { min: 0 }),
+  prompt: number(1, { min: 1 }),
+  kind: choice(['train', 'eval']),
+  sort: choice(Object.keys(GROUP_ORDERS)),
+  order: choice(Object.keys(CARD_ORDERS)),
+  filter: list([]),
+  least: number(null),
+  colour: choice(['logprob', 'entropy', 'none']),
+};
+const MOST_GROUPS = 512;
+const COLOURS = [
+  { value: 'logprob', label: 'log-prob' },
+  { value: 'entropy', label: 'entropy' },
+  { value: 'none', label: 'plain' },
+];
+const KINDS = [
+  { value: 'train', label: 'training' },
+  { value: 'eval', label: 'evaluation', title: 'Held-out prompts; the same ones at every evaluation' },
+];
+
+/** Steps at which rollouts of a kind were kept, ascending. */
+const stepsOf = (items, kind) =>
+  [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
+
+/** @param {{run: string, live: boolean}} props `live`: the run is still training */
+export function RolloutBrowser({ run, live }) {
+  const steps = useGet(
+    '/rollouts/steps',
+    { run },
+    { live: ['points'], concerns: (data) => data.run === run, every: 4000 },
+  );
+  return html`<${Loaded}
+    resource=${steps}
+    skeleton=${html`<${Skeleton} rows=${10} />`}
+    isEmpty=${({ items }) => !items.length}
+    empty=${html`<${Empty} title="No rollouts yet">
+      ${
+        live
+          ? 'The first ones appear after the first step.'
+          : 'This run kept none: recording.rollouts decides which are stored.'
+      }
+    <//>`}
+  >
+    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} />`}
+  <//>`;
+}
+
+function Browser({ run, items, live }) {
+  const [view, change] = useQuery(ROLLOUT_SPEC);
+  const kind = stepsOf(items, view.kind).length ? view.kind : view.kind === 'train' ? 'eval' : 'train';
+  const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
+  const step = steps[nearestStep(steps, view.step ?? Infinity)];
+  const rollouts = useLoad(
+    `${run} ${kind} ${step}`,
+    (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MOST_GROUPS, signal }),
+    { subject: `${run} ${kind}` },
+  );
+  const goTo = (next) => change({ step: next });
+  const kinds = KINDS.filter(({ value }) => stepsOf(items, value).length > 0);
+  return html`<div class="rollouts">
+    <div class="card rollout-steps">
+      <div class="toolbar">
+        <${Segments}
+          label="Kind"
+          value=${kind}
+          options=${kinds}
+          onChange=${(value) => change({ kind: value, step: steps.length ? step : null, prompt: 1 })}
+        />
+        ${
+          live &&
+          html`<button
+            type="button"
+            class="button-quiet"
+            aria-pressed=${view.step === null}
+            title="Show each new step as it comes"
+            onClick=${() => change({ step: view.step === null ? step : null })}
+          >
+            follow newest
+          </button>`
+        }
+        ${
+          view.step !== null &&
+          view.step !== step &&
+          html`<span class="quiet">
+            no rollouts of step ${view.step} were kept; this is step ${step}
+          </span>`
+        }
+      </div>
+      <${StepBar} run=${run} steps=${steps} step=${step} onStep=${goTo} />
+    </div>
+    <${Loaded} resource=${rollouts} skeleton=${html`<${Skeleton} rows=${10} />`}>
+      ${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} />`}
+    <//>
+  </div>`;
+}
+
+function Step({ groups, steps, step, view, change }) {
+  const filter = { filter: view.filter, least: view.least };
+  const chosen = useMemo(
+    () => chosenGroups(groups, filter, view.sort),
+    [groups, view.filter.join(), view.least, view.sort],
+  );
+  const at = Math.min(view.prompt, chosen.length) - 1;
+  const pick = (index) => {
+    if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step });
+  };
+  const goStep = (by) => {
+    const next = steps[steps.indexOf(step) + by];
+    if (next !== undefined) change({ step: next });
+  };
+  useKeys({
+    n: { label: 'next prompt', run: () => pick(at + 1) },
+    p: { label: 'previous prompt', run: () => pick(at - 1) },
+    N: { label: 'next step', run: () => goStep(1) },
+    P: { label: 'previous step', run: () => goStep(-1) },
+    ArrowRight: { label: 'next step', run: () => goStep(1) },
+    ArrowLeft: { label: 'previous step', run: () => goStep(-1) },
+  });
+  return html`
+    <div class="toolbar rollout-tools">
+      <div class="prompt-pick">
+        <button
+          type="button"
+          class="button-icon"
+          aria-label="Previous prompt"
+          title="Previous prompt (p)"
+          disabled=${at <= 0}
+          onClick=${() => pick(at - 1)}
+        >
+          <${Icon} name="left" />
+        </button>
+        <span>
+          prompt ${at + 1} <span class="faint">of ${chosen.length}</span>
+        </span>
+        <button
+          type="button"
+          class="button-icon"
+          aria-label="Next prompt"
+          title="Next prompt (n)"
+          disabled=${at + 1 >= chosen.length}
+          onClick=${() => pick(at + 1)}
+        >
+          <${Icon} name="right" />
+        </button>
+      </div>
+      <${Select}
+        label="prompts"
+        value=${view.sort}
+        options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
+        onChange=${(sort) => change({ sort, prompt: 1 })}
+      />
+      <${Filters} view=${view} change=${change} />
+      <span class="spacer"></span>
+      <${Select}
+        label="completions by"
+        value=${view.order}
+        options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
+        onChange=${(order) => change({ order })}
+      />
+      <${Segments}
+        label="Colour of tokens"
+        value=${view.colour}
+        options=${COLOURS}
+        onChange=${(colour) => change({ colour })}
+      />
+    </div>
+    ${
+      view.colour !== 'none' &&
+      html`<div class="rollout-legend">
+        <${Readout} />
+        <span class="spacer"></span>
+        <${ColourLegend} by=${view.colour} />
+      </div>`
+    }
+    ${
+      chosen.length
+        ? html`<div class="rollout-columns">
+          <${GroupList} groups=${chosen} at=${at} filter=${filter} onPick=${pick} />
+          <${GroupView}
+            group=${chosen[at]}
+            filter=${filter}
+            order=${view.order}
+            by=${view.colour}
+            key=${chosen[at].id}
+          />
+        </div>`
+        : html`<${Empty}
+          title=${`None of ${plural(
+            groups.reduce((sum, { completions }) => sum + completions.length, 0),
+            'completion',
+          )} of step ${step} passes the filter`}
+          action=${html`<button class="button" onClick=${() => change({ filter: [], least: null })}>
+            Show all
+          </button>`}
+        />`
+    }
+  `;
+}
+
+function Filters({ view, change }) {
+  const toggle = (name) =>
+    change({
+      filter: view.filter.includes(name) ? view.filter.filter((other) => other !== name) : [...view.filter, name],
+      prompt: 1,
+    });
+  const least = (event) =>
+    change({
+      least:
+        event.target.value.trim() === '' || !Number.isFinite(Number(event.target.value))
+          ? null
+          : Number(event.target.value),
+      prompt: 1,
+    });
+  return html`
+    <div class="segments" role="group" aria-label="Only completions that are">
+      ${FILTERS.map(
+        (name) => html`<button
+          type="button"
+          key=${name}
+          aria-pressed=${view.filter.includes(name)}
+          onClick=${() => toggle(name)}
+        >
+          ${name}
+        </button>`,
+      )}
+    </div>
+    <label class="select">
+      reward ≥ <input class="field least" inputmode="decimal" value=${view.least ?? ''} onChange=${least} />
+    </label>
+  `;
+}

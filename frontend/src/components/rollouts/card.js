@@ -1,0 +1,112 @@
+/** One completion: what it got, what it wrote. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
+import { formatCount, formatValue, isNonFinite } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+import { LongText, TokenText, useTokens } from './text.js';
+
+/** @typedef {import('../../lib/rollouts.js').Completion} Completion */
+
+/** Whether an element is on or near the screen; once near, always near. */
+function useNear() {
+  const element = useRef(null);
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    const observer = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+        setNear(true);
+        observer.disconnect();
+      },
+      { rootMargin: '400px' },
+    );
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, []);
+  return [element, near];
+}
+
+/** @param {{completion: Completion, index: number, by: 'none'|'logprob'|'entropy'}} props */
+export function RolloutCard({ completion, index, by }) {
+  const [element, near] = useNear();
+  const tokens = useTokens(completion.id, near && by !== 'none');
+  const label = `Completion ${index}`;
+  const shows = by !== 'none' && tokens.data?.arrays[by] && tokens.data.tokens.length > 0;
+  return html`<article class="card rollout" ref=${element} aria-label=${label} data-completion=${completion.id}>
+    <header class="rollout-head">
+      <span class="faint">#${index}</span>
+      <${Correct} right=${isRight(completion)} />
+      <strong class="rollout-reward" title="Total reward">
+        ${formatValue(completion.reward)}
+      </strong>
+      <${Advantage} value=${completion.advantage} />
+      <span class="spacer"></span>
+      ${
+        isTruncated(completion) &&
+        html`<span class="mark mark-warn" title="Cut at the length cap">
+          ✂ cut
+        </span>`
+      }
+      <span class="quiet">${formatCount(completion.tokens)} tok</span>
+    </header>
+    <${Terms} rewards=${completion.rewards} flags=${otherFlags(completion)} />
+    ${
+      shows
+        ? html`<${TokenText} text=${completion.text} tokens=${tokens.data} by=${by} label=${label} />`
+        : html`
+          <${LongText} text=${completion.text} label=${label} />
+          ${by !== 'none' && html`<p class="token-note">${tokenNote(tokens, by)}</p>`}
+        `
+    }
+  </article>`;
+}
+
+function tokenNote({ data, error }, by) {
+  if (error && error.status !== 404) return `Tokens: ${error.message}`;
+  return data || error
+    ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} were recorded`
+    : 'Reading tokens …';
+}
+
+/** Right, wrong, or not scored. @param {{right: boolean | null}} props */
+function Correct({ right }) {
+  if (right === null)
+    return html`<span class="mark faint" title="Correctness was not scored">
+      ?
+    </span>`;
+  return right
+    ? html`<span class="mark mark-good" title="Correct">
+      <${Icon} name="check" size=${14} label="correct" />
+    </span>`
+    : html`<span class="mark mark-bad" title="Wrong">
+      <${Icon} name="cross" size=${14} label="wrong" />
+    </span>`;
+}
+
+/** Signed; its colour says which way the policy is pushed. @param {{value: number | string | null}} props */
+export function Advantage({ value }) {
+  if (value === null || value === undefined) return null;
+  const sign = isNonFinite(value) || value === 0 ? '' : value > 0 ? 'is-up' : 'is-down';
+  const text = typeof value === 'number' && value > 0 ? `+${formatValue(value)}` : formatValue(value);
+  return html`<span
+    class=${`advantage ${sign}`}
+    title="Advantage: above 0 the policy is pushed towards this completion"
+  >
+    A ${text}
+  </span>`;
+}
+
+function Terms({ rewards, flags }) {
+  return html`<p class="rollout-terms">
+    ${Object.entries(rewards).map(
+      ([name, value]) => html`<span key=${name}>
+        ${name} <b>${value === null ? 'n/a' : formatValue(value)}</b>
+      </span>`,
+    )}
+    ${flags.map(
+      (flag) => html`<span class="tag" key=${flag}>
+        ${flag.replaceAll('_', ' ')}
+      </span>`,
+    )}
+  </p>`;
+}

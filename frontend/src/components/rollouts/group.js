@@ -1,0 +1,131 @@
+/** The groups of a step in a list, and one of them in full: prompt, answer, all completions side by side. */
+import { html } from '../../dom.js';
+import { groupFacts, isFiltering, isRight, isTruncated, passes, sortedCards } from '../../lib/rollouts.js';
+import { oneLine } from '../../lib/text/tokens.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { RolloutCard } from './card.js';
+import { LongText } from './text.js';
+
+/** @typedef {import('../../lib/rollouts.js').Group} Group */
+
+/** @param {{groups: Group[], at: number, filter: object, onPick: (index: number) => void}} props */
+export function GroupList({ groups, at, filter, onPick }) {
+  return html`<nav class="card group-list" aria-label="Prompts of this step">
+    <ol>
+      ${groups.map((group, i) => {
+        const { mean } = groupFacts(group);
+        return html`<li key=${group.id}>
+          <button type="button" aria-current=${i === at ? 'true' : undefined} onClick=${() => onPick(i)}>
+            <span class="group-prompt">${oneLine(group.prompt.slice(0, 400))}</span>
+            <span class="number">${formatValue(mean)}</span>
+            <${Dots} group=${group} filter=${filter} />
+          </button>
+        </li>`;
+      })}
+    </ol>
+  </nav>`;
+}
+
+/** A completion's dot: right or not, cut short or not, and out where the filter leaves it out. */
+function dotClass(completion, filter) {
+  const marks = [
+    isRight(completion) && 'is-right',
+    isTruncated(completion) && 'is-cut',
+    !passes(filter, completion) && 'is-out',
+  ];
+  return ['dot', ...marks.filter(Boolean)].join(' ');
+}
+
+/** One sign for each completion: filled where right, crossed out where cut. */
+function Dots({ group, filter }) {
+  const { right, size } = groupFacts(group);
+  const signs = group.completions.slice(0, 64);
+  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} right`}>
+    ${signs.map(
+      (completion) => html`<span
+        key=${completion.id}
+        class=${dotClass(completion, filter)}
+      ></span>`,
+    )}
+  </span>`;
+}
+
+/** @param {{group: Group, filter: object, order: string, by: 'none'|'logprob'|'entropy'}} props */
+export function GroupView({ group, filter, order, by }) {
+  const facts = groupFacts(group);
+  const cards = group.completions.map((completion, index) => ({ completion, index }));
+  const shown = sortedCards(
+    cards.filter(({ completion }) => passes(filter, completion)),
+    order,
+  );
+  return html`<section class="group" aria-label="Group">
+    <header class="card group-head">
+      <div class="group-question">
+        <p class="faint group-label">prompt</p>
+        <${LongText} text=${group.prompt} label="Prompt" class="group-text" />
+      </div>
+      <div class="group-answer">
+        <p class="faint group-label">answer</p>
+        <${LongText} text=${group.answer || '–'} label="Expected answer" class="group-text" />
+      </div>
+      <dl class="group-facts">
+        <div>
+          <dt>reward</dt>
+          <dd>
+            ${formatValue(facts.mean)}
+            ${
+              facts.size > 1 &&
+              html`
+                ${' '}
+                <span class="faint">± ${formatValue(facts.std)}</span>
+              `
+            }
+          </dd>
+        </div>
+        <div>
+          <dt>right</dt>
+          <dd>
+            ${facts.right} of ${facts.size}
+          </dd>
+        </div>
+        ${
+          group.kind !== 'eval' &&
+          html`<div>
+            <dt>signal</dt>
+            <dd
+              class=${facts.useful ? '' : 'is-warning'}
+              title=${
+                facts.useful
+                  ? 'Rewards differ, so the group moves the policy'
+                  : 'All rewards are equal, so the group moves nothing'
+              }
+            >
+              ${facts.useful ? 'useful' : 'none: rewards are equal'}
+            </dd>
+          </div>`
+        }
+        <div>
+          <dt>source</dt>
+          <dd>
+            ${group.problem} <span class="faint">${group.domain}</span>
+          </dd>
+        </div>
+      </dl>
+    </header>
+    ${
+      isFiltering(filter) &&
+      html`<p class="quiet group-shown">
+        ${shown.length} of ${plural(facts.size, 'completion')} shown
+      </p>`
+    }
+    <div class="rollout-cards">
+      ${shown.map(
+        ({ completion, index }) => html`<${RolloutCard}
+        key=${completion.id}
+        completion=${completion}
+        index=${index}
+        by=${by} />`,
+      )}
+    </div>
+  </section>`;
+}

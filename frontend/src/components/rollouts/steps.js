@@ -1,0 +1,140 @@
+/** The step: a slider over the curve of the reward, with arrows and a field. */
+import { html } from '../../dom.js';
+import { useSeries } from '../../data/series.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { nearestStep } from '../../lib/rollouts.js';
+import { Icon } from '../shared/icons.js';
+
+const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 400 };
+const HEIGHT = 100;
+
+/** Lowest and highest value of all curves; a flat one gets room on both sides. @param {number[]} values */
+function extent(values) {
+  if (!values.length) return [0, 1];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return low === high ? [low - 0.5, high + 0.5] : [low, high];
+}
+
+/**
+ * @param {{run: string, steps: number[], step: number, onStep: (step: number) => void}} props `steps`:
+ *   those with rollouts, ascending
+ */
+export function StepBar({ run, steps, step, onStep }) {
+  const at = nearestStep(steps, step);
+  const go = (by) => {
+    const next = steps[at + by];
+    if (next !== undefined) onStep(next);
+  };
+  const typed = (event) => {
+    const wanted = Number(event.target.value);
+    if (Number.isFinite(wanted)) onStep(steps[nearestStep(steps, wanted)]);
+  };
+  return html`<div class="step-bar">
+    <div class="step-pick">
+      <button
+        type="button"
+        class="button-icon"
+        aria-label="Previous step"
+        title="Previous step (P, ←)"
+        disabled=${at <= 0}
+        onClick=${() => go(-1)}
+      >
+        <${Icon} name="left" />
+      </button>
+      <label>
+        step${' '}
+        <input
+          class="field"
+          type="number"
+          value=${steps[at]}
+          min=${steps[0]}
+          max=${steps.at(-1)}
+          onChange=${typed}
+        />
+      </label>
+      <button
+        type="button"
+        class="button-icon"
+        aria-label="Next step"
+        title="Next step (N, →)"
+        disabled=${at + 1 >= steps.length}
+        onClick=${() => go(1)}
+      >
+        <${Icon} name="right" />
+      </button>
+      <span class="faint">of ${plural(steps.length, 'step')} with rollouts</span>
+    </div>
+    ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} />`}
+  </div>`;
+}
+
+function Slider({ run, steps, at, onStep, go }) {
+  const [from, to] = [Math.min(0, steps[0]), Math.max(steps.at(-1), steps[0] + 1)];
+  const left = (step) => ((step - from) / (to - from)) * 100;
+  const slide = (event) => onStep(closest(steps, Number(event.target.value)));
+  const keys = (event) => {
+    const moves = {
+      ArrowLeft: () => go(-1),
+      ArrowDown: () => go(-1),
+      ArrowRight: () => go(1),
+      ArrowUp: () => go(1),
+      Home: () => onStep(steps[0]),
+      End: () => onStep(steps.at(-1)),
+    };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    moves[event.key]();
+  };
+  return html`<div class="step-slider">
+    <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} />
+    <span class="step-cursor" style=${{ left: `${left(steps[at])}%` }}></span>
+    <input
+      type="range"
+      aria-label="Step"
+      aria-valuetext=${`step ${steps[at]}`}
+      min=${from}
+      max=${to}
+      value=${steps[at]}
+      onInput=${slide}
+      onKeyDown=${keys}
+    />
+  </div>`;
+}
+
+/** The recorded step nearest to a place on the slider. */
+function closest(steps, value) {
+  const before = nearestStep(steps, value);
+  const after = Math.min(steps.length - 1, before + 1);
+  return Math.abs(steps[after] - value) < Math.abs(steps[before] - value) ? steps[after] : steps[before];
+}
+
+/** Mean reward as a line, held-out accuracy as points on one scale from 0, so that their parting is seen. */
+function Curves({ run, from, to, step }) {
+  const reward = useSeries('reward/mean', [run], SHAPE, true).series[0];
+  const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
+  const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
+  const place = (x, y) =>
+    `${(((x - from) / (to - from)) * 1000).toFixed(1)} ${(HEIGHT - ((y - low) / (high - low)) * HEIGHT).toFixed(1)}`;
+  const points = (series) => (series ? series.steps.map((at, i) => place(at, series.values[i])) : []);
+  return html`
+    <svg viewBox=${`0 -8 1000 ${HEIGHT + 16}`} preserveAspectRatio="none" aria-hidden="true">
+      ${reward?.values.length > 1 && html`<path class="step-reward" d=${`M${points(reward).join('L')}`} />`}
+      <path
+        class="step-accuracy"
+        d=${points(accuracy)
+          .map((point) => `M${point}h0`)
+          .join('')}
+      />
+    </svg>
+    <span class="step-legend">
+      <span class="step-legend-reward">reward ${valueAtStep(reward, step)}</span>
+      ${accuracy && html`<span class="step-legend-accuracy">eval accuracy ${valueAtStep(accuracy, step)}</span>`}
+    </span>
+  `;
+}
+
+/** The value at a step, or the newest one before it. */
+function valueAtStep(series, step) {
+  if (!series?.steps.length || series.steps[0] > step) return '–';
+  return formatValue(series.values[nearestStep(series.steps, step)]);
+}

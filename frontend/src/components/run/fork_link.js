@@ -1,0 +1,18 @@
+/** The way to a fork: the launch form with a run's config, going on from one of its checkpoints. */
+import { html } from '../../dom.js';
+import { address } from '../../lib/url.js';
+import { Icon } from '../shared/icons.js';
+import { ForOperator } from '../shared/role.js';
+
+/** @param {{run: {id: string}, step?: number, small?: boolean}} props without a step the newest checkpoint is meant */
+export function ForkLink({ run, step, small = false }) {
+  return html`<${ForOperator}>
+    <a
+      class=${small ? 'button button-small' : 'button'}
+      href=${address('/launch', { from: run.id, fork: run.id, step })}
+      title="Go on from a checkpoint in a run of its own, with changes"
+    >
+      <${Icon} name="fork" size=${12} /> Fork
+    </a>
+  <//>`;
+}

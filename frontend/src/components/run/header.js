@@ -1,0 +1,212 @@
+/** Head of a run's page: name, state, what can be asked of it. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { post } from '../../data/api.js';
+import { renameRun } from '../../data/actions.js';
+import { runLook, sayError, status } from '../../app/state.js';
+import { address } from '../../lib/url.js';
+import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
+import { formatCount, formatDuration } from '../../lib/text/format.js';
+import { isEvaluation } from '../../lib/runs/fields.js';
+import { waitingText } from '../../lib/service/status.js';
+import { Icon } from '../shared/icons.js';
+import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
+import { ForkLink } from './fork_link.js';
+import { Confirm } from '../shared/overlay.js';
+import { ForOperator } from '../shared/role.js';
+import { Ago } from '../shared/states.js';
+
+const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' };
+
+/** @param {{run: any, onChange: (run: any) => void}} props */
+export function RunHeader({ run, onChange }) {
+  return html`
+    <div class="page-head run-head">
+      <${Swatch} look=${runLook(run.id)} />
+      <${Name} run=${run} onChange=${onChange} />
+      <${Status} run=${run} />
+      <${Advance} run=${run} />
+      <span class="spacer"></span>
+      <${Moves} run=${run} onChange=${onChange} />
+    </div>
+    <p class="run-line quiet">
+      ${
+        run.experiment &&
+        html`<a href=${address('/compare', { experiment: run.experiment })}>
+          ${run.experiment_name ?? 'experiment'}
+        </a>`
+      }
+      <span>
+        variant <b>${run.variant}</b>
+      </span>
+      <span>
+        seed <b>${run.seed}</b>
+      </span>
+      ${
+        run.parent_run &&
+        html`<span>
+          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'its parent'}</a>
+          ${run.fork_step !== null && ` at step ${run.fork_step}`}
+        </span>`
+      }
+      <span>
+        created <${Ago} time=${run.created_at} />
+      </span>
+      ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
+    </p>
+    <${Reason} run=${run} />
+    <${Waiting} run=${run.id} />
+  `;
+}
+
+/** While the run's steps cannot be stored. */
+function Waiting({ run }) {
+  const text = waitingText(status.value, run);
+  return (
+    text &&
+    html`<p class="stale run-waiting" role="status">
+      <${Icon} name="warn" /> <span>${text}</span>
+    </p>`
+  );
+}
+
+/** How a run and its parent belong together. */
+const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'measures' : 'fork of');
+
+/** The name; a click on the pencil makes it a field. */
+function Name({ run, onChange }) {
+  const [editing, setEditing] = useState(false);
+  const field = useRef(null);
+  useEffect(() => {
+    if (editing) field.current.select();
+  }, [editing]);
+  if (!editing) {
+    return html`
+      <h1 class="run-name">${run.name}</h1>
+      <${ForOperator}>
+        <button
+          type="button"
+          class="button-icon"
+          aria-label="Rename"
+          title="Rename"
+          onClick=${() => setEditing(true)}
+        >
+          <${Icon} name="pencil" size=${14} />
+        </button>
+      <//>
+    `;
+  }
+  const save = (event) => {
+    event.preventDefault();
+    if (!field.current?.reportValidity()) return;
+    setEditing(false);
+    const name = field.current.value.trim();
+    if (name && name !== run.name) renameRun(run.id, name, onChange);
+  };
+  return html`<form onSubmit=${save}>
+    <input
+      class="field run-name-field"
+      ref=${field}
+      aria-label="Name of the run"
+      pattern="[\\s\\S]{0,200}"
+      title="At most 200 characters"
+      defaultValue=${run.name}
+      onBlur=${save}
+      onKeyDown=${(event) => {
+        if (event.key === 'Escape') {
+          event.stopPropagation();
+          setEditing(false);
+        }
+      }}
+    />
+  </form>`;
+}
+
+function Advance({ run }) {
+  if (isEvaluation(run))
+    return html`<span class="quiet" title="It measures a policy and trains nothing">
+      evaluation
+    </span>`;
+  const left = secondsLeft(run);
+  return html`<span class="run-advance">
+    <${Progress} done=${run.last_step} all=${run.steps} />
+    <span class="quiet">
+      step ${formatCount(run.last_step)} of ${formatCount(run.steps)}
+      ${left !== null && ` · ${formatDuration(left)} left`}
+    </span>
+  </span>`;
+}
+
+function Moves({ run, onChange }) {
+  const [asking, setAsking] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const act = async (move) => {
+    setBusy(true);
+    try {
+      onChange(await post(`/runs/${run.id}/${move}`));
+    } catch (error) {
+      sayError(error);
+    }
+    setBusy(false);
+  };
+  const confirmText =
+    run.status === 'running'
+      ? 'It ends after the running step, with a checkpoint. It can be resumed from there later.'
+      : 'It will not be trained further unless it is resumed.';
+  return html`<div class="toolbar">
+    <${ForOperator}>
+      ${movesOf(run).map(
+        ({ move, label }) => html`<button
+          type="button"
+          class=${move === 'stop' ? 'button button-danger' : 'button'}
+          key=${move}
+          disabled=${busy}
+          onClick=${() => (move === 'stop' ? setAsking(true) : act(move))}
+        >
+          <${Icon} name=${ICONS[move]} size=${12} /> ${label}
+        </button>`,
+      )}
+    <//>
+    <a class="button" href=${address('/launch', { from: run.id })} title="Launch again, with changes">
+      <${Icon} name="copy" size=${12} /> Clone
+    </a>
+    ${!isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
+    ${
+      asking &&
+      html`<${Confirm}
+        title=${`Stop ${run.name}?`}
+        text=${confirmText}
+        confirm="Stop"
+        onConfirm=${() => act('stop')}
+        onClose=${() => setAsking(false)}
+      />`
+    }
+  </div>`;
+}
+
+const FAILED = { title: 'This run failed', next: 'Retry continues from the newest checkpoint.' };
+const NO_ROOM = {
+  title: 'This run is paused: its disk takes no checkpoint',
+  next: 'Once the disk is mended, Resume continues from the newest checkpoint.',
+};
+
+/** Why it is as it is. What somebody has to look after stands out. */
+function Reason({ run }) {
+  if (!run.reason) return null;
+  const trouble =
+    run.status === 'failed' ? FAILED : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
+  if (!trouble)
+    return html`<p class="quiet run-reason">
+      ${run.status}: ${reasonText(run.reason)}
+    </p>`;
+  return html`<div class="run-failure" role="alert">
+    <${Icon} name="warn" />
+    <div>
+      <strong>${trouble.title}</strong>
+      <pre>${reasonText(run.reason)}</pre>
+      <p class="quiet">
+        What was recorded is kept. The <a href=${`/run/${run.id}?tab=log`}>log</a> shows the trainer's last
+        words; ${trouble.next}
+      </p>
+    </div>
+  </div>`;
+}

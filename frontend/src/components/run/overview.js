@@ -1,0 +1,261 @@
+/** A run at a glance: key figures, key curves, its objective, its attempts. */
+import { html, useMemo } from '../../dom.js';
+import { request } from '../../data/api.js';
+import { useHistory } from '../../data/run_events.js';
+import { useLoad } from '../../data/resource.js';
+import { catalog, runLooks } from '../../app/state.js';
+import { matching } from '../../lib/metrics.js';
+import { isEvaluation } from '../../lib/runs/fields.js';
+import { marksOf } from '../../lib/runs/marks.js';
+import { SandboxLayers } from '../shared/marks.js';
+import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
+import { CurveControls } from '../curves/controls.js';
+import { Formula } from '../shared/formula.js';
+import { Panels } from '../curves/panels.js';
+import { Restorations } from './restored.js';
+import { Empty } from '../shared/states.js';
+
+const KEY_CURVES = [
+  'reward/mean',
+  'eval/accuracy',
+  'policy/entropy',
+  'length/mean',
+  'groups/zero_variance_frac',
+  'optim/grad_norm',
+];
+
+/** Names of the metrics that a run has recorded. @param {any} run */
+export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
+
+/** What the panels of one run need: its look, its name, and the events at which its curves change their meaning. */
+function lineOf(run, events) {
+  return {
+    runs: [run.id],
+    looks: runLooks([run.id]),
+    names: new Map([[run.id, run.name]]),
+    marks: marksOf(events),
+  };
+}
+
+/** @param {{run: any, view: any, change: Function}} props */
+export function Overview({ run, view, change }) {
+  const events = useHistory(run.id).data ?? [];
+  const line = lineOf(run, events);
+  const recorded = recordedMetrics(run);
+  const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  return html`
+    <h2 class="visually-hidden">Key figures and curves</h2>
+    <${Figures} run=${run} />
+    ${
+      isEvaluation(run) && recorded.length
+        ? html`<p class="quiet">
+          It measured the policy once and trained nothing.${' '}
+          <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a>
+        </p>`
+        : metrics.length
+          ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
+          : html`<${NothingYet} run=${run} />`
+    }
+    <div class="run-pair section">
+      <${ObjectiveCard} config=${run.config} />
+      <${Attempts} run=${run} events=${events} />
+    </div>
+  `;
+}
+
+/** Why there are no curves, and when there will be. */
+function NothingYet({ run }) {
+  if (isEvaluation(run) && run.status === 'running')
+    return html`<${Empty} title="The evaluation runs">Its numbers appear here when all prompts are answered.<//>`;
+  if (run.status === 'queued')
+    return html`<${Empty}
+      title="Waiting for a worker"
+      action=${html`<a class="button" href="/queue">
+        To the queue
+      </a>`}
+    >
+      ${
+        isEvaluation(run)
+          ? 'The numbers appear here when the evaluation is done.'
+          : 'The curves appear here after the first step.'
+      }${' '}
+      The queue says what it waits for.
+    <//>`;
+  if (run.status === 'running')
+    return html`<${Empty} title="Training has begun">
+      The first values come with the evaluation before step 1. The page fills by itself.
+    <//>`;
+  return html`<${Empty} title="Nothing was measured">
+    This run ended before ${isEvaluation(run) ? 'its evaluation was done' : 'its first step'}.
+  <//>`;
+}
+
+const FIGURES = [
+  ['eval/accuracy', 'held-out accuracy', formatValue],
+  ['reward/mean', 'reward', formatValue],
+  ['policy/entropy', 'entropy', formatValue],
+  ['length/mean', 'length', formatValue],
+  ['throughput/tokens_per_second', 'tokens/s', formatShort],
+  ['tokens/total', 'tokens', formatShort],
+  ['time/wall_seconds', 'training time', formatDuration],
+];
+
+const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'cut at the cap' };
+
+/** Figures that say nothing about a run that trains nothing. */
+const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
+
+/** Newest values, and the best one where that is known. */
+function Figures({ run }) {
+  const { last = {}, best = {} } = run.summary ?? {};
+  const rest = isEvaluation(run)
+    ? Object.keys(last)
+        .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy')
+        .sort()
+    : [];
+  const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;
+  const known = [
+    ...usual,
+    ...rest.map((metric) => [
+      metric,
+      EVALUATED[metric] ?? metric.slice('eval/'.length).replaceAll('_', ' '),
+      formatValue,
+    ]),
+  ].filter(([metric]) => last[metric] !== undefined);
+  if (!known.length) return null;
+  return html`<dl class="figures">
+    ${known.map(
+      ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
+        <dt>${label}</dt>
+        <dd>
+          ${format(last[metric])}
+          ${
+            best[metric] &&
+            !isEvaluation(run) &&
+            html`
+              ${' '}
+              <span class="faint">
+                best ${format(best[metric].value)} at ${best[metric].step}
+              </span>
+            `
+          }
+        </dd>
+      </div>`,
+    )}
+  </dl>`;
+}
+
+/** What this run maximises. */
+function ObjectiveCard({ config }) {
+  const checked = useLoad(JSON.stringify(config), (signal) => request('POST', '/validate', { body: config, signal }), {
+    subject: 'formula',
+  });
+  return html`<section class="card run-part">
+    <h2>Objective</h2>
+    ${
+      checked.data
+        ? html`<${Formula} valid=${checked.data} isOpen />`
+        : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`
+    }
+  </section>`;
+}
+
+/** Each claim of the run by a worker, and the step behind which it began. */
+function Attempts({ run, events }) {
+  const attempts = run.attempts ?? [];
+  return html`<section class="card run-part">
+    <h2>Attempts</h2>
+    ${
+      attempts.length
+        ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Attempts">
+          <table class="table">
+            <thead>
+              <tr>
+                <th class="number">#</th>
+                <th>from step</th>
+                <th>where</th>
+                <th>began</th>
+                <th>took</th>
+                <th>outcome</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${attempts.map(
+                (attempt) => html`<tr key=${attempt.number}>
+                  <td class="number">${attempt.number}</td>
+                  <td>${beginning(attempt)}</td>
+                  <td>
+                    ${[attempt.host, attempt.device].filter(Boolean).join(' · ')}
+                    ${
+                      attempt.pid
+                        ? html`
+                          ${' '}
+                          <span class="faint">pid ${attempt.pid}</span>
+                        `
+                        : ''
+                    }
+                    ${
+                      attempt.versions?.sandbox &&
+                      html`<div class="faint">
+                        sandbox: <${SandboxLayers} layers=${attempt.versions.sandbox} />
+                      </div>`
+                    }
+                  </td>
+                  <td>${formatTime(attempt.started_at)}</td>
+                  <td>${formatDuration(duration(attempt))}</td>
+                  <td class="attempt-outcome">${attempt.outcome || (attempt.ended_at ? 'ended' : 'running')}</td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
+        : html`<p class="quiet">
+          No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.
+        </p>`
+    }
+    <${Restorations} events=${events} />
+  </section>`;
+}
+
+const beginning = ({ from_step: step }) => (step === null || step === undefined ? '–' : step < 0 ? 'start' : step);
+const duration = ({ started_at: from, ended_at: to }) =>
+  from ? (new Date(to ?? Date.now()) - new Date(from)) / 1000 : null;
+
+/** All metrics by section. @param {{run: any, view: any, change: Function}} props */
+export function Charts({ run, view, change }) {
+  const line = lineOf(run, useHistory(run.id).data ?? []);
+  const all = recordedMetrics(run);
+  const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
+  if (!all.length)
+    return html`<${Empty} title="Nothing measured yet">The first values appear after the first step.<//>`;
+  return html`
+    <div class="toolbar run-tools">
+      <input
+        class="field"
+        type="search"
+        aria-label="Metrics"
+        placeholder="Metrics"
+        value=${view.q}
+        onInput=${(event) => change({ q: event.target.value })}
+      />
+      <${CurveControls} view=${view} change=${change} />
+    </div>
+    ${
+      metrics.length
+        ? html`<${Panels}
+          metrics=${metrics}
+          ...${line}
+          view=${view}
+          change=${change}
+          sections
+          enlarged=${view.panel}
+        />`
+        : html`<${Empty}
+          title=${`No metric contains “${view.q}”`}
+          action=${html`<button class="button" onClick=${() => change({ q: '' })}>
+            Show all ${all.length}
+          </button>`}
+        />`
+    }
+  `;
+}

@@ -1,0 +1,83 @@
+/** What a resumed or forked run took from a checkpoint, part by part. */
+import { html } from '../../dom.js';
+import { plural } from '../../lib/text/format.js';
+import { Visible } from '../rollouts/text.js';
+
+/**
+ * @typedef {{checkpoint: string, step: number, run?: string, parts: string[], fresh: string[], refused: {checkpoint:
+ *   string, reason: string}[], versions: Record<string, [string, string]>}} Manifest
+ */
+
+const WORDS = {
+  policy: 'weights',
+  random: 'random numbers',
+  progress: 'place in the data and clocks',
+  history: 'what earlier visits of prompts were rewarded',
+  baseline: 'moving reward average',
+  kl: 'KL controller',
+  entropy: 'entropy controller',
+  pool: 'groups that waited',
+  behaviour: 'older weights that sample',
+};
+
+const words = (parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
+
+/** The manifest that an event carries, if it does. @param {{data?: {restored?: Manifest}}} event */
+export const manifestOf = (event) => event.data?.restored;
+
+/** @param {{manifest: Manifest}} props */
+export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, versions } }) {
+  const rows = [
+    [
+      'checkpoint',
+      html`
+        <code>${checkpoint}</code>
+        ${
+          run &&
+          html`
+            ${' '}
+            of <a href=${`/run/${run}`}>the parent</a>
+          `
+        }
+        , whole: every file has the SHA-256 that was written
+      `,
+    ],
+    ['taken over', words(parts)],
+    ['begins anew', fresh.length ? words(fresh) : 'nothing'],
+    ...refused.map((each) => [
+      'refused',
+      html`
+        <code>${each.checkpoint}</code> <${Visible} text=${each.reason} />
+      `,
+    ]),
+    ...Object.entries(versions).map(([name, [then, now]]) => [
+      name,
+      `${then || 'unknown'} then, ${now} now: the last bits of sums may differ`,
+    ]),
+  ];
+  return html`<dl class="restored">
+    ${rows.map(
+      ([name, value], i) => html`<div key=${i}>
+        <dt>${name}</dt>
+        <dd>${value}</dd>
+      </div>`,
+    )}
+  </dl>`;
+}
+
+/** Every resume and fork of a run, newest first. @param {{events: any[]}} props */
+export function Restorations({ events }) {
+  const found = events.filter(manifestOf);
+  if (!found.length) return null;
+  return html`
+    <h3>${plural(found.length, 'time')} continued</h3>
+    ${found.map(
+      (event, i) => html`<details class="more" key=${event.id} open=${i === 0}>
+        <summary>
+          attempt ${event.attempt}: ${event.message}
+        </summary>
+        <${Restored} manifest=${manifestOf(event)} />
+      </details>`,
+    )}
+  `;
+}

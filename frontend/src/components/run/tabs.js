@@ -1,0 +1,328 @@
+/** What there is to read about a run: config, events, the trainer's output, files. */
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../../dom.js';
+import { fileAddress, get } from '../../data/api.js';
+import { copyText, download } from '../../data/actions.js';
+import { useGet, useThrottled } from '../../data/resource.js';
+import { useHistory } from '../../data/run_events.js';
+import { changesBetween } from '../../lib/launch/layers.js';
+import { toYaml } from '../../lib/text/yaml.js';
+import { address } from '../../lib/url.js';
+import { terminalText } from '../../lib/text/log.js';
+import { formatBytes, formatCount, formatTime, formatValue, plural } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+import { Ago, Empty, Loaded } from '../shared/states.js';
+import { Visible } from '../rollouts/text.js';
+import { Restored, manifestOf } from './restored.js';
+import { Evaluate } from './evaluate.js';
+import { ForkLink } from './fork_link.js';
+
+/** @param {{run: any, view: {full: boolean}, change: Function}} props */
+export function ConfigTab({ run, view, change }) {
+  const schema = useGet('/config-schema');
+  const config = view.full ? run.config : schema.data && changesBetween(schema.data.defaults, run.config);
+  const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
+  return html`
+    <div class="toolbar run-tools">
+      <label class="check">
+        <input type="checkbox" checked=${!view.full} onChange=${() => change({ full: !view.full })} /> only what
+        differs from the defaults
+      </label>
+      <span class="spacer"></span>
+      <button type="button" class="button button-small" onClick=${() => copyText(text, 'Config')}>
+        <${Icon} name="copy" size=${12} /> Copy
+      </button>
+      <button
+        type="button"
+        class="button button-small"
+        onClick=${() => download(text, `${run.name}.yaml`, 'application/yaml')}
+      >
+        <${Icon} name="download" size=${12} /> YAML
+      </button>
+    </div>
+    ${
+      config
+        ? html`<pre class="card code run-config" tabindex="0" aria-label="Config">
+          ${text === '{}\n' ? 'Everything is at its default.' : text}
+        </pre>`
+        : html`<${Loaded} resource=${schema}>${() => null}<//>`
+    }
+  `;
+}
+
+/** @param {{run: any}} props */
+export function EventsTab({ run }) {
+  const history = useHistory(run.id);
+  return html`<${Loaded}
+    resource=${history}
+    isEmpty=${(items) => !items.length}
+    empty=${html`<${Empty} title="Nothing has happened yet" />`}
+  >
+    ${(items) => html`
+      <ol class="card timeline">
+        ${items.map((event) => html`<${EventRow} key=${event.id} event=${event} run=${run.id} />`)}
+      </ol>
+      ${
+        history.more &&
+        html`<p class="run-more">
+          <button type="button" class="button" onClick=${history.more}>
+            Older events
+          </button>${' '}
+          <span class="faint">the newest ${formatCount(items.length)} are shown</span>
+        </p>`
+      }
+    `}
+  <//>`;
+}
+
+const SIGNS = { info: 'circle', warning: 'warn', error: 'cross' };
+
+function EventRow({ event, run }) {
+  return html`<li class=${`event event-${event.level}`}>
+    <${Icon} name=${SIGNS[event.level] ?? 'circle'} size=${12} label=${event.level} />
+    <time class="faint" title=${formatTime(event.at)}>
+      ${formatTime(event.at)}
+    </time>
+    <span class="event-kind">${event.kind}</span>
+    <span class="event-message">
+      <${Visible} text=${event.message} />
+      ${
+        manifestOf(event) &&
+        html`<details class="more">
+          <summary>What was restored</summary>
+          <${Restored} manifest=${manifestOf(event)} />
+        </details>`
+      }
+    </span>
+    <span class="faint event-place">
+      ${
+        event.step !== null &&
+        event.step !== undefined &&
+        html`<a href=${address('/rollouts', { run, step: event.step })}>step ${event.step}</a>`
+      }${' '}
+      ${event.attempt ? `attempt ${event.attempt}` : ''}
+    </span>
+  </li>`;
+}
+
+const KEPT_CHARACTERS = 400_000;
+
+/** Output of the trainer, page by page; while the run lives its last page is read again. */
+function useLog(run, live) {
+  const [state, setState] = useState({ pages: new Map(), error: null, loaded: false });
+  const cursor = useRef('');
+  const busy = useRef(false);
+  const read = async () => {
+    if (busy.current) return;
+    busy.current = true;
+    try {
+      let next;
+      do {
+        const at = cursor.current;
+        const page = await get(`/runs/${run}/logs`, { cursor: at, limit: 200 });
+        setState((old) => ({ pages: new Map(old.pages).set(at, page.items), error: null, loaded: true }));
+        next = page.next;
+        if (next) cursor.current = next;
+      } while (next);
+    } catch (error) {
+      setState((old) => ({ ...old, error }));
+    }
+    busy.current = false;
+  };
+  const again = useThrottled(read, 1500);
+  useEffect(() => {
+    read();
+  }, [run]);
+  useEffect(() => {
+    if (!live) return undefined;
+    const timer = setInterval(() => {
+      if (!document.hidden) again();
+    }, 2000);
+    return () => clearInterval(timer);
+  }, [live]);
+  return { ...state, reload: read, chunks: [...state.pages.values()].flat() };
+}
+
+/** @param {{run: any}} props */
+export function LogTab({ run }) {
+  const live = run.status === 'running';
+  const { chunks, error, loaded, reload } = useLog(run.id, live);
+  const [follow, setFollow] = useState(true);
+  const box = useRef(null);
+  const text = useMemo(() => terminalText(joined(chunks)), [chunks.length, chunks.at(-1)?.text]);
+  const shown = text.slice(-KEPT_CHARACTERS);
+  useLayoutEffect(() => {
+    if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [shown, follow]);
+  const scrolled = () => setFollow(box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24);
+  const resource = { data: loaded ? chunks : undefined, error, reload, loadedAt: Date.now() };
+  return html`<${Loaded}
+    resource=${resource}
+    isEmpty=${(items) => !items.length}
+    empty=${html`<${Empty} title="No output yet">
+      ${
+        live || run.status === 'queued'
+          ? 'What the trainer prints appears here.'
+          : 'The trainer of this run printed nothing.'
+      }
+    <//>`}
+  >
+    ${() => html`
+      <div class="toolbar run-tools">
+        <span class="quiet">
+          ${live ? 'live' : 'complete'} · ${plural(text.split('\n').length - 1, 'line')}
+          ${shown.length < text.length ? ', the last ones shown' : ''}
+        </span>
+        <span class="spacer"></span>
+        <label class="check">
+          <input type="checkbox" checked=${follow} onChange=${() => setFollow(!follow)} /> follow
+        </label>
+        <button type="button" class="button button-small" onClick=${() => copyText(text, 'Log')}>
+          <${Icon} name="copy" size=${12} /> Copy
+        </button>
+        <button
+          type="button"
+          class="button button-small"
+          onClick=${() => download(text, `${run.name}.log`, 'text/plain')}
+        >
+          <${Icon} name="download" size=${12} /> Text
+        </button>
+      </div>
+      <pre
+        class="card code run-log"
+        ref=${box}
+        tabindex="0"
+        aria-label="Output of the trainer"
+        onScroll=${scrolled}
+      >
+        <${Visible} text=${shown} />
+      </pre>
+    `}
+  <//>`;
+}
+
+/** Pieces in order, with a line where another attempt begins. */
+const joined = (chunks) =>
+  chunks
+    .map(({ attempt, text }, i) =>
+      i > 0 && attempt !== chunks[i - 1].attempt ? `\n── attempt ${attempt} ──\n${text}` : text,
+    )
+    .join('');
+
+/** @param {{run: any}} props */
+export function FilesTab({ run }) {
+  const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, {
+    live: ['event'],
+    concerns: (data) => data.run === run.id,
+    every: 3000,
+  });
+  return html`
+    <section class="card run-part">
+      <h2>Checkpoints</h2>
+      <p class="quiet">
+        Each is a Hugging Face directory that <code>from_pretrained</code> opens.
+      </p>
+      <${Loaded}
+        resource=${checkpoints}
+        isEmpty=${({ items }) => !items.length}
+        empty=${html`<p class="quiet run-none">
+          No checkpoint yet
+          ${
+            run.config?.checkpointing?.every
+              ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end`
+              : ''
+          }
+          .
+        </p>`}
+      >
+        ${({ items }) => html`
+          <p class="quiet">
+            ${plural(items.length, 'checkpoint')},${' '}
+            ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} together: the newest${' '}
+            ${run.config?.checkpointing?.keep ?? ''}, the best by held-out accuracy, up to${' '}
+            ${run.config?.checkpointing?.spaced ?? 4} older ones of all ages, and those that other runs begin
+            with.
+          </p>
+          <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">
+            <table class="table run-checkpoints">
+              <thead>
+                <tr>
+                  <th class="number">step</th>
+                  <th class="number">attempt</th>
+                  <th class="number">accuracy</th>
+                  <th class="number">size</th>
+                  <th>written</th>
+                  <th>
+                    <span class="visually-hidden">Action</span>
+                  </th>
+                  <th>files</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${items.map(
+                  (item) => html`<tr key=${item.id}>
+                    <td class="number" data-label="step">
+                      ${item.step}
+                    </td>
+                    <td class="number" data-label="attempt">
+                      ${item.attempt}
+                    </td>
+                    <td class="number" data-label="accuracy">
+                      ${formatValue(item.accuracy)}
+                    </td>
+                    <td class="number" data-label="size">
+                      ${formatBytes(item.bytes)}
+                    </td>
+                    <td data-label="written">
+                      <${Ago} time=${item.created_at} />
+                    </td>
+                    <td class="run-checkpoint-actions">
+                      <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} />
+                    </td>
+                    <td class="run-files">
+                      <div>
+                        ${item.files.map(
+                          (file) => html`<${FileLink}
+                          key=${file.name}
+                          run=${run.id}
+                          name=${file.name}
+                          checkpoint=${item.name} />`,
+                        )}
+                      </div>
+                    </td>
+                  </tr>`,
+                )}
+              </tbody>
+            </table>
+          </div>
+        `}
+      <//>
+    </section>
+    <section class="card run-part section">
+      <h2>Metrics</h2>
+      <ul class="file-list">
+        <li>
+          <a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download="">
+            metrics.csv
+          </a>
+          <span class="quiet">one row per step, of the newest attempt</span>
+        </li>
+        <li>
+          <a href=${fileAddress(`/runs/${run.id}/metrics.csv`, { attempts: 'all' })} download="">
+            metrics.csv, all attempts
+          </a>
+          <span class="quiet">also rows that a later attempt wrote anew</span>
+        </li>
+      </ul>
+    </section>
+  `;
+}
+
+/** A file by its name below the checkpoint. */
+function FileLink({ run, name, checkpoint }) {
+  return html`<a
+    href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)}
+    download=""
+  >
+    ${name.replace(`${checkpoint}/`, '')}
+  </a>`;
+}

@@ -1,0 +1,114 @@
+/** The curves beside the table of runs. */
+import { html } from '../../dom.js';
+import { KEY_METRICS, bySection, matching } from '../../lib/metrics.js';
+import { metricsOf } from '../../lib/runs/fields.js';
+import { formatCount } from '../../lib/text/format.js';
+import { CurveControls } from '../curves/controls.js';
+import { Icon } from '../shared/icons.js';
+import { Menu } from '../shared/overlay.js';
+import { Panels } from '../curves/panels.js';
+import { Segments } from '../shared/marks.js';
+import { TypedSearch } from './tools.js';
+
+const GROUP_VIEW = { groupBy: '', band: '' };
+
+/** Key metrics that exist; before any exists, the first four, so that the page has its shape. */
+function chosenMetrics(available, { metrics, all }) {
+  if (metrics) return matching(available, metrics);
+  if (all) return available;
+  const keys = KEY_METRICS.filter((metric) => available.includes(metric));
+  return keys.length ? keys : KEY_METRICS.slice(0, 4);
+}
+
+/**
+ * @param {{view: any, change: Function, runs: any, others: {found: any[], missing: string[]}, shown: string[],
+ *   looks: Map<string, any>, names: Map<string, string>, compare: (ids: string[]) => void}} props
+ */
+export function RunsCharts({ view, change, runs, others, shown, looks, names, compare }) {
+  const drawn = [...runs.items, ...others.found].filter(({ id }) => looks.has(id));
+  const available = metricsOf(drawn);
+  const metrics = chosenMetrics(available, view);
+  const curves = { x: view.x, smoothing: view.smoothing, log: view.log, zoom: view.zoom, ...GROUP_VIEW };
+  if (runs.loaded && !runs.items.length && !shown.length) return null;
+  return html`<section class="runs-charts" aria-label="Curves">
+    <div class="runs-charts-head toolbar">
+      <${ShownMenu} runs=${runs} shown=${shown} others=${others} change=${change} />
+      <button
+        class="button"
+        disabled=${!shown.length}
+        onClick=${() => compare(shown)}
+        title="Mean and spread by variant, config differences (c)"
+      >
+        <${Icon} name="chart" /> Compare
+      </button>
+      <${CurveControls} view=${view} change=${change} />
+      <span class="spacer"></span>
+      <${Segments}
+        label="Metrics"
+        value=${view.all ? 'all' : 'key'}
+        options=${[{ value: 'key', label: 'key' }, { value: 'all', label: `all ${available.length || ''}` }]}
+        onChange=${(value) => change({ all: value === 'all', metrics: '' })}
+      />
+      <label class="search">
+        <${Icon} name="search" />
+        <span class="visually-hidden">Filter metrics</span>
+        <${TypedSearch}
+          value=${view.metrics}
+          onChange=${(words) => change({ metrics: words })}
+          placeholder="Filter metrics"
+        />
+      </label>
+    </div>
+    ${
+      view.metrics && !metrics.length
+        ? html`<p class="runs-nothing faint">No recorded metric is named so.</p>`
+        : html`<${Panels}
+          metrics=${metrics}
+          runs=${shown}
+          view=${curves}
+          change=${change}
+          looks=${looks}
+          names=${names}
+          sections=${view.all || view.metrics ? bySection(metrics) : null}
+          enlarged=${view.panel}
+        />`
+    }
+  </section>`;
+}
+
+function ShownMenu({ runs, shown, others, change }) {
+  const ids = runs.items.map(({ id }) => id);
+  const elsewhere = shown.filter((id) => !ids.includes(id)).length;
+  const apart = [
+    elsewhere && `${formatCount(elsewhere)} not in this list`,
+    others.missing.length && `${formatCount(others.missing.length)} gone`,
+  ]
+    .filter(Boolean)
+    .join(', ');
+  const item = (label, show, close) => html`<button
+    class="menu-item"
+    onClick=${() => {
+      close();
+      change({ show });
+    }}
+  >
+    ${label}
+  </button>`;
+  return html`<${Menu}
+    label=${html`
+      <${Icon} name="eye" />${' '}
+      <span>
+        <b>${formatCount(shown.length)}</b>${' '}
+        ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown
+        ${apart && ` (${apart})`}
+      </span>
+    `}
+  >
+    ${(close) => html`
+      ${item('The first 10 of the list', undefined, close)}
+      ${item('The first 50 of the list', ids.slice(0, 50), close)}
+      ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}
+      ${item('None', [], close)}
+    `}
+  <//>`;
+}

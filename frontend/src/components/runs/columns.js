@@ -1,0 +1,187 @@
+/** Columns of the table of runs. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
+import { formatCount } from '../../lib/text/format.js';
+import { renameRun } from '../../data/actions.js';
+import { Icon } from '../shared/icons.js';
+import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
+import { ForOperator } from '../shared/role.js';
+
+/**
+ * @param {{fields: string[], looks: Map<string, any>, isShown: (id: string) => boolean, toggleShown: (id:
+ *   string) => void,
+ *   isSelected: (id: string) => boolean, toggleSelected: (id: string) => void, allSelected: boolean, selectAll: (on:
+ *   boolean) => void,
+ *   put: (run: any) => void, runs: any[], renaming: string | null, setRenaming: (id: string | null) => void}} table
+ * @returns {import('../shared/table.js').Column<any>[]}
+ */
+export function runColumns(table) {
+  return [
+    selectColumn(table),
+    eyeColumn(table),
+    nameColumn(table),
+    ...IDENTITY,
+    stepColumn(table),
+    ...table.fields.map(fieldColumn),
+  ];
+}
+
+const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) => ({
+  key: 'select',
+  width: '32px',
+  label: 'Selected',
+  title: html`<input
+    type="checkbox"
+    aria-label="Select all"
+    checked=${allSelected}
+    onChange=${(event) => selectAll(event.target.checked)}
+  />`,
+  cell: ({ id, name }) => html`<input
+    type="checkbox"
+    aria-label=${`Select ${name}`}
+    checked=${isSelected(id)}
+    onChange=${() => toggleSelected(id)}
+    onClick=${stay}
+  />`,
+});
+
+const eyeColumn = ({ looks, isShown, toggleShown }) => ({
+  key: 'eye',
+  width: '36px',
+  title: '',
+  label: 'In the charts',
+  cell: ({ id, name }) => html`<button
+    class="eye"
+    aria-pressed=${isShown(id)}
+    title=${isShown(id) ? 'Hide in the charts' : 'Show in the charts'}
+    aria-label=${`Show ${name} in the charts`}
+    onClick=${(event) => {
+      stay(event);
+      toggleShown(id);
+    }}
+  >
+    ${isShown(id) ? html`<${Swatch} look=${looks.get(id)} />` : html`<${Icon} name="eyeOff" />`}
+  </button>`,
+});
+
+const nameColumn = ({ put, renaming, setRenaming }) => ({
+  key: 'name',
+  width: 'minmax(96px, 1fr)',
+  title: 'run',
+  sort: 'name',
+  cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
+});
+
+const IDENTITY = [
+  {
+    key: 'variant',
+    width: 'minmax(114px, 1fr)',
+    title: 'variant',
+    sort: 'variant',
+    cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,
+  },
+  { key: 'seed', width: '46px', title: 'seed', sort: 'seed', number: true, cell: ({ seed }) => seed ?? '–' },
+  { key: 'status', width: '86px', title: 'status', sort: 'status', cell: (run) => html`<${Status} run=${run} />` },
+];
+
+const stepColumn = ({ runs }) => ({
+  key: 'step',
+  width: `${stepWidth(runs)}px`,
+  title: 'step',
+  sort: 'last_step',
+  number: true,
+  cell: (run) => html`<${Steps} run=${run} />`,
+});
+
+/** As wide as the longest run will need, so that nothing moves while it trains. */
+function stepWidth(runs) {
+  const most = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0));
+  return Math.max(60, 16 + 8 * (2 * most.length + 1), runs.some(isEvaluation) ? 84 : 0);
+}
+
+function Steps({ run }) {
+  const { status, last_step: done, steps } = run;
+  if (isEvaluation(run))
+    return html`<span class="faint" title="It measures a policy and trains nothing">
+      evaluation
+    </span>`;
+  if (done === steps && steps) return html`${formatCount(steps)}`;
+  return html`<span class="steps">
+    <span>
+      ${formatCount(done ?? 0)}
+      <span class="faint">/${formatCount(steps)}</span>
+    </span>
+    ${status === 'running' && html`<${Progress} done=${done} all=${steps} />`}
+  </span>`;
+}
+
+function fieldColumn(key) {
+  const field = fieldOf(key);
+  return {
+    key,
+    width: field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)',
+    title: field.title,
+    hint: key,
+    number: field.number,
+    sort: field.sort,
+    cell:
+      key === 'tags'
+        ? ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)
+        : (run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`,
+  };
+}
+
+const stay = (event) => event.stopPropagation();
+
+function Name({ run, put, isRenaming, setRenaming }) {
+  if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
+  return html`<span class="run-name">
+    <a
+      href=${`/run/${run.id}`}
+      title=${[run.name, run.experiment_name && `experiment ${run.experiment_name}`, ...(run.tags ?? [])]
+        .filter(Boolean)
+        .join(', ')}
+    >
+      ${run.name}
+    </a>
+    ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
+    <${ForOperator}>
+      <button
+        class="button-icon run-rename"
+        title="Rename (r)"
+        aria-label=${`Rename ${run.name}`}
+        onClick=${(event) => {
+          stay(event);
+          setRenaming(run.id);
+        }}
+      >
+        <${Icon} name="pencil" size=${12} />
+      </button>
+    <//>
+  </span>`;
+}
+
+function Rename({ run, put, done }) {
+  const [name, setName] = useState(run.name);
+  const input = useRef(null);
+  useEffect(() => input.current.select(), []);
+  const save = async (event) => {
+    event.preventDefault();
+    done();
+    if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);
+  };
+  return html`<form onSubmit=${save}>
+    <input
+      class="field rename-field"
+      aria-label="New name"
+      pattern="[\\s\\S]{0,200}"
+      title="At most 200 characters"
+      value=${name}
+      ref=${input}
+      onInput=${(event) => setName(event.target.value)}
+      onBlur=${done}
+      onKeyDown=${(event) => event.key === 'Escape' && done()}
+      onClick=${stay}
+    />
+  </form>`;
+}

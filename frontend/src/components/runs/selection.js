@@ -1,0 +1,176 @@
+/** What can be done with the selected runs and with the trash. */
+import { html, useState } from '../../dom.js';
+import {
+  archiveRuns,
+  deleteForEver,
+  deleteRuns,
+  emptyTrash,
+  restoreRuns,
+  stopRuns,
+  tagRuns,
+} from '../../data/actions.js';
+import { distinct } from '../../lib/runs/fields.js';
+import { plural } from '../../lib/text/format.js';
+import { Confirm, Dialog } from '../shared/overlay.js';
+import { ForOperator } from '../shared/role.js';
+
+const STOPPABLE = ['queued', 'running', 'paused'];
+
+/**
+ * @param {{chosen: any[], runs: any, trash: boolean, compare: (ids: string[]) => void, clear: () => void}}
+ *   props `trash`: the list is that of the trash
+ */
+export function SelectionBar({ chosen, runs, trash, compare, clear }) {
+  const [asking, ask] = useState('');
+  const stoppable = chosen.filter(({ status }) => STOPPABLE.includes(status));
+  const isArchived = chosen.every(({ archived }) => archived);
+  const done = (action) => {
+    action();
+    clear();
+  };
+  if (trash) return html`<${TrashBar} chosen=${chosen} runs=${runs} clear=${clear} />`;
+  return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
+    <b>${chosen.length} selected</b>
+    <button class="button button-small button-primary" onClick=${() => compare(chosen.map(({ id }) => id))}>
+      Compare
+    </button>
+    <${ForOperator}>
+      <button class="button button-small" disabled=${!stoppable.length} onClick=${() => ask('stop')}>
+        Stop${stoppable.length && stoppable.length < chosen.length ? ` ${stoppable.length}` : ''}
+      </button>
+      <button class="button button-small" onClick=${() => ask('tag')}>
+        Tag
+      </button>
+      <button
+        class="button button-small"
+        onClick=${() => done(() => archiveRuns(chosen, !isArchived, runs.reload))}
+      >
+        ${isArchived ? 'Unarchive' : 'Archive'}
+      </button>
+      <button class="button button-small" onClick=${() => done(() => deleteRuns(chosen, runs.reload))}>
+        Delete
+      </button>
+    <//>
+    <span class="spacer"></span>
+    <button class="button-quiet" onClick=${clear}>
+      Clear
+    </button>
+    ${
+      asking === 'stop' &&
+      html`<${Confirm}
+        title=${`Stop ${plural(stoppable.length, 'run')}?`}
+        confirm="Stop"
+        onClose=${() => ask('')}
+        onConfirm=${() => stopRuns(stoppable, runs.put)}
+        text="A running one ends after its present step; a queued one is taken from the queue. What was recorded stays."
+      />`
+    }
+    ${asking === 'tag' && html`<${TagDialog} chosen=${chosen} runs=${runs} onClose=${() => ask('')} />`}
+  </div>`;
+}
+
+/** What can be done in the trash. */
+function TrashBar({ chosen, runs, clear }) {
+  const [asking, ask] = useState(false);
+  const restore = () => {
+    restoreRuns(chosen, runs.reload);
+    clear();
+  };
+  return html`<div class="runs-tools selection-bar toolbar toolbar-tight" role="toolbar" aria-label="Selected runs">
+    <b>${chosen.length} selected</b>
+    <${ForOperator}>
+      <button class="button button-small button-primary" onClick=${restore}>
+        Restore
+      </button>
+      <button class="button button-small button-danger" onClick=${() => ask(true)}>
+        Delete for ever
+      </button>
+    <//>
+    <span class="spacer"></span>
+    <button class="button-quiet" onClick=${clear}>
+      Clear
+    </button>
+    ${
+      asking &&
+      html`<${Confirm}
+        title=${`Delete ${plural(chosen.length, 'run')} for ever?`}
+        confirm="Delete for ever"
+        text=${GONE}
+        onClose=${() => ask(false)}
+        onConfirm=${() => {
+          deleteForEver(chosen, runs.reload);
+          clear();
+        }}
+      />`
+    }
+  </div>`;
+}
+
+const GONE = 'Curves, rollouts, events, output and checkpoints are removed. Nothing brings them back.';
+
+/** All of the trash at once. @param {{runs: any}} props */
+export function EmptyTrash({ runs }) {
+  const [asking, ask] = useState(false);
+  return html`
+    <button class="button button-small button-danger" disabled=${!runs.items.length} onClick=${() => ask(true)}>
+      Empty the trash
+    </button>
+    ${
+      asking &&
+      html`<${Confirm}
+        title="Empty the trash?"
+        confirm="Delete all for ever"
+        text=${`${GONE} A run that other runs begin with stays until they are deleted.`}
+        onClose=${() => ask(false)}
+        onConfirm=${() => emptyTrash(runs.reload)}
+      />`
+    }
+  `;
+}
+
+function TagDialog({ chosen, runs, onClose }) {
+  const [tag, setTag] = useState('');
+  const others = distinct(runs.items, (run) => run.tags ?? []);
+  const put = (name) => {
+    onClose();
+    tagRuns(chosen, name, runs.put);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    if (tag.trim()) put(tag.trim());
+  };
+  const hasAll = (name) => chosen.every(({ tags }) => tags.includes(name));
+  return html`<${Dialog} title=${`Tag ${plural(chosen.length, 'run')}`} onClose=${onClose}>
+    <form onSubmit=${submit}>
+      <input
+        class="field wide"
+        aria-label="Tag"
+        placeholder="a short word, e.g. baseline"
+        pattern="[\\s\\S]{0,64}"
+        title="At most 64 characters"
+        value=${tag}
+        autofocus
+        onInput=${(event) => setTag(event.target.value)}
+      />
+      ${
+        others.length > 0 &&
+        html`<p class="tag-choice">
+          ${others.map(
+            (name) => html`<button type="button" class="button button-small" key=${name} onClick=${() => put(name)}>
+              ${hasAll(name) ? 'remove ' : ''}
+              ${name}
+            </button>`,
+          )}
+        </p>`
+      }
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>
+          Cancel
+        </button>
+        <button class="button button-primary" disabled=${!tag.trim()}>
+          ${hasAll(tag.trim()) && tag.trim() ? 'Remove tag' : 'Tag'}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}

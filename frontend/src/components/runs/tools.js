@@ -1,0 +1,264 @@
+/** Around the table of runs: filters above, columns and file below. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { csv } from '../../lib/text/csv.js';
+import { distinct, fieldOf, possibleFields } from '../../lib/runs/fields.js';
+import { matching } from '../../lib/metrics.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { spread } from '../../lib/runs/stats.js';
+import { download } from '../../data/actions.js';
+import { Menu } from '../shared/overlay.js';
+import { Icon } from '../shared/icons.js';
+import { Segments } from '../shared/marks.js';
+import { ForOperator } from '../shared/role.js';
+import { EmptyTrash } from './selection.js';
+
+const LABELS = { '': 'all' };
+const IN_FRONT = ['', 'running', 'finished', 'failed'];
+
+/** A menu that narrows the list to one value. */
+function Filter({ name, value, options, onChange }) {
+  const label = value
+    ? html`
+      ${name}: <b>${options.find((option) => option.value === value)?.label ?? value}</b>
+    `
+    : name;
+  return html`<${Menu} quiet label=${label}>
+    ${(close) => html`
+      ${
+        value &&
+        html`<button
+          class="menu-item faint"
+          onClick=${() => {
+            close();
+            onChange('');
+          }}
+        >
+          any ${name}
+        </button>`
+      }
+      ${options.map(
+        (option) => html`<button
+          class="menu-item"
+          key=${option.value}
+          onClick=${() => {
+            close();
+            onChange(option.value);
+          }}
+        >
+          <span class="menu-check">${option.value === value && html`<${Icon} name="check" size=${12} />`}</span>
+          ${option.label}
+        </button>`,
+      )}
+      ${!options.length && html`<p class="menu-title">No run in the list has one.</p>`}
+    `}
+  <//>`;
+}
+
+const plainOptions = (values) => values.map((value) => ({ value, label: value }));
+
+/** @param {{view: any, change: Function, runs: any[], search: {current: any}, statuses: string[]}} props */
+export function RunFilters({ view, change, runs, search, statuses }) {
+  const rest = statuses.filter((status) => !IN_FRONT.includes(status));
+  const experiments = [
+    ...new Map(
+      runs
+        .filter((run) => run.experiment)
+        .map((run) => [run.experiment, { value: run.experiment, label: run.experiment_name ?? run.experiment }]),
+    ).values(),
+  ];
+  return html`<div class="runs-filters toolbar">
+    <label class="search">
+      <${Icon} name="search" />
+      <span class="visually-hidden">Search runs</span>
+      <${TypedSearch}
+        value=${view.q}
+        onChange=${(q) => change({ q })}
+        input=${search}
+        placeholder="Search names (/)"
+      />
+    </label>
+    <${Segments}
+      label="Status"
+      value=${view.status}
+      options=${IN_FRONT.map((status) => ({ value: status, label: LABELS[status] ?? status }))}
+      onChange=${(status) => change({ status })}
+    />
+    <span class="toolbar toolbar-tight">
+      <${Filter}
+        name="status"
+        value=${rest.includes(view.status) ? view.status : ''}
+        options=${plainOptions(rest)}
+        onChange=${(status) => change({ status })}
+      />
+      <${Filter}
+        name="experiment"
+        value=${view.experiment}
+        options=${experiments}
+        onChange=${(experiment) => change({ experiment })}
+      />
+      <${Filter}
+        name="variant"
+        value=${view.variant}
+        options=${plainOptions(distinct(runs, (run) => run.variant))}
+        onChange=${(variant) => change({ variant })}
+      />
+      <${Filter}
+        name="tag"
+        value=${view.tag}
+        options=${plainOptions(distinct(runs, (run) => run.tags ?? []))}
+        onChange=${(tag) => change({ tag })}
+      />
+      <button
+        class="button-quiet"
+        aria-pressed=${view.archived}
+        onClick=${() => change({ archived: !view.archived, trash: false })}
+      >
+        archived
+      </button>
+      <button
+        class="button-quiet"
+        aria-pressed=${view.trash}
+        onClick=${() => change({ trash: !view.trash, archived: false })}
+      >
+        trash
+      </button>
+    </span>
+  </div>`;
+}
+
+/** A search field that tells its text a moment after the last key. */
+export function TypedSearch({ value, onChange, input, placeholder }) {
+  const [typed, setTyped] = useState(value);
+  const told = useRef(value);
+  useEffect(() => {
+    if (value !== told.current) {
+      told.current = value;
+      setTyped(value);
+    }
+  }, [value]);
+  useEffect(() => {
+    if (typed === told.current) return undefined;
+    const timer = setTimeout(() => {
+      told.current = typed;
+      onChange(typed);
+    }, 200);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  return html`<input
+    class="field"
+    type="search"
+    ref=${input}
+    value=${typed}
+    placeholder=${placeholder}
+    onInput=${(event) => setTyped(event.target.value)}
+  />`;
+}
+
+/** @param {{view: any, change: Function, runs: any, defaults: string[]}} props */
+export function TableTools({ view, change, runs, defaults }) {
+  const groups = ['', 'variant', 'experiment', 'status', ...possibleFields(runs.items).config];
+  const groupTitle = (key) => (key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : fieldOf(key).title);
+  const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
+  return html`<div class="runs-tools toolbar toolbar-tight">
+    <span class="faint">
+      ${runs.loaded ? `${plural(runs.items.length, 'run')}${runs.next ? ' loaded, more below' : ''}` : ''}
+    </span>
+    ${
+      view.trash &&
+      html`<${ForOperator}>
+        <${EmptyTrash} runs=${runs} />
+      <//>`
+    }
+    <span class="spacer"></span>
+    <${Filter}
+      name="group by"
+      value=${view.group}
+      options=${groups.filter(Boolean).map((value) => ({ value, label: groupTitle(value) }))}
+      onChange=${(group) => change({ group })}
+    />
+    <${Menu} quiet align="right" label="columns">
+      <${ColumnChooser} view=${view} change=${change} runs=${runs.items} defaults=${defaults} />
+    <//>
+    <button
+      class="button-quiet"
+      onClick=${save}
+      disabled=${!runs.items.length}
+      title="The listed runs as a CSV file"
+    >
+      <${Icon} name="download" /> CSV
+    </button>
+  </div>`;
+}
+
+function tableAsCsv(runs, fields) {
+  const own = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
+  return csv(
+    [...own, ...fields],
+    runs.map((run) => [...own.map((name) => run[name]), ...fields.map((key) => fieldOf(key).of(run))]),
+  );
+}
+
+const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best value', config: 'config' };
+
+function ColumnChooser({ view, change, runs, defaults }) {
+  const [search, setSearch] = useState('');
+  const possible = possibleFields(runs);
+  const toggle = (key) =>
+    change({
+      columns: view.columns.includes(key) ? view.columns.filter((old) => old !== key) : [...view.columns, key],
+    });
+  const parts = Object.entries(possible)
+    .map(([kind, keys]) => [kind, matching(keys, search)])
+    .filter(([, keys]) => keys.length);
+  const addConfig =
+    !possible.config.length &&
+    html`<button class="menu-item" onClick=${() => toggle('config:preset')}>
+      config fields …
+    </button>`;
+  return html`<div class="column-chooser">
+    <input
+      class="field"
+      type="search"
+      placeholder="Find a metric or field"
+      value=${search}
+      onInput=${(event) => setSearch(event.target.value)}
+      aria-label="Find a column"
+    />
+    <div class="column-list">
+      ${parts.map(
+        ([kind, keys]) => html`<div key=${kind}>
+          <div class="menu-title">${FIELD_TITLES[kind]}</div>
+          ${keys.map(
+            (key) => html`<label class="menu-item" key=${key}>
+              <input type="checkbox" checked=${view.columns.includes(key)} onChange=${() => toggle(key)} />
+              ${key.replace(/^(best|config):/, '')}
+            </label>`,
+          )}
+        </div>`,
+      )}
+      ${addConfig}
+    </div>
+    <button class="button-quiet" onClick=${() => change({ columns: defaults })}>
+      Back to the usual columns
+    </button>
+  </div>`;
+}
+
+/**
+ * Head of a group: how many, and mean ± standard deviation of the number columns.
+ * @param {{group: {name: string, rows: any[]}, fields: string[]}} props
+ */
+export function GroupRow({ group: { name, rows }, fields }) {
+  const numbers = fields
+    .map(fieldOf)
+    .filter(({ number }) => number)
+    .map(({ title, of }) => {
+      const { n, mean, std } = spread(rows.map(of).filter((value) => typeof value === 'number'));
+      return n ? `${title} ${formatValue(mean)}${std === null ? '' : ` ± ${formatValue(std)}`}` : null;
+    })
+    .filter(Boolean);
+  return html`
+    <b>${name}</b>
+    <span class="faint">${[plural(rows.length, 'run'), ...numbers].join(' · ')}</span>
+  `;
+}

@@ -1,0 +1,120 @@
+/** Small marks of identity and status: swatch, status, tag, trust. */
+import { html } from '../../dom.js';
+import { Icon } from './icons.js';
+
+/**
+ * The short line that stands for a run or a group, in its colour and dash.
+ * @param {{look: import('../../lib/colours.js').Look, off?: boolean}} props
+ */
+export function Swatch({ look, off = false }) {
+  return html`<svg class=${off ? 'swatch swatch-off' : 'swatch'} width="18" height="4" aria-hidden="true">
+    <line
+      x1="0"
+      y1="2"
+      x2="18"
+      y2="2"
+      stroke=${look.colour}
+      stroke-width="3"
+      stroke-dasharray=${DASHES[look.dash]}
+    />
+  </svg>`;
+}
+
+const DASHES = { solid: 'none', dash: '6 3', dot: '3 2', dashdot: '7 2 2 2' };
+
+const STATUS = {
+  queued: { icon: 'circle', text: 'queued' },
+  running: { icon: 'play', text: 'running' },
+  paused: { icon: 'pause', text: 'paused' },
+  finished: { icon: 'check', text: 'finished' },
+  stopped: { icon: 'stop', text: 'stopped' },
+  failed: { icon: 'cross', text: 'failed' },
+};
+const WISHES = { stop: 'stopping', pause: 'pausing' };
+
+/**
+ * Status of a run: sign, word and colour; a wish that is not yet fulfilled is shown in its place.
+ * @param {{run: {status: string, wish?: string, reason?: string}, bare?: boolean}} props
+ */
+export function Status({ run, bare = false }) {
+  const { icon, text } = STATUS[run.status] ?? { icon: 'dots', text: run.status };
+  const word = run.status === 'running' && WISHES[run.wish] ? WISHES[run.wish] : text;
+  return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
+    <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
+    ${!bare && html`<span>${word}</span>`}
+  </span>`;
+}
+
+/** @param {{children: any, onRemove?: () => void}} props */
+export function Tag({ children, onRemove }) {
+  return html`<span class="tag">
+    ${children}
+    ${
+      onRemove &&
+      html`<button aria-label=${`Remove ${children}`} onClick=${onRemove}>
+        <${Icon} name="cross" size=${10} />
+      </button>`
+    }
+  </span>`;
+}
+
+/**
+ * A choice among a few, as joined buttons.
+ * @param {{value: string, options: {value: string, label: string, title?: string}[], onChange: (value:
+ *   string) => void, label: string}} props
+ */
+export function Segments({ value, options, onChange, label }) {
+  return html`<div class="segments" role="group" aria-label=${label}>
+    ${options.map(
+      (option) => html`<button
+        key=${option.value}
+        aria-pressed=${option.value === value}
+        title=${option.title}
+        onClick=${() => onChange(option.value)}
+      >
+        ${option.label}
+      </button>`,
+    )}
+  </div>`;
+}
+
+/**
+ * A labelled select.
+ * @param {{label: string, value: string, options: (string | {value: string, label: string})[], onChange: (value:
+ *   string) => void}} props
+ */
+export function Select({ label, value, options, onChange }) {
+  return html`<label class="select">
+    <span>${label}</span>
+    <select value=${value} onChange=${(event) => onChange(event.target.value)}>
+      ${options.map((option) => {
+        const { value: v, label: text } = typeof option === 'string' ? { value: option, label: option } : option;
+        return html`<option key=${v} value=${v} selected=${v === value}>
+          ${text}
+        </option>`;
+      })}
+    </select>
+  </label>`;
+}
+
+/** Done steps of all steps. @param {{done: number | null, all: number | null}} props */
+export function Progress({ done, all }) {
+  const share = all ? Math.min(1, (done ?? 0) / all) : 0;
+  return html`<span class="progress" role="img" aria-label=${`${done ?? 0} of ${all ?? '?'} steps`}>
+    <span style=${{ width: `${share * 100}%` }}></span>
+  </span>`;
+}
+
+/**
+ * The barriers around the processes that read completions; nothing is said of a time before there were any.
+ * @param {{layers?: {on: string[], missing: string[]}}} props
+ */
+export function SandboxLayers({ layers }) {
+  if (!layers) return '–';
+  const { on, missing } = layers;
+  return missing.length
+    ? html`<span class="is-warning" title=${`On: ${on.join(', ')}`}>
+      without ${missing.join(', ')}
+    </span>`
+    : html`<span title=${on.join(', ')}>all ${on.length} layers</span>`;
+}

@@ -1,0 +1,157 @@
+/** Things above the page: dialog, menu, messages. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { dismiss, toasts } from '../../app/state.js';
+import { layers } from '../../app/keys.js';
+import { Icon } from './icons.js';
+
+/**
+ * A modal dialog; Escape and a click outside close it.
+ * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
+ */
+export function Dialog({ title, onClose, children, wide = false }) {
+  const element = useRef(null);
+  useEffect(() => {
+    element.current.showModal();
+  }, []);
+  const outside = (event) => {
+    if (event.target === element.current) onClose();
+  };
+  return html`<dialog
+    ref=${element}
+    class=${wide ? 'dialog dialog-wide' : 'dialog'}
+    onClose=${onClose}
+    onMouseDown=${outside}
+    aria-label=${title}
+  >
+    <div class="dialog-body">
+      <header>
+        <h2>${title}</h2>
+        <button class="button-icon" onClick=${onClose} aria-label="Close">
+          <${Icon} name="cross" />
+        </button>
+      </header>
+      ${children}
+    </div>
+  </dialog>`;
+}
+
+/**
+ * Asks before something that cannot be taken back at once.
+ * @param {{title: string, text: any, confirm: string, onConfirm: () => void, onClose: () => void}} props
+ */
+export function Confirm({ title, text, confirm, onConfirm, onClose }) {
+  const go = (event) => {
+    event.preventDefault();
+    onClose();
+    onConfirm();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}>
+    <form onSubmit=${go}>
+      <p>${text}</p>
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>
+          Cancel
+        </button>
+        <button class="button button-primary" autofocus>
+          ${confirm}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}
+
+/**
+ * A button with a panel below it that closes on a click elsewhere.
+ * @param {{label: any, title?: string, align?: 'left'|'right', quiet?: boolean, children: any}} props
+ */
+export function Menu({ label, title, align = 'left', quiet = false, children }) {
+  const [open, setOpen] = useState(false);
+  const element = useRef(null);
+  useEffect(() => {
+    if (!open) return undefined;
+    const leave = (event) => {
+      if (!element.current.contains(event.target)) setOpen(false);
+    };
+    const closeOnEscape = (event) => {
+      if (event.key === 'Escape') {
+        setOpen(false);
+        element.current.querySelector('button').focus();
+      }
+    };
+    document.addEventListener('mousedown', leave);
+    document.addEventListener('keydown', closeOnEscape);
+    return () => {
+      document.removeEventListener('mousedown', leave);
+      document.removeEventListener('keydown', closeOnEscape);
+    };
+  }, [open]);
+  return html`<div class="menu" ref=${element}>
+    <button
+      class=${quiet ? 'button-quiet' : 'button'}
+      aria-expanded=${open}
+      title=${title}
+      onClick=${() => setOpen(!open)}
+    >
+      ${label} <${Icon} name="down" size=${12} />
+    </button>
+    ${
+      open &&
+      html`<div class=${`menu-panel menu-${align}`}>
+        ${typeof children === 'function' ? children(() => setOpen(false)) : children}
+      </div>`
+    }
+  </div>`;
+}
+
+/** The stack of short messages. */
+export function Toasts() {
+  return html`<div class="toasts" role="status" aria-live="polite">
+    ${toasts.value.map(
+      ({ id, text, tone, action }) => html`<div class=${`toast toast-${tone}`} key=${id}>
+        <span>${text}</span>
+        ${
+          action &&
+          html`<button
+            class="button-quiet"
+            onClick=${() => {
+              dismiss(id);
+              action.run();
+            }}
+          >
+            ${action.label}
+          </button>`
+        }
+        <button class="button-icon" aria-label="Dismiss" onClick=${() => dismiss(id)}>
+          <${Icon} name="cross" size=${12} />
+        </button>
+      </div>`,
+    )}
+  </div>`;
+}
+
+/** What the keys do on this page. @param {{onClose: () => void}} props */
+export function KeyHelp({ onClose }) {
+  const keys = new Map(
+    layers.value.flatMap(({ current }) => Object.entries(current)).map(([key, { label }]) => [key, label]),
+  );
+  return html`<${Dialog} title="Keyboard" onClose=${onClose}>
+    <dl class="key-help">
+      ${[...keys].map(
+        ([key, label]) => html`<div key=${key}>
+          <dt>
+            <kbd>${SPELLED[key] ?? key}</kbd>
+          </dt>
+          <dd>${label}</dd>
+        </div>`,
+      )}
+      <div>
+        <dt>
+          <kbd>Esc</kbd>
+        </dt>
+        <dd>leave a field, close a dialog</dd>
+      </div>
+    </dl>
+  <//>`;
+}
+
+const SPELLED = { ' ': 'Space', ArrowDown: '↓', ArrowUp: '↑', ArrowLeft: '←', ArrowRight: '→', Enter: '↵' };

@@ -1,0 +1,151 @@
+/** Calls of the HTTP API. Every failure is an `ApiError` that a page can show as it is. */
+import { address } from '../lib/url.js';
+
+const ROOT = '/api/v1';
+
+/** A failed call in the words of the server's problem document (RFC 9457). */
+export class ApiError extends Error {
+  /** @param {{status: number, title: string, detail?: string, errors?: {path: string, message: string}[]}} problem */
+  constructor({ status, title, detail = '', errors = [] }) {
+    super(detail ? `${title}: ${detail}` : title);
+    this.status = status;
+    this.title = title;
+    this.detail = detail;
+    this.errors = errors;
+  }
+}
+
+const UNREACHABLE = {
+  status: 0,
+  title: 'The service does not answer',
+  detail: 'Nothing is lost: runs keep training and recording. Check that the process that printed the link still runs.',
+};
+
+/**
+ * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`
+ * @param {{params?: object, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @returns {Promise<any>} the parsed JSON; text for other types; undefined for an empty answer
+ */
+export async function request(method, path, { params, body, signal, headers = {} } = {}) {
+  const isForm = body instanceof FormData;
+  const response = await reachInTime(address(ROOT + path, params), {
+    method,
+    signal,
+    headers: {
+      Accept: 'application/json',
+      ...(body === undefined || isForm ? {} : { 'Content-Type': 'application/json' }),
+      ...headers,
+    },
+    body: body === undefined || isForm ? body : JSON.stringify(body),
+  });
+  if (!response.ok) throw await problemOf(response);
+  return bodyOf(response);
+}
+
+const MOST_TRIES = 5;
+const LONGEST_PAUSE_SECONDS = 10;
+
+/** Comes back when the service says so (429): what came too early has not been carried out. */
+async function reachInTime(url, options) {
+  for (let tries = 1; ; tries += 1) {
+    const response = await reach(url, options);
+    const seconds = Number(response.headers.get('retry-after'));
+    if (response.status !== 429 || tries === MOST_TRIES || !(seconds <= LONGEST_PAUSE_SECONDS)) return response;
+    await new Promise((resolve) => {
+      setTimeout(resolve, seconds * 1000);
+    });
+  }
+}
+
+/**
+ * Sends a file as it is, with progress: the share of it that has been sent, 0 to 1.
+ * @param {string} path @param {File} file
+ * @param {{params?: object, signal: AbortSignal, onProgress: (share: number) => void}} options @returns {Promise<any>}
+ */
+export function upload(path, file, { params, signal, onProgress }) {
+  return new Promise((resolve, reject) => {
+    const call = new XMLHttpRequest(); // fetch does not say how much has been sent
+    call.open('POST', address(ROOT + path, params));
+    call.setRequestHeader('Accept', 'application/json');
+    call.setRequestHeader('Content-Type', 'application/octet-stream');
+    call.upload.onprogress = ({ loaded, total }) => onProgress(total ? loaded / total : 1);
+    call.upload.onload = () => onProgress(1);
+    call.onload = () => {
+      const answer = new Response(call.response, {
+        status: call.status,
+        statusText: call.statusText,
+        headers: { 'Content-Type': call.getResponseHeader('content-type') ?? '' },
+      });
+      (answer.ok
+        ? bodyOf(answer)
+        : problemOf(answer).then((error) => {
+            throw error;
+          })
+      ).then(resolve, reject);
+    };
+    call.onerror = () => reject(new ApiError(UNREACHABLE));
+    call.onabort = () => reject(new DOMException('stopped', 'AbortError'));
+    signal.addEventListener('abort', () => call.abort());
+    call.send(file);
+  });
+}
+
+async function reach(url, options) {
+  try {
+    return await fetch(url, options);
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(UNREACHABLE);
+  }
+}
+
+async function bodyOf(response) {
+  if (response.status === 204) return undefined;
+  return response.headers.get('content-type')?.includes('json') ? response.json() : response.text();
+}
+
+/** @param {Response} response @returns {Promise<ApiError>} */
+export async function problemOf(response) {
+  const fallback = { status: response.status, title: response.statusText || `Error ${response.status}` };
+  if (!response.headers.get('content-type')?.includes('json')) return new ApiError(fallback);
+  const problem = await response.json();
+  return new ApiError({ ...fallback, ...problem, status: response.status });
+}
+
+/** @param {string} path @param {object} [params] @param {AbortSignal} [signal] */
+export const get = (path, params, signal) => request('GET', path, { params, signal });
+/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] */
+export const post = (path, body, headers) => request('POST', path, { body, headers });
+/** @param {string} path @param {any} body */
+export const patch = (path, body) => request('PATCH', path, { body });
+/** @param {string} path @param {object} [params] */
+export const remove = (path, params) => request('DELETE', path, { params });
+
+/** All items of a list, page after page. @param {string} path @param {object} [params] @param {number} [most] */
+export async function getAll(path, params, { most = Infinity, signal } = {}) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await get(path, { ...params, cursor }, signal);
+    items.push(...page.items);
+    cursor = page.next;
+  } while (cursor && items.length < most);
+  return items;
+}
+
+/**
+ * Several addresses at once; those that are not there are told apart from those that are.
+ * @param {string[]} paths @param {AbortSignal} [signal] @returns {Promise<{found: any[], missing: string[]}>}
+ */
+export async function getEach(paths, signal) {
+  const answers = await Promise.allSettled(paths.map((path) => get(path, undefined, signal)));
+  const failed = answers.find(({ status, reason }) => status === 'rejected' && ![404, 422].includes(reason.status));
+  if (failed) throw failed.reason;
+  return {
+    found: answers.filter(({ status }) => status === 'fulfilled').map(({ value }) => value),
+    missing: paths.filter((_, i) => answers[i].status === 'rejected'),
+  };
+}
+
+/** The address of a file of the API, for links and downloads. @param {string} path @param {object} [params] */
+export const fileAddress = (path, params) => address(ROOT + path, params);

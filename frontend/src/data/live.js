@@ -1,0 +1,117 @@
+/**
+ * One stream of server-sent events for the whole page.
+ *
+ * `useLive(['run', 'points'], (type, data) => ...)` in a component, or `listen(...)` elsewhere. After a gap
+ * (hidden tab, lost connection) the type `resync` tells every listener to fetch again: what it missed is unknown.
+ */
+import { signal, useEffect, useRef } from '../dom.js';
+import { problemOf } from './api.js';
+
+const TYPES = ['run', 'points', 'event', 'worker'];
+/** The service says that too much was missed to be told. */
+const RESET = 'reset';
+const LONGEST_WAIT = 15_000;
+
+/**
+ * `reason`: why there is no stream, in the service's words, where it has refused one.
+ * @type {import('../../vendor/signals.js').Signal<{state: 'connecting'|'live'|'paused'|'lost', since: number,
+ *   reason?: string}>}
+ */
+export const connection = signal({ state: 'connecting', since: Date.now() });
+
+/** @type {Set<{types: string[], callback: (type: string, data: any) => void}>} */
+const listeners = new Set();
+let source = null;
+let lastId = '';
+let retryTimer = 0;
+let wait = 1000;
+let hadGap = false;
+
+const become = (state) => {
+  if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
+};
+
+const tell = (type, data) => {
+  for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
+};
+
+/** Tells every listener to fetch again: what was shown may be old. */
+export const resync = () => tell('resync', null);
+
+function opened() {
+  wait = 1000;
+  become('live');
+  if (hadGap) resync();
+  hadGap = false;
+}
+
+/** A stream that was refused does not say why: asked again as an ordinary call, the service does. */
+async function learnWhy(url) {
+  const abort = new AbortController();
+  try {
+    const response = await fetch(url, { signal: abort.signal });
+    const reason = response.ok ? '' : (await problemOf(response)).detail;
+    if (reason && connection.peek().state === 'lost') connection.value = { ...connection.peek(), reason };
+  } catch {
+    /* it does not answer: the notice says so */
+  }
+  abort.abort();
+}
+
+function failed() {
+  if (source?.readyState === EventSource.CLOSED) learnWhy(source.url);
+  close();
+  hadGap = true;
+  become('lost');
+  retryTimer = setTimeout(open, wait);
+  wait = Math.min(wait * 2, LONGEST_WAIT);
+}
+
+function open() {
+  close();
+  if (document.hidden) return;
+  source = new EventSource(`/api/v1/stream${lastId ? `?last_event_id=${encodeURIComponent(lastId)}` : ''}`);
+  source.onopen = opened;
+  source.onerror = failed;
+  source.addEventListener(RESET, resync);
+  for (const type of TYPES) {
+    source.addEventListener(type, (message) => {
+      lastId = message.lastEventId || lastId;
+      tell(type, JSON.parse(message.data));
+    });
+  }
+}
+
+function close() {
+  clearTimeout(retryTimer);
+  source?.close();
+  source = null;
+}
+
+function followVisibility() {
+  if (!document.hidden) return void open();
+  close();
+  hadGap = true;
+  become('paused');
+}
+
+/** Opens the stream; it pauses while the page is hidden. */
+export function startLive() {
+  document.addEventListener('visibilitychange', followVisibility);
+  addEventListener('pagehide', close);
+  open();
+}
+
+/** @param {string[]} types @param {(type: string, data: any) => void} callback @returns {() => void} stops listening */
+export function listen(types, callback) {
+  const listener = { types, callback };
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** `listen` for the life of a component; always calls the newest callback. */
+export function useLive(types, callback) {
+  const newest = useRef(callback);
+  newest.current = callback;
+  useEffect(() => listen(types, (type, data) => newest.current(type, data)), [types.join()]);
+}

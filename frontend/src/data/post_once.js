@@ -1,0 +1,23 @@
+/** What makes something is sent under a key: pressed twice, or sent again after a failure, it makes nothing twice. */
+import { useRef } from '../dom.js';
+import { post } from './api.js';
+
+const randomKey = () =>
+  [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+
+/**
+ * Posts the requests of one form in turn; their keys stay as long as their content does.
+ * @returns {(requests: {path: string, body: any}[]) => Promise<any[]>} what was made, in the same order
+ */
+export function usePostOnce() {
+  const sent = useRef({ content: '', key: '' });
+  return async (requests) => {
+    const content = JSON.stringify(requests);
+    if (sent.current.content !== content) sent.current = { content, key: randomKey() };
+    const { key } = sent.current;
+    const made = [];
+    for (const [i, { path, body }] of requests.entries())
+      made.push(await post(path, body, { 'Idempotency-Key': `${key}-${i}` }));
+    return made;
+  };
+}

@@ -1,0 +1,81 @@
+/** Loading from the API inside a component: data, error, age; old data stays on screen while new data comes. */
+import { useEffect, useRef, useState, useCallback } from '../dom.js';
+import { get } from './api.js';
+import { address } from '../lib/url.js';
+import { useLive } from './live.js';
+
+/**
+ * @template T
+ * @typedef {{data: T | undefined, error: import('./api.js').ApiError | null, loading: boolean, loadedAt: number,
+ *   reload: () => void, put: (change: (data: T) => T) => void}} Resource
+ */
+
+const NOTHING = { data: undefined, error: null, loading: true, loadedAt: 0 };
+
+/**
+ * Runs `load(signal)` whenever `key` changes. A new key with the same `subject` keeps the old data visible
+ * until the new data is there; another subject starts from a skeleton. A `null` key loads nothing.
+ * @template T
+ * @param {string | null} key @param {(signal: AbortSignal) => Promise<T>} load @param {{subject?: string}} [options]
+ * @returns {Resource<T>}
+ */
+export function useLoad(key, load, { subject = key } = {}) {
+  const [state, setState] = useState({ ...NOTHING, subject });
+  const [round, setRound] = useState(0);
+  const newest = useRef(load);
+  newest.current = load;
+
+  useEffect(() => {
+    if (key === null) return undefined;
+    const abort = new AbortController();
+    setState((old) => (old.subject === subject ? { ...old, loading: true } : { ...NOTHING, subject }));
+    newest.current(abort.signal).then(
+      (data) => !abort.signal.aborted && setState({ data, error: null, loading: false, loadedAt: Date.now(), subject }),
+      (error) => !abort.signal.aborted && setState((old) => ({ ...old, error, loading: false, subject })),
+    );
+    return () => abort.abort();
+  }, [key, subject, round]);
+
+  const reload = useCallback(() => setRound((n) => n + 1), []);
+  const put = useCallback(
+    (change) => setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })),
+    [],
+  );
+  const shown = state.subject === subject ? state : { ...NOTHING, subject };
+  return { ...shown, loading: key !== null && shown.loading, reload, put };
+}
+
+/**
+ * GET of one address. `live` names the stream's event types after which it loads again (at most every `every` ms).
+ * @param {string | null} path @param {object} [params]
+ * @param {{live?: string[], concerns?: (data: any) => boolean, every?: number}} [options]
+ */
+export function useGet(path, params, { live = [], concerns = () => true, every = 1000 } = {}) {
+  const key = path === null ? null : address(path, params);
+  const resource = useLoad(key, (signal) => get(path, params, signal), { subject: path ?? '' });
+  const again = useThrottled(resource.reload, every);
+  useLive(live, (type, data) => {
+    if (key !== null && (type === 'resync' || concerns(data))) again();
+  });
+  return resource;
+}
+
+/** A function that runs at most once per `every` milliseconds, the last call not lost. */
+export function useThrottled(action, every) {
+  const timer = useRef(0);
+  const last = useRef(0);
+  const newest = useRef(action);
+  newest.current = action;
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return useCallback(() => {
+    if (timer.current) return;
+    timer.current = setTimeout(
+      () => {
+        timer.current = 0;
+        last.current = Date.now();
+        newest.current();
+      },
+      Math.max(0, last.current + every - Date.now()),
+    );
+  }, [every]);
+}

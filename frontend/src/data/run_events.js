@@ -1,0 +1,84 @@
+/** Events of a run, newest first; older ones when asked for. */
+import { useEffect, useRef, useState } from '../dom.js';
+import { get } from './api.js';
+import { useLive } from './live.js';
+import { useThrottled } from './resource.js';
+
+const PAGE = 100;
+const EMPTY = { events: new Map(), older: null, error: null, loaded: false, loadedAt: 0 };
+
+const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
+
+/** All that is newer than what is held: page by page until a known event is met. */
+async function newest(run, held) {
+  let items = [];
+  let next;
+  do {
+    const answer = await page(run, next);
+    items = [...items, ...answer.items];
+    next = answer.next;
+  } while (next && held.size && !items.some(({ id }) => held.has(id)));
+  return { items, next };
+}
+
+const added = (held, items) => new Map([...held, ...items.map((item) => [item.id, item])]);
+
+/**
+ * @param {string} run
+ * @returns {{data: any[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
+ *   (() => void) | null}}
+ *   `more` loads the next older ones; null when there are none
+ */
+export function useHistory(run) {
+  const [state, setState] = useState(EMPTY);
+  const now = useRef(state);
+  const busy = useRef(false);
+  const waiting = useRef(null);
+  const put = (change) => {
+    now.current = { ...now.current, ...change };
+    setState(now.current);
+  };
+  const guarded = async (act) => {
+    if (busy.current) {
+      waiting.current = act;
+      return;
+    }
+    busy.current = true;
+    try {
+      await act();
+    } catch (error) {
+      put({ error });
+    }
+    busy.current = false;
+    const next = waiting.current;
+    waiting.current = null;
+    if (next) guarded(next);
+  };
+  const reload = () =>
+    guarded(async () => {
+      const { events, older, loaded } = now.current;
+      const { items, next } = await newest(run, events);
+      put({
+        events: added(events, items),
+        older: loaded ? older : next,
+        error: null,
+        loaded: true,
+        loadedAt: Date.now(),
+      });
+    });
+  const more = () =>
+    guarded(async () => {
+      const { items, next } = await page(run, now.current.older);
+      put({ events: added(now.current.events, items), older: next, error: null });
+    });
+  useEffect(() => {
+    reload();
+  }, [run]);
+  const again = useThrottled(reload, 1000);
+  useLive(['event', 'run'], (type, data) => {
+    if (type === 'resync' || [data.run, data.id].includes(run)) again();
+  });
+  const { events, older, error, loaded, loadedAt } = state;
+  const data = loaded ? [...events.values()].sort((a, b) => Number(b.id) - Number(a.id)) : undefined;
+  return { data, error, loadedAt, reload, more: older ? more : null };
+}

@@ -1,0 +1,113 @@
+/** The list of runs, page by page, kept up to date by the stream. */
+import { useCallback, useEffect, useRef, useState } from '../dom.js';
+import { get, getEach } from './api.js';
+import { useLive } from './live.js';
+import { useLoad, useThrottled } from './resource.js';
+import { rememberRuns } from '../app/state.js';
+
+const PAGE = 100;
+const MOST_PER_CALL = 200;
+const EMPTY = { key: '', items: [], next: null, error: null, loading: true, loaded: false, loadedAt: 0 };
+
+/** The first `count` runs and the cursor after them. */
+async function firstRuns(parameters, count, signal) {
+  let items = [];
+  let next;
+  do {
+    const limit = Math.min(MOST_PER_CALL, Math.max(PAGE, count - items.length));
+    const page = await get('/runs', { ...parameters, limit, cursor: next }, signal);
+    items = [...items, ...page.items];
+    next = page.next;
+  } while (next && items.length < count);
+  return { items, next };
+}
+
+/**
+ * @param {object} parameters of GET /runs: sort, filters, include
+ * @returns {{items: any[], next: string | null, error: any, loading: boolean, loaded: boolean, loadedAt: number,
+ *   more: () => void, reload: () => void, put: (run: any) => void}}
+ */
+export function useRuns(parameters) {
+  const key = JSON.stringify(parameters);
+  const [state, setState] = useState(EMPTY);
+  const [round, setRound] = useState(0);
+  const now = useRef(state);
+  now.current = state;
+
+  useEffect(() => {
+    const abort = new AbortController();
+    setState((old) => ({ ...old, loading: true }));
+    firstRuns(parameters, now.current.items.length, abort.signal).then(
+      ({ items, next }) => {
+        if (abort.signal.aborted) return;
+        rememberRuns(items.map(({ id }) => id));
+        setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
+      },
+      (error) => {
+        if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false }));
+      },
+    );
+    return () => abort.abort();
+  }, [key, round]);
+
+  const isFetching = useRef(false);
+  const more = useCallback(async () => {
+    const { next, items, key: loaded } = now.current;
+    if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to the list that gave it
+    isFetching.current = true;
+    try {
+      const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });
+      rememberRuns(page.items.map(({ id }) => id));
+      setState((old) =>
+        old.items === items || old.next === next
+          ? { ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }
+          : old,
+      );
+    } catch (error) {
+      setState((old) => ({ ...old, error }));
+    } finally {
+      isFetching.current = false;
+    }
+  }, [key]);
+
+  const reload = useCallback(() => setRound((n) => n + 1), []);
+  const put = useCallback(
+    (run) =>
+      setState((old) => ({
+        ...old,
+        items: old.items.map((item) => (item.id === run.id ? { ...item, ...run } : item)),
+      })),
+    [],
+  );
+  const reloadSoon = useThrottled(reload, 2000);
+  useLive(['run'], (type, run) => {
+    if (type === 'resync' || !now.current.items.some(({ id }) => id === run.id)) reloadSoon();
+    else put(run);
+  });
+  return { ...state, more, reload, put };
+}
+
+/**
+ * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
+ * @param {string[]} ids @param {any[]} items the loaded list @returns {{found: any[], missing: string[]}}
+ */
+export function useOthers(ids, items) {
+  const listed = new Set(items.map(({ id }) => id));
+  const wanted = ids.filter((id) => !listed.has(id));
+  const { data } = useLoad(
+    wanted.length ? wanted.join() : null,
+    (signal) =>
+      getEach(
+        wanted.map((id) => `/runs/${encodeURIComponent(id)}`),
+        signal,
+      ),
+    { subject: 'others' },
+  );
+  const kept = data ?? { found: [], missing: [] };
+  return {
+    found: kept.found.filter(({ id }) => wanted.includes(id)),
+    missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)),
+  };
+}
+
+const withoutTwins = (items) => [...new Map(items.map((item) => [item.id, item])).values()];

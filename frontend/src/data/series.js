@@ -1,0 +1,155 @@
+/**
+ * Curves for panels: requests of one frame are joined, runs already loaded are not asked for again, live runs are
+ * refreshed.
+ */
+import { useEffect, useRef, useState } from '../dom.js';
+import { get } from './api.js';
+import { useLive } from './live.js';
+import { useThrottled } from './resource.js';
+import { keyOf } from '../charts/figure.js';
+
+/** How curves are asked for. `band` and `groupBy` are '' for single runs.
+ * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
+ *   number] | null, points?: number}} Shape
+ */
+
+export const MOST_RUNS = 200;
+const SERIES_PER_CALL = 200;
+const METRICS_PER_CALL = 9;
+const REFRESH_MS = 2000;
+
+/**
+ * @type {Map<string, {runs: string[], shape: Shape, metrics: Map<string, {resolve: Function, reject: Function}[]>}>}
+ */
+const asked = new Map();
+let timer = 0;
+
+/**
+ * Series of one metric; calls made close together travel as one.
+ * @param {string} metric
+ * @param {string[]} runs
+ * @param {Shape} shape
+ */
+export function fetchSeries(metric, runs, shape) {
+  return new Promise((resolve, reject) => {
+    const key = JSON.stringify([runs, shape]);
+    if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
+    const { metrics } = asked.get(key);
+    metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
+    if (!timer) timer = setTimeout(sendAsked, 20);
+  });
+}
+
+function sendAsked() {
+  timer = 0;
+  const batches = [...asked.values()];
+  asked.clear();
+  for (const { runs, shape, metrics } of batches) {
+    const atOnce = Math.max(1, Math.min(METRICS_PER_CALL, Math.floor(SERIES_PER_CALL / Math.max(1, runs.length))));
+    const names = [...metrics.keys()];
+    for (let at = 0; at < names.length; at += atOnce) send(names.slice(at, at + atOnce), runs, shape, metrics);
+  }
+}
+
+async function send(names, runs, shape, metrics) {
+  const answer = (what, value) => {
+    for (const name of names) for (const waiter of metrics.get(name)) waiter[what](value(name));
+  };
+  try {
+    const { series } = await get('/series', parametersOf(names, runs, shape));
+    answer('resolve', (name) => series.filter(({ metric }) => metric === name));
+  } catch (error) {
+    if (error.status === 422 && names.length > 1) {
+      for (const name of names) send([name], runs, shape, metrics); // one of them is not known: the others have curves
+    } else answer('reject', () => error);
+  }
+}
+
+const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500 }) => ({
+  runs,
+  metrics,
+  x,
+  max_points: points,
+  smoothing: smoothing || undefined,
+  group_by: groupBy,
+  band,
+  x_min: zoom?.[0],
+  x_max: zoom?.[1],
+});
+
+/**
+ * The curves of one metric for these runs. Nothing is loaded while not `enabled` (the panel is far away).
+ * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} enabled
+ * @returns {{series: import('../charts/figure.js').Series[], loading: boolean, loaded: boolean, error: Error | null,
+ *   retry: () => void}}
+ */
+export function useSeries(metric, runs, shape, enabled) {
+  const wanted = runs.slice(0, MOST_RUNS);
+  const key = JSON.stringify([metric, shape, shape.groupBy ? wanted : null]);
+  const holder = useRef(emptyHolder(''));
+  const [, redraw] = useState(0);
+  const show = () => redraw((n) => n + 1);
+
+  const load = async () => {
+    const held = holder.current;
+    const missing = wanted.filter((run) => !held.fresh.has(run));
+    if (!enabled || !missing.length) return;
+    const asking = shape.groupBy ? wanted : missing;
+    for (const run of asking) held.fresh.add(run);
+    held.pending += 1;
+    show();
+    await fill(held, fetchSeries(metric, asking, shape), asking, Boolean(shape.groupBy));
+    held.pending -= 1;
+    if (held === holder.current) show();
+  };
+
+  if (holder.current.key !== key) holder.current = emptyHolder(key, holder.current);
+  useEffect(() => {
+    load();
+  }, [key, wanted.join(), enabled]);
+  const refresh = useThrottled(load, REFRESH_MS);
+  useLive(['points'], (type, data) => {
+    if (type !== 'resync' && !wanted.includes(data.run)) return;
+    if (type === 'resync') holder.current.fresh.clear();
+    else holder.current.fresh.delete(data.run);
+    refresh();
+  });
+
+  const { parts, pending, loaded, error } = holder.current;
+  const series = shape.groupBy ? [...parts.values()] : wanted.map((run) => parts.get(run)).filter(Boolean);
+  return {
+    series,
+    loading: pending > 0,
+    loaded,
+    error,
+    retry: () => {
+      holder.current.fresh.clear();
+      load();
+    },
+  };
+}
+
+/** What a panel holds. The old curves stay until those of the new question are there. */
+const emptyHolder = (key, old) => ({
+  key,
+  parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
+  fresh: new Set(),
+  pending: 0,
+  loaded: false,
+  error: null,
+});
+
+const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
+
+async function fill(held, promise, asking, isGrouped) {
+  try {
+    const series = await promise;
+    const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !asking.includes(run));
+    held.parts = new Map([...kept, ...series.map((item) => [keyOf(item), item])]);
+    held.loaded = true;
+    held.error = null;
+  } catch (error) {
+    for (const run of asking) held.fresh.delete(run);
+    held.error = error;
+  }
+}

@@ -1,0 +1,204 @@
+/** The state of the launch form: what is sent, what it is called, and the command that sends the same. */
+import {
+  changesBetween,
+  getAt,
+  knobDifferences,
+  laidOver,
+  belowBase,
+  belowVariant,
+  merge,
+  setAt,
+  spell,
+} from './layers.js';
+import { isRecord } from './schema.js';
+
+/** @typedef {import('./layers.js').Fields} Fields */
+/** @typedef {Fields & {name: string}} Variant */
+/** @typedef {{name: string, base: Fields, variants: Variant[], seeds: string}} Form */
+
+export const LARGEST_SEED = 2 ** 31 - 1;
+const MOST_SEEDS = 100;
+/** Code points in the name of an experiment, a fork or a variant. */
+export const MOST_IN_NAME = 200;
+
+/**
+ * Seeds from text: single ones and ranges, `0,1,2` or `0-2, 7`.
+ * @param {string} text @returns {{seeds: number[], error: string}}
+ */
+export function parseSeeds(text) {
+  const seeds = [];
+  for (const part of text.split(/[\s,;]+/).filter(Boolean)) {
+    const match = part.match(/^(\d+)(?:(?:-|\.\.)(\d+))?$/);
+    if (!match)
+      return {
+        seeds: [],
+        error: `“${part}” is no seed: whole numbers such as 0,1,2 or a range such as 0-4 are expected`,
+      };
+    const [from, to] = [Number(match[1]), Number(match[2] ?? match[1])];
+    if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: seeds go to ${LARGEST_SEED}` };
+    if (to < from) return { seeds: [], error: `“${part}” runs backwards` };
+    if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${part}” holds more than ${MOST_SEEDS} seeds` };
+    for (let seed = from; seed <= to; seed += 1) if (!seeds.includes(seed)) seeds.push(seed);
+  }
+  return { seeds, error: seeds.length ? '' : 'At least one seed is expected' };
+}
+
+/** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} wanted @param {Variant[]} variants */
+export function freeName(wanted, variants) {
+  const taken = new Set(variants.map(({ name }) => name));
+  if (!taken.has(wanted)) return wanted;
+  let n = 2;
+  while (taken.has(`${wanted} ${n}`)) n += 1;
+  return `${wanted} ${n}`;
+}
+
+/** What the experiment is called when nobody gives it a name. @param {Variant[]} variants */
+export const defaultName = (variants) =>
+  shortened(
+    (variants.length > 4
+      ? `${variants
+          .slice(0, 3)
+          .map(({ name }) => name)
+          .join(' vs ')} and ${variants.length - 3} more`
+      : variants.map(({ name }) => name).join(' vs ')) || 'experiment',
+  );
+
+const shortened = (name) =>
+  [...name].length > MOST_IN_NAME ? `${[...name].slice(0, MOST_IN_NAME - 1).join('')}…` : name;
+
+/** The body of POST /experiments. @param {Form} form */
+export const bodyOf = ({ name, base, variants, seeds }) => ({
+  name: name.trim() || defaultName(variants),
+  base,
+  variants,
+  seeds: parseSeeds(seeds).seeds,
+});
+
+/** @typedef {{path: string, body: object}} Request to POST below /api/v1 */
+
+/**
+ * What launching sends: one experiment, or one fork for each variant and seed with what it changes of its parent.
+ * @param {Form} form
+ * @param {(Fields | undefined)[]} fulls full config of each variant
+ * @param {{run: any, step: number} | null} fork
+ * @returns {Request[]}
+ */
+export function requestsOf(form, fulls, fork) {
+  if (!fork) return [{ path: '/experiments', body: bodyOf(form) }];
+  const { seeds } = parseSeeds(form.seeds);
+  const isOne = seeds.length * form.variants.length === 1;
+  const named = isOne && form.name.trim() ? { name: form.name.trim() } : {};
+  return form.variants.flatMap((_, i) =>
+    seeds.map((seed) => ({
+      path: `/runs/${fork.run.id}/fork`,
+      body: { step: fork.step, ...named, changes: changesBetween(fork.run.config, { ...fulls[i], seed }) },
+    })),
+  );
+}
+
+/** @param {string} text for a POSIX shell */
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** The command that sends the same. @param {string} origin @param {Request} request */
+export const commandOf = (origin, { path, body }) =>
+  [
+    `curl -X POST ${origin}/api/v1${path}`,
+    '-H "Authorization: Bearer $GRPOLAB_TOKEN"',
+    "-H 'Content-Type: application/json'",
+    `-d ${quoted(JSON.stringify(body, null, 2))}`,
+  ].join(' \\\n  ');
+
+const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', 'recording', 'stop_rules', 'resources'];
+
+/**
+ * A form that launches a run's config again: model, problems and budget go to the base, the method to one variant.
+ * @param {import('./layers.js').Catalog} catalog
+ * @param {Fields} config
+ * @param {{variant?: string, seed?: number, experiment?: string}} run
+ * @returns {Form}
+ */
+export function formFromConfig(catalog, config, { variant, seed = config.seed ?? 0, experiment = '' }) {
+  const shared = Object.fromEntries(IN_BASE.filter((key) => key in config).map((key) => [key, config[key]]));
+  const base = changesBetween(belowBase(catalog, shared), shared);
+  const preset = config.preset ?? '';
+  const below = belowVariant(catalog, base, { preset });
+  const { seed: _, ...rest } = config;
+  const own = changesBetween(below, { ...below, ...rest });
+  return {
+    name: experiment,
+    base,
+    seeds: String(seed),
+    variants: [{ name: variant || preset || 'variant', ...(preset ? { preset } : {}), ...own }],
+  };
+}
+
+/**
+ * A variant that makes `base` into the config of a recipe.
+ * @param {import('./layers.js').Catalog} catalog
+ * @param {Fields} base
+ * @param {{name: string, config: Fields}} recipe
+ * @returns {Variant}
+ */
+export function variantOfRecipe(catalog, base, { name, config }) {
+  const policy = config.policy?.name;
+  const ownPolicy = policy && policy !== belowBase(catalog, base).policy.name ? { policy: { name: policy } } : {};
+  const start = { ...(config.preset ? { preset: config.preset } : {}), ...ownPolicy };
+  const { seed: _, ...fields } = laidOver(catalog, belowVariant(catalog, {}, start), config);
+  const below = laidOver(catalog, belowVariant(catalog, base, start), start);
+  return { name, ...merge(start, changesBetween(below, fields)) };
+}
+
+/**
+ * Variants that differ from `full` in one knob each, which is set back to what `plain` has.
+ * @param {Variant} variant
+ * @param {Fields} full its full config
+ * @param {{path: string, one: any}[]} knobs chosen ones; `one` is the plain value
+ * @returns {Variant[]}
+ */
+export const oneKnobOff = (variant, full, knobs) =>
+  knobs.map(({ path, one }) => ({
+    ...setAt(variant, path, one, full),
+    name: `${variant.name} − ${shortName(path)}`,
+  }));
+
+/**
+ * The last telling part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.
+ * @param {string} path
+ */
+export const shortName = (path) =>
+  path
+    .split('.')
+    .filter((part) => part !== 'type')
+    .at(-1);
+
+/** Knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
+export const methodDifferences = (plain, full) =>
+  knobDifferences(plain, full).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
+
+/** A knob's value in a few characters: the member of a union, then what it holds. @param {any} value */
+export function shortValue(value) {
+  if (value === undefined || value === '') return 'none';
+  if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
+  if (!isRecord(value)) return String(value);
+  const { type, name, ...rest } = value;
+  const inside = Object.entries(rest).map(([key, inner]) => `${key} ${shortValue(inner)}`);
+  const head = type ?? name ?? '';
+  return inside.length && head
+    ? `${head} (${inside.slice(0, 3).join(', ')}${inside.length > 3 ? ', …' : ''})`
+    : head || inside.join(', ') || '{}';
+}
+
+/**
+ * Whose field an error is about, so that it is shown where it can be mended.
+ * @param {string} path @param {Variant} variant @param {Fields} base @returns {'variant'|'base'|'below'}
+ */
+export function ownerOf(path, variant, base) {
+  for (let at = path; at; at = at.slice(0, Math.max(0, at.lastIndexOf('.')))) {
+    if (getAt(variant, at) !== undefined) return 'variant';
+    if (getAt(base, at) !== undefined) return 'base';
+  }
+  return 'below';
+}
+
+/** Key of a request, equal for equal content. */
+export const contentKey = (value) => spell(value);

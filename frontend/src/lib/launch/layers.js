@@ -1,0 +1,182 @@
+/**
+ * Configs as layers: what each layer writes, laid over what is below. The rules are those of the server
+ * (backend/config/merge.py): mappings merge deeply; lists, and unions whose `type` differs, are replaced whole.
+ */
+import { own } from '../own.js';
+import { complete, isRecord } from './schema.js';
+
+/** @typedef {Record<string, any>} Fields a partial config */
+
+/** @param {Fields} below @param {Fields} above @returns {Fields} */
+export function merge(below, above) {
+  const merged = Object.entries(above ?? {}).map(([key, value]) => {
+    const under = own(below, key);
+    return [
+      key,
+      isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value,
+    ];
+  });
+  return { ...below, ...Object.fromEntries(merged) };
+}
+
+/** @param {any} object @param {string} path */
+export const getAt = (object, path) => path.split('.').reduce((value, key) => own(value, key), object);
+
+/** True when the layer itself writes something at the path or below it. */
+export const writes = (fields, path) => getAt(fields, path) !== undefined;
+
+/**
+ * A layer with one more field. The tag of every union on the way is written too, so that the field keeps its meaning
+ * whatever lies below.
+ * @param {Fields} fields
+ * @param {string} path
+ * @param {any} value
+ * @param {Fields} whole the full config
+ */
+export function setAt(fields, path, value, whole) {
+  const [key, ...rest] = path.split('.');
+  if (!rest.length) return { ...fields, [key]: value };
+  const under = whole?.[key];
+  if (Array.isArray(under)) return { ...fields, [key]: setInList(under, rest, value) };
+  const own = isRecord(fields?.[key]) ? fields[key] : {};
+  const tag = typeof under?.type === 'string' ? { type: under.type } : {};
+  return { ...fields, [key]: { ...tag, ...setAt(own, rest.join('.'), value, under) } };
+}
+
+/** A list is written whole: the item at `rest[0]` is changed in a copy. */
+const setInList = (items, [index, ...rest], value) =>
+  items.map((item, i) => (String(i) !== index ? item : rest.length ? setInside(item, rest, value) : value));
+
+function setInside(item, [key, ...rest], value) {
+  if (Array.isArray(item)) return setInList(item, [key, ...rest], value);
+  return { ...item, [key]: rest.length ? setInside(item?.[key] ?? {}, rest, value) : value };
+}
+
+/**
+ * A layer without one field; what then says nothing more than the layer below is removed as well.
+ * @param {Fields} fields
+ * @param {string} path
+ * @param {Fields} below
+ */
+export function unsetAt(fields, path, below) {
+  const [key, ...rest] = path.split('.');
+  const { [key]: own, ...others } = fields;
+  if (!rest.length || !isRecord(own)) return others;
+  const left = unsetAt(own, rest.join('.'), below?.[key]);
+  const says = Object.entries(left).some(([name, value]) => name !== 'type' || value !== below?.[key]?.type);
+  return says ? { ...others, [key]: left } : others;
+}
+
+/**
+ * The least that must be written over `below` to get `above`.
+ * @param {Fields} below
+ * @param {Fields} above
+ * @returns {Fields}
+ */
+export function changesBetween(below, above) {
+  return Object.fromEntries(
+    Object.entries(above)
+      .filter(([key, value]) => !same(own(below, key), value))
+      .map(([key, value]) => {
+        const under = own(below, key);
+        const inside = isRecord(under) && isRecord(value) && under.type === value.type;
+        return [
+          key,
+          inside
+            ? { ...(value.type === undefined ? {} : { type: value.type }), ...changesBetween(under, value) }
+            : value,
+        ];
+      }),
+  );
+}
+
+const same = (a, b) => a === b || spell(a) === spell(b);
+
+/** JSON with sorted keys, so that order does not count. */
+export const spell = (value) =>
+  JSON.stringify(value, (_, inner) =>
+    isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
+  ) ?? 'undefined';
+
+/**
+ * Knobs in which two configs differ: single fields where both use the same member of a union, the whole union (or
+ * list) where they do not. @param {Fields} one @param {Fields} other @returns {{path: string, one: any, other: any}[]}
+ */
+export function knobDifferences(one, other, path = '') {
+  return [...new Set([...Object.keys(one), ...Object.keys(other)])].flatMap((key) => {
+    const [a, b] = [one[key], other[key]];
+    const at = path ? `${path}.${key}` : key;
+    if (same(a, b)) return [];
+    return isAlike(a, b) ? knobDifferences(a, b, at) : [{ path: at, one: a, other: b }];
+  });
+}
+
+/** Sections, members of one kind, or lists of such: what differs lies inside of them. */
+function isAlike(a, b) {
+  if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((item, i) => isAlike(item, b[i]));
+  return isRecord(a) && isRecord(b) && a.type === b.type && a.name === b.name;
+}
+
+/**
+ * Paths that a layer writes, each as one knob: a union whose member the layer chooses is one path.
+ * @param {Fields} fields
+ * @param {Fields} below
+ * @returns {string[]}
+ */
+export function writtenPaths(fields, below, path = '') {
+  return Object.entries(fields).flatMap(([key, value]) => {
+    const at = path ? `${path}.${key}` : key;
+    const under = below?.[key];
+    if (!isRecord(value) || !isRecord(under)) return key === 'type' && path ? [] : [at];
+    return value.type !== undefined && value.type !== under.type ? [at] : writtenPaths(value, under, at);
+  });
+}
+
+/**
+ * @typedef {{schema: object, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string,
+ *   config: Fields}[]}} Catalog
+ */
+
+/**
+ * Profile of a policy: its own, or that of the nameless "any other model".
+ * @param {Catalog} catalog
+ * @param {string} name
+ */
+const profileOf = (catalog, name) =>
+  (catalog.profiles.find((policy) => policy.name === name) ?? catalog.profiles.find((policy) => policy.name === ''))
+    ?.profile ?? {};
+
+/** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */
+export function belowBase(catalog, base) {
+  const name = base.policy?.name ?? catalog.defaults.policy?.name;
+  return complete(catalog.schema, catalog.schema, merge(catalog.defaults, profileOf(catalog, name)));
+}
+
+/**
+ * What lies below a variant: defaults, profile, preset, base.
+ * @param {Catalog} catalog
+ * @param {Fields} base
+ * @param {Fields} variant
+ */
+export function belowVariant(catalog, base, variant) {
+  const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
+  const preset = variant.preset ?? base.preset ?? '';
+  const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
+  const merged = merge(merge(merge(catalog.defaults, profileOf(catalog, policy)), changes), base);
+  return complete(catalog.schema, catalog.schema, { ...fitting(merged, changes, base, variant), preset });
+}
+
+/**
+ * Fields in which the minibatches that a preset asks for are cut to the prompts of a step, unless the base chose them.
+ * @param {Fields} merged @param {Fields} changes @param {Fields} base @param {Fields} variant
+ */
+function fitting(merged, changes, base, variant) {
+  const wanted = changes.updates?.minibatches;
+  const prompts = variant.sampling?.prompts_per_step ?? merged.sampling.prompts_per_step;
+  const isKept =
+    wanted === undefined || base.updates?.minibatches !== undefined || !Number.isInteger(prompts) || prompts < 1;
+  return isKept || wanted <= prompts ? merged : merge(merged, { updates: { minibatches: prompts } });
+}
+
+/** The full config of a layer over another. @param {Catalog} catalog @param {Fields} below @param {Fields} fields */
+export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

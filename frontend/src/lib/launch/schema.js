@@ -1,0 +1,211 @@
+/**
+ * What a form needs to know of a JSON Schema made by pydantic: fields, kinds, defaults, members of unions.
+ * Unions are `oneOf` with a `discriminator` (its property, `type` or `name`, is called the tag here).
+ */
+
+/** @typedef {Record<string, any>} Node a JSON Schema node */
+/** @typedef {'section'|'union'|'list'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|'constant'} Kind */
+/** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
+
+/**
+ * Follows `$ref`; what stands beside it (description, default) wins.
+ * @param {Node} root
+ * @param {Node} node
+ * @returns {Node}
+ */
+export function resolved(root, node) {
+  if (!node?.$ref) return node ?? {};
+  const { $ref, ...beside } = node;
+  return { ...resolved(root, root.$defs[$ref.slice('#/$defs/'.length)]), ...beside };
+}
+
+/** @param {Node} node a resolved node @returns {Kind} */
+export function kindOf(node) {
+  if (node.oneOf && node.discriminator) return 'union';
+  if (node.properties) return 'section';
+  if (node.prefixItems) return 'tuple';
+  if (node.type === 'array') return 'list';
+  if ('const' in node) return 'constant';
+  if (node.enum) return 'choice';
+  if (node.format === 'dataset') return 'dataset';
+  if (node.type === 'object') return 'record';
+  if (node.type === 'boolean') return 'boolean';
+  if (node.type === 'integer' || node.type === 'number') return 'number';
+  return 'text';
+}
+
+/** Name of the property that tells the members of a union apart. */
+export const tagOf = (node) => node.discriminator.propertyName;
+
+/** Names of a union's members, in the order of the schema. @param {Node} root @param {Node} node @returns {string[]} */
+export const memberNames = (root, node) =>
+  node.oneOf.map((member) => resolved(root, member).properties[tagOf(node)].const);
+
+/**
+ * The schema of one member of a union.
+ * @param {Node} root
+ * @param {Node} node
+ * @param {string} name
+ * @returns {Node | undefined}
+ */
+export const memberOf = (root, node, name) =>
+  node.oneOf.map((member) => resolved(root, member)).find((member) => member.properties[tagOf(node)].const === name);
+
+/** The schema behind a value: for a union the member that the value names. */
+export function shapeOf(root, node, value) {
+  const known = resolved(root, node);
+  return kindOf(known) === 'union' ? memberOf(root, known, value?.[tagOf(known)]) : known;
+}
+
+/**
+ * Fields of a section or of the member that `value` names; tags are left out.
+ * @param {Node} root
+ * @param {Node} node
+ * @param {any} value
+ * @param {string} path
+ * @returns {Field[]}
+ */
+export function fieldsOf(root, node, value, path) {
+  const shape = shapeOf(root, node, value);
+  return Object.entries(shape?.properties ?? {})
+    .map(([key, inner]) => {
+      const known = resolved(root, inner);
+      return {
+        key,
+        path: path ? `${path}.${key}` : key,
+        node: known,
+        kind: kindOf(known),
+        required: (shape.required ?? []).includes(key),
+      };
+    })
+    .filter(({ kind }) => kind !== 'constant');
+}
+
+/**
+ * The field at a dotted path, given the config whose tags choose the members.
+ * @param {Node} root
+ * @param {string} path
+ * @param {any} config
+ * @returns {Field | undefined}
+ */
+export function fieldAt(root, path, config) {
+  let [node, value, at] = [root, config, ''];
+  let field;
+  for (const key of path.split('.')) {
+    if (kindOf(resolved(root, node)) === 'list') {
+      node = resolved(root, node).items;
+      field = {
+        key,
+        path: at ? `${at}.${key}` : key,
+        node: resolved(root, node),
+        kind: kindOf(resolved(root, node)),
+        required: true,
+      };
+    } else {
+      field = fieldsOf(root, node, value, at).find((inner) => inner.key === key);
+    }
+    if (!field) return undefined;
+    [node, value, at] = [field.node, value?.[key], field.path];
+  }
+  return field;
+}
+
+/**
+ * What a field holds when nothing was said: its default, or the defaults of its parts.
+ * @param {Node} root
+ * @param {Node} node
+ */
+export function defaultOf(root, node) {
+  const known = resolved(root, node);
+  if ('default' in known) return known.default;
+  const kind = kindOf(known);
+  if (kind === 'constant') return known.const;
+  if (kind === 'union') return newMember(root, known, memberNames(root, known)[0]);
+  if (kind === 'section') return newSection(root, known);
+  return { list: [], tuple: [], record: {}, boolean: false }[kind] ?? '';
+}
+
+const newSection = (root, node) =>
+  Object.fromEntries(Object.entries(node.properties).map(([key, inner]) => [key, defaultOf(root, inner)]));
+
+/** A fresh member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
+export const newMember = (root, node, name) => newSection(root, memberOf(root, node, name));
+
+/** Fills in what a value leaves out. Values that fit no member stay as they are; the server says what is wrong. */
+export function complete(root, node, value) {
+  const known = resolved(root, node);
+  if (kindOf(known) === 'list')
+    return Array.isArray(value) ? value.map((item) => complete(root, known.items, item)) : value;
+  if (!isRecord(value)) return value;
+  const shape = shapeOf(root, known, value);
+  if (!shape?.properties) return value;
+  const missing = Object.keys(shape.properties).filter((key) => !(key in value));
+  return {
+    ...Object.fromEntries(
+      Object.entries(value).map(([key, inner]) => [
+        key,
+        key in shape.properties ? complete(root, shape.properties[key], inner) : inner,
+      ]),
+    ),
+    ...Object.fromEntries(missing.map((key) => [key, defaultOf(root, shape.properties[key])])),
+  };
+}
+
+export const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+
+/** Allowed values in words: `0 to 1`, `above 0`, `at least 1`. @param {Node} node */
+export function rangeText(node) {
+  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = node;
+  const low =
+    minimum !== undefined ? ['at least', minimum] : exclusiveMinimum !== undefined ? ['above', exclusiveMinimum] : null;
+  const high =
+    maximum !== undefined ? ['at most', maximum] : exclusiveMaximum !== undefined ? ['below', exclusiveMaximum] : null;
+  if (minimum !== undefined && maximum !== undefined) return `${spelled(minimum)} to ${spelled(maximum)}`;
+  return [low, high]
+    .filter(Boolean)
+    .map(([word, edge]) => `${word} ${spelled(edge)}`)
+    .join(', ');
+}
+
+/** Powers of two and ten that end a range read better as such. */
+function spelled(value) {
+  const size = Math.abs(value);
+  if (size < 1e5) return String(value);
+  const twos = Math.log2(size);
+  if (Number.isInteger(twos)) return `2^${twos}`;
+  const tens = Math.log10(size);
+  return Number.isInteger(tens) ? `1e${tens}` : String(value);
+}
+
+/**
+ * What was typed, as the JSON value it means; text that is no number stays text for the server to refuse.
+ * @param {Node} node
+ * @param {string} typed
+ */
+export function readTyped(node, typed) {
+  const kind = kindOf(node);
+  const kinds = (node.anyOf ?? node.oneOf ?? []).map(({ type, $ref }) => ($ref ? 'object' : type));
+  const takesNumber = kind === 'number' || kinds.some((type) => type === 'integer' || type === 'number');
+  const trimmed = typed.trim();
+  if (takesNumber && trimmed !== '' && Number.isFinite(Number(trimmed))) return Number(trimmed);
+  if (kind === 'record' || (kinds.includes('object') && trimmed.startsWith('{'))) return readJson(typed);
+  return typed;
+}
+
+function readJson(typed) {
+  if (typed.trim() === '') return {};
+  try {
+    return JSON.parse(typed);
+  } catch {
+    return typed;
+  }
+}
+
+/** A value as the text of its field. @param {any} value */
+export function writeTyped(value) {
+  if (value === undefined || value === null) return '';
+  if (typeof value === 'object') return Object.keys(value).length ? JSON.stringify(value) : '';
+  return typeof value === 'number' && Math.abs(value) < 1e-3 && value !== 0
+    ? value.toExponential().replace('e+', 'e')
+    : String(value);
+}

@@ -1,0 +1,44 @@
+/** Comparability of metrics between configs: the catalog names the fields that decide a metric's scale. Pure. */
+import { groupDifferences } from './config.js';
+
+const NO_SCALE = /(^|\.)timeout_seconds$/;
+
+/**
+ * Whether a field decides a metric's scale; the order of the terms does not.
+ * @param {{name: string, scale?: string[]}} about
+ * @param {string} metric
+ * @param {string} path
+ */
+function decides(about, metric, path) {
+  if (
+    NO_SCALE.test(path) ||
+    path === 'rewards' ||
+    !about.scale.some((root) => path === root || path.startsWith(`${root}.`))
+  )
+    return false;
+  if (!about.name.includes('<term>')) return true;
+  const term = `rewards.${metric.split('/')[1]}.`;
+  return path.startsWith(term) && path !== `${term}weight`;
+}
+
+/**
+ * Fields by which a metric has several scales among these configs; empty where it can be compared.
+ * @param {string} metric
+ * @param {{name: string, scale?: string[]} | undefined} about
+ * @param {any[]} configs
+ * @returns {string[]}
+ */
+export function scaleDifferences(metric, about, configs) {
+  if (!about?.scale?.length) return [];
+  const known = configs.filter(Boolean).map((config, i) => ({ name: String(i), configs: [config] }));
+  return groupDifferences(known)
+    .map(({ path }) => path)
+    .filter((path) => decides(about, metric, path));
+}
+
+/** What to say beside numbers or curves of such a metric. @param {string[]} paths */
+export function scaleWarning(paths) {
+  if (!paths.length) return '';
+  const more = paths.length > 3 ? `, +${paths.length - 3}` : '';
+  return `not comparable: ${paths.slice(0, 3).join(', ')}${more} ${paths.length === 1 ? 'differs' : 'differ'}`;
+}

@@ -1,0 +1,85 @@
+/** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
+import { flatten, formatField } from './config.js';
+import { own } from '../own.js';
+import { formatAgo, formatValue } from '../text/format.js';
+
+const PLAIN = {
+  experiment: { title: 'experiment', of: (run) => run.experiment_name, sort: undefined },
+  created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
+  tags: { title: 'tags', of: (run) => run.tags, show: (tags) => tags.join(' ') },
+  reason: { title: 'reason', of: (run) => run.reason },
+  id: { title: 'id', of: (run) => run.id },
+};
+
+/**
+ * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
+ * @param {string} key
+ * @returns {{key: string, title: string, number: boolean, sort?: string, of: (run: any) => any, text: (run:
+ *   any) => string}}
+ */
+export function fieldOf(key) {
+  if (Object.hasOwn(PLAIN, key)) {
+    const { title, of, show = (value) => value ?? '–', sort } = PLAIN[key];
+    return { key, title, number: false, sort, of, text: (run) => show(of(run)) };
+  }
+  if (key.startsWith('config:')) return configField(key);
+  return metricField(key);
+}
+
+function configField(key) {
+  const path = key.slice('config:'.length);
+  const of = (run) => (run.config ? own(flatten(run.config), path) : undefined);
+  return { key, title: path, number: false, of, text: (run) => formatField(of(run)) };
+}
+
+function metricField(key) {
+  const isBest = key.startsWith('best:');
+  const metric = isBest ? key.slice('best:'.length) : key;
+  const of = isBest ? (run) => own(run.summary?.best, metric)?.value : (run) => own(run.summary?.last, metric);
+  return {
+    key,
+    title: isBest ? `best ${short(metric)}` : short(metric),
+    number: true,
+    sort: isBest ? undefined : `summary.${metric}`,
+    of,
+    text: (run) => formatValue(of(run)),
+  };
+}
+
+const SHORT = {
+  'reward/mean': 'reward',
+  'eval/accuracy': 'acc',
+  'policy/entropy': 'entropy',
+  'length/mean': 'length',
+};
+const short = (metric) => own(SHORT, metric) ?? metric;
+
+/**
+ * Keys that could be columns for these runs.
+ * @param {any[]} runs
+ * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
+ */
+export function possibleFields(runs) {
+  const union = (of) => [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
+  return {
+    plain: Object.keys(PLAIN),
+    last: union((run) => run.summary?.last),
+    best: union((run) => run.summary?.best).map((metric) => `best:${metric}`),
+    config: union((run) => run.config && flatten(run.config)).map((path) => `config:${path}`),
+  };
+}
+
+/** The name under which a run is drawn. @param {any} run */
+export function runTitle({ name, variant, seed }) {
+  const ending = seed === null || seed === undefined ? '' : ` s${seed}`;
+  return `${name}${variant ? ` · ${variant}` : ''}${ending}`;
+}
+
+/** Whether a run only measures a policy and trains nothing. @param {any} run */
+export const isEvaluation = ({ steps }) => steps === 0;
+
+/** Metrics recorded by any of these runs. @param {any[]} runs @returns {string[]} */
+export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
+
+/** Values that some of these runs have, each once, sorted. @param {any[]} runs @param {(run: any) => any} of */
+export const distinct = (runs, of) => [...new Set(runs.flatMap(of).filter(Boolean))].sort();

@@ -1,0 +1,80 @@
+/** Which runs share a mean: those of one variant whose configs agree but for the seed. Pure. */
+import { formatField, groupDifferences } from './config.js';
+
+/** @typedef {{name: string, variant: string, runs: any[]}} Group `name` tells it from all others */
+
+const MOST_FIELDS = 2;
+
+/** Runs by variant and config, in the order of launching. @param {any[]} runs @returns {Group[]} */
+export function groupsOf(runs) {
+  const groups = new Map();
+  for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
+    const key = JSON.stringify([run.variant, run.config_hash]);
+    if (!groups.has(key)) groups.set(key, { variant: run.variant ?? '', runs: [] });
+    groups.get(key).runs.push(run);
+  }
+  return named([...groups.values()]);
+}
+
+/** Gives groups that share a variant the shortest name that tells them apart. */
+function named(groups) {
+  const twins = new Map();
+  for (const group of groups) twins.set(group.variant, [...(twins.get(group.variant) ?? []), group]);
+  const names = new Map([...twins.values()].flatMap((same) => namesAmong(same).map((name, i) => [same[i], name])));
+  return groups.map((group) => ({ name: names.get(group), ...group }));
+}
+
+function namesAmong(same) {
+  if (same.length === 1) return [same[0].variant];
+  const marks = [same.map(experimentOf), fieldsOf(same)].find(
+    (texts) => texts.every(Boolean) && new Set(texts).size === same.length,
+  );
+  return same.map(({ variant }, i) => `${variant} · ${marks ? marks[i] : same[i].runs[0].config_hash.slice(0, 6)}`);
+}
+
+/** The experiment of a group; nothing where its runs are of several. */
+function experimentOf({ runs }) {
+  const names = new Set(runs.map(({ experiment_name: name }) => name ?? ''));
+  return names.size === 1 ? [...names][0] : '';
+}
+
+/** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
+function fieldsOf(same) {
+  const rows = groupDifferences(same.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })));
+  const text = (i) =>
+    rows
+      .slice(0, MOST_FIELDS)
+      .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)
+      .join(', ');
+  return same.map((_, i) => text(i));
+}
+
+/**
+ * At most `most` runs to be drawn, taken from the groups in turn so that none is left out for another's sake.
+ * @param {Group[]} groups @param {number} most @returns {string[]} ids
+ */
+export function fairShare(groups, most) {
+  const ids = [];
+  for (let turn = 0; ids.length < most; turn += 1) {
+    const next = groups.filter(({ runs }) => runs.length > turn).map(({ runs }) => runs[turn].id);
+    if (!next.length) return ids;
+    ids.push(...next.slice(0, most - ids.length));
+  }
+  return ids;
+}
+
+/**
+ * Seeds from which on an interval for the mean says more than the values themselves (of two it spans 12.7 standard
+ * errors).
+ */
+const ENOUGH_SEEDS = 3;
+
+/**
+ * The band to draw: what was chosen, else the interval where there are seeds enough for one.
+ * @param {string} band
+ * @param {Group[]} groups
+ */
+export function bandOf(band, groups) {
+  if (band !== 'auto') return band;
+  return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
+}

@@ -1,0 +1,21 @@
+/** What of a run's history is drawn into its charts: where the meaning of a curve changes. Pure. */
+
+/** Kinds of events that are drawn whatever their level; an error is drawn whatever its kind. */
+const TURNS = ['reference', 'checkpoint'];
+
+/**
+ * One mark for each step at which something happened.
+ * @param {{kind: string, level: string, step: number|null, message: string}[]} events
+ * @returns {{step: number, text: string}[]} in the order of steps
+ */
+export function marksOf(events) {
+  const told = new Map();
+  for (const { kind, level, step, message } of events) {
+    if (typeof step !== 'number' || !(TURNS.includes(kind) || level === 'error')) continue;
+    const messages = told.get(step) ?? told.set(step, new Set()).get(step);
+    messages.add(message);
+  }
+  return [...told]
+    .map(([step, messages]) => ({ step, text: [...messages].join('; ') }))
+    .sort((a, b) => a.step - b.step);
+}

@@ -1,0 +1,34 @@
+/** What may be asked of a run in its present state, and how it stands in words. */
+
+/** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
+
+const LABELS = { stop: 'Stop', pause: 'Pause', resume: 'Resume', retry: 'Retry' };
+
+/** @param {{status: string, wish?: string}} run @returns {{move: Move, label: string}[]} */
+export function movesOf({ status, wish }) {
+  if (status === 'running' && wish) return [{ move: 'resume', label: 'Carry on' }];
+  const moves =
+    {
+      queued: ['pause', 'stop'],
+      running: ['pause', 'stop'],
+      paused: ['resume', 'stop'],
+      stopped: ['resume'],
+      failed: ['retry'],
+    }[status] ?? [];
+  return moves.map((move) => ({ move, label: LABELS[move] }));
+}
+
+/** Seconds that are left at the present pace; null where nothing can be said. @param {any} run */
+export function secondsLeft(run) {
+  const pace = run.summary?.last?.['time/step_seconds'];
+  if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;
+  return Math.max(0, run.steps - run.last_step) * pace;
+}
+
+/** Machine words of a reason as words for a person. */
+const REASONS = {
+  no_signal: 'No group of the last steps carried a signal: every completion of a prompt had the same reward.',
+};
+
+/** @param {string} reason */
+export const reasonText = (reason) => REASONS[reason] ?? reason;

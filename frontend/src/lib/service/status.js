@@ -1,0 +1,41 @@
+/** How the service's own parts are, in words. Pure. */
+import { plural } from '../text/format.js';
+
+const WAITS = {
+  database: 'Nothing is lost: runs keep their finished steps and store them when it is back. What you see may be old.',
+};
+
+/**
+ * The lines above a page while something is wrong. @param {any} status of `GET /status`, or null
+ * @returns {{part: string, text: string}[]}
+ */
+export function troubles(status) {
+  if (!status) return [];
+  return ['database', 'broker', 'disk', 'history']
+    .filter((part) => status[part] && status[part].state !== 'ok')
+    .map((part) => ({
+      part,
+      text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
+        .filter(Boolean)
+        .join(' '),
+    }));
+}
+
+/** What a run could not store yet; '' when nothing waits. @param {any} status @param {string} run */
+export function waitingText(status, run) {
+  const note = status?.waiting.find((each) => each.run === run);
+  if (!note) return '';
+  const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'nothing to store yet';
+  const effect = note.is_held ? 'training waits too' : 'training goes on';
+  return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
+}
+
+function unwritten(waiting) {
+  const steps = waiting.reduce((sum, note) => sum + note.steps, 0);
+  return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
+}
+
+const sentence = ({ state, detail, since }) =>
+  `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
+
+const clock = (time) => new Date(time).toLocaleTimeString();

@@ -1,0 +1,46 @@
+/** Worker slots in words. A slot is one device that trains one run at a time. */
+import { plural } from '../text/format.js';
+
+/** The service calls a slot lost that has given no sign of life lately. @param {{status?: string}} slot */
+export const isAlive = (slot) => slot.status !== 'lost';
+
+/** Id of the run on a slot. @param {any} slot @returns {string | null} */
+export const runOn = (slot) => slot.run ?? null;
+
+const isGpu = ({ device = '' }) => !/^cpu/i.test(device);
+
+/** `2 GPUs`, `CPU`, `2 CPU slots`. @param {any[]} slots */
+export function deviceText(slots) {
+  const gpus = slots.filter(isGpu).length;
+  if (gpus) return plural(gpus, 'GPU');
+  return slots.length === 1 ? 'CPU' : plural(slots.length, 'CPU slot');
+}
+
+/**
+ * What the processes that read completions lack on some worker, in a sentence; '' where every layer is there.
+ * @param {any[]} items
+ */
+export function sandboxGaps(items) {
+  const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
+  const parts = [...gaps]
+    .filter(([, missing]) => missing.length)
+    .map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
+  return parts.length
+    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. make doctor says what to do there.`
+    : '';
+}
+
+/**
+ * @param {{items: any[], error: Error | null, loaded: boolean}} state
+ * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
+ */
+export function summary({ items, error, loaded }) {
+  if (!loaded) return { tone: 'unknown', text: 'workers …' };
+  if (error) return { tone: 'none', text: 'service unreachable' };
+  const alive = items.filter(isAlive);
+  if (!alive.length) return { tone: 'none', text: 'no worker' };
+  const busy = alive.filter(runOn).length;
+  return busy
+    ? { tone: 'busy', text: `${plural(busy, 'run')} training · ${deviceText(alive)}` }
+    : { tone: 'idle', text: `worker idle · ${deviceText(alive)}` };
+}

@@ -1,0 +1,111 @@
+/**
+ * Numbers, times and sizes as text. Every function takes what the API sends, `null` and non-finite strings included.
+ */
+
+const NONE = '–';
+const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
+
+/** True for the API's spelling of a value that is not a finite number. */
+export const isNonFinite = (value) => typeof value === 'string' && value in SPELLED;
+
+const minus = (text) => text.replaceAll('-', '−');
+
+/** A metric value in at most about four significant digits. @param {number | string | null | undefined} value */
+export function formatValue(value) {
+  if (value === null || value === undefined) return NONE;
+  if (isNonFinite(value)) return SPELLED[value];
+  if (typeof value !== 'number') return String(value);
+  const size = Math.abs(value);
+  if (size === 0) return '0';
+  if (size >= 1e6 || size < 1e-3) return exponential(value);
+  if (Number.isInteger(value)) return minus(grouped(value));
+  return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
+}
+
+const exponential = (value) =>
+  minus(
+    value
+      .toExponential(2)
+      .replace('e+', 'e')
+      .replace(/\.?0+e/, 'e'),
+  );
+
+/** Whole number with thin spaces between thousands. @param {number} value */
+export const grouped = (value) =>
+  Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, '\u202f');
+
+/** @param {number | null | undefined} value */
+export const formatCount = (value) => (value === null || value === undefined ? NONE : grouped(value));
+
+/** @param {number | null | undefined} share 0-1 */
+export const formatPercent = (share, digits = 0) =>
+  typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE;
+
+/** Large counts in short: 1.2 k, 3.4 M. @param {number | null | undefined} value */
+export function formatShort(value) {
+  if (typeof value !== 'number') return NONE;
+  for (const [size, letter] of [
+    [1e9, 'G'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ]) {
+    if (Math.abs(value) >= size) return `${trimmed(value / size)} ${letter}`;
+  }
+  return trimmed(value);
+}
+
+const trimmed = (value) => minus(Number(value.toPrecision(3)).toString());
+
+/** @param {number | null | undefined} bytes */
+export function formatBytes(bytes) {
+  if (typeof bytes !== 'number') return NONE;
+  for (const [size, unit] of [
+    [2 ** 30, 'GiB'],
+    [2 ** 20, 'MiB'],
+    [2 ** 10, 'KiB'],
+  ]) {
+    if (bytes >= size) return `${trimmed(bytes / size)} ${unit}`;
+  }
+  return `${bytes} B`;
+}
+
+/** A length of time in its two largest units: `2 h 05 min`. @param {number | null | undefined} seconds */
+export function formatDuration(seconds) {
+  if (typeof seconds !== 'number' || !Number.isFinite(seconds)) return NONE;
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+  return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
+}
+
+const two = (n) => String(n).padStart(2, '0');
+
+/**
+ * How long ago: `just now`, `12 s ago`, `3 h ago`; a date after a week.
+ * @param {string | number | null | undefined} time
+ */
+export function formatAgo(time, now = Date.now()) {
+  if (!time) return NONE;
+  const seconds = (now - new Date(time).getTime()) / 1000;
+  if (seconds < 5) return 'just now';
+  if (seconds < 60) return `${Math.round(seconds)} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  if (seconds < 7 * 86_400) return `${Math.floor(seconds / 86_400)} d ago`;
+  return formatTime(time).slice(0, 10);
+}
+
+/** Local date and time, sortable: `2026-11-21 09:40:12`. @param {string | number | null | undefined} time */
+export function formatTime(time) {
+  if (!time) return NONE;
+  const at = new Date(time);
+  const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
+  return `${date} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':')}`;
+}
+
+/** `1 run`, `3 runs`. @param {number} count @param {string} noun */
+export const plural = (count, noun, many = `${noun}s`) => `${formatCount(count)} ${count === 1 ? noun : many}`;

@@ -1,0 +1,55 @@
+/** Writes JSON values as YAML 1.2 that every YAML reader understands. Only writing; nothing here reads YAML. */
+
+const PLAIN = /^[A-Za-z_][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
+const RESERVED = /^(true|false|null|yes|no|on|off|y|n|\.nan|\.inf)$/i;
+
+/** @param {unknown} value @returns {string} ends with a newline */
+export function toYaml(value) {
+  if (isBranch(value)) return lines(value, '').join('\n') + '\n';
+  return `${scalar(value)}\n`;
+}
+
+const isBranch = (value) => value !== null && typeof value === 'object' && Object.keys(value).length > 0;
+
+function lines(value, indent) {
+  if (Array.isArray(value)) return value.flatMap((item) => itemLines(item, indent));
+  return Object.entries(value).flatMap(([key, inner]) => entryLines(key, inner, indent));
+}
+
+function entryLines(key, value, indent) {
+  if (!isBranch(value)) return [`${indent}${text(key)}: ${scalar(value)}`];
+  if (Array.isArray(value) && value.every((item) => !isBranch(item)))
+    return [`${indent}${text(key)}: [${value.map(scalar).join(', ')}]`];
+  return [`${indent}${text(key)}:`, ...lines(value, `${indent}  `)];
+}
+
+/** `- ` followed by the first line of the item. */
+function itemLines(item, indent) {
+  if (!isBranch(item)) return [`${indent}- ${scalar(item)}`];
+  const [first, ...rest] = lines(item, `${indent}  `);
+  return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
+}
+
+function scalar(value) {
+  if (value === null || value === undefined) return 'null';
+  if (Array.isArray(value)) return '[]';
+  if (typeof value === 'object') return '{}';
+  if (typeof value === 'number') return number(value);
+  return typeof value === 'string' ? text(value) : String(value);
+}
+
+/** YAML 1.1 readers take `1e-7` for text, so an exponent always has a point and a sign. */
+function number(value) {
+  const [mantissa, exponent] = String(value).split('e');
+  if (exponent === undefined) return mantissa;
+  return `${mantissa.includes('.') ? mantissa : `${mantissa}.0`}e${/^[+-]/.test(exponent) ? exponent : `+${exponent}`}`;
+}
+
+const text = (value) =>
+  PLAIN.test(value) && !RESERVED.test(value)
+    ? value
+    : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped);
+
+/** Surrogate pairs stay as they are; a lone half is escaped by JSON already. */
+const escaped = (unit) =>
+  /[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
