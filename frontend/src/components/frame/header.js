@@ -14,7 +14,7 @@ const PAGES = [
   ['/queue', 'Queue'],
 ];
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
-const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
+const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' };
 
 const isHere = (href, path) => path === href || (href === '/runs' && /^\/(run\/|compare|rollouts)/.test(path));
 
