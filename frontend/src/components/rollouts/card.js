@@ -63,7 +63,7 @@ export function RolloutCard({ completion, index, by }) {
 
 function tokenNote({ data, error }, by) {
   if (error && error.status !== 404) return `Tokens: ${error.message}`;
-  return data || error ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} were recorded` : 'Loading tokens…';
+  return data || error ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} recorded` : 'Loading tokens…';
 }
 
 /** Right, wrong, or not scored. @param {{right: boolean | null}} props */
