@@ -94,7 +94,7 @@ def test_a_contradiction_is_explained_at_the_field_that_must_change(page):
 
 def test_only_what_differs_from_the_preset_is_shown_until_asked_for(page):
     launch_page(page)
-    expect(page.get_by_text("Differs from GRPO: nothing")).to_be_visible()
+    expect(page.get_by_text("No changes from GRPO")).to_be_visible()
     expect(field(page, "objective.surrogate.eps_high")).to_have_count(0)
     page.get_by_role("button", name="Ratio and clip").first.click()
     field(page, "objective.surrogate.eps_high").locator("input").fill("0.28")
