@@ -268,7 +268,11 @@ def test_without_configs_their_hashes_tell_groups_apart(in_browser):
 
 def test_what_can_be_drawn_is_shared_fairly_among_groups(in_browser):
     groups = [{"runs": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}, {"runs": [{"id": "x"}]}]
-    assert in_browser("lib/runs/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == ["a", "x", "b"]
+    assert in_browser("lib/runs/groups.js", "(g, groups) => g.fairShare(groups, 3)", groups) == [
+        "a",
+        "x",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(("seeds", "band"), [([3, 3], "ci95"), ([3, 2], "minmax"), ([1], "minmax")])

@@ -240,9 +240,7 @@ def test_a_file_that_is_not_chosen_yet_is_asked_for(page):
     page.get_by_label("Add to problems").select_option("file")
     path = field(page, "problems.1.path")
     expect(path.locator(".form-errors li")).to_have_text("choose or upload a file")
-    expect(page.locator(".launch-errors li")).to_have_text(
-        "grpo problems.1.path choose or upload a file"
-    )
+    expect(page.locator(".launch-errors li")).to_have_text("grpo problems.1.path choose or upload a file")
 
 
 @pytest.mark.parametrize(("width", "variant"), [(1440, "demo_collapse_16"), (400, "demo_collapse")])
