@@ -483,7 +483,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
     page.get_by_label("Name of the fork").fill("longer")
     page.get_by_role("button", name="Launch 1 run").click()
     page.wait_for_url("**/run/*")
-    expect(page.get_by_text(f"forked from {parent['name']} at step 4")).to_be_visible()
+    expect(page.get_by_text(f"fork of {parent['name']} at step 4")).to_be_visible()
     child = service.get(f"/runs/{page.url.rsplit('/', 1)[1]}")
     assert (child["name"], child["config"]) == ("longer", parent["config"] | {"steps": 40})
     restored = {

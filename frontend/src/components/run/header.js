@@ -70,7 +70,7 @@ function Waiting({ run }) {
 }
 
 /** How a run and its parent belong together. */
-const kinship = (run) => (run.fork_step === null ? 'cloned from' : isEvaluation(run) ? 'evaluates' : 'forked from');
+const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'evaluates' : 'fork of');
 
 /** The name; a click on the pencil makes it a field. */
 function Name({ run, onChange }) {
