@@ -64,17 +64,17 @@ function Page() {
 
   if (crash)
     return html`<${Failure}
-      error=${{ title: 'This page has a fault', detail: crash.message }}
+      error=${{ title: 'Something went wrong on this page', detail: crash.message }}
       retry=${() => location.reload()}
     />`;
   if (!found)
     return html`<${Empty}
-      title="There is no such page"
+      title="Page not found"
       action=${html`<a class="button" href="/runs">
-        To the runs
+        Back to runs
       </a>`}
     >
-      <code>${place.value.path}</code> leads nowhere.
+      <code>${place.value.path}</code> does not exist.
     <//>`;
   const View = views.get(page);
   return View
@@ -86,10 +86,10 @@ function Page() {
 
 function App() {
   const [help, setHelp] = useState(false);
-  useKeys({ '?': { label: 'this help', run: () => setHelp(true) } });
+  useKeys({ '?': { label: 'keyboard shortcuts', run: () => setHelp(true) } });
   return html`
     <a class="skip-link" href="#main">
-      To the content
+      Skip to content
     </a>
     <${Header} onHelp=${() => setHelp(true)} />
     <${ConnectionNotice} />

@@ -42,7 +42,7 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     bad = GOOD + b'\n{"prompt": "", "answer": 1}\nnonsense'
     page.get_by_label("File to upload").set_input_files(file("bad.jsonl", bad))
     refused = field.locator(".dataset-refused")
-    expect(refused).to_contain_text("bad.jsonl was not kept")
+    expect(refused).to_contain_text("bad.jsonl could not be uploaded")
     expect(refused.locator("li")).to_have_count(2)
     expect(refused.locator("li").first).to_have_text(
         "line 41 field 'prompt': text that is not empty is expected, got \"\""

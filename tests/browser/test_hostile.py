@@ -354,7 +354,7 @@ def test_the_form_and_its_errors(page, stage):
     for text in FEW:
         base = {"policy": {"name": text}, "problems": [{"name": "file", "path": text or "x"}], text: 1}
         page.goto(f"/launch?base={quote(json.dumps(base))}")
-        expect(page.get_by_text("to mend before it can be launched")).to_be_visible()
+        expect(page.get_by_text("to fix before you can launch")).to_be_visible()
         offered = "[data-path='problems.0.path'] option[value^='uploads/']"
         expect(page.locator(offered)).to_have_count(len(NAMES))
         assert sorted(texts_of(page, offered)) == sorted(f"{seen(each)} · 2 rows, 60 B" for each in NAMES)
@@ -383,7 +383,7 @@ def test_crafted_links(page, stage):
             page.wait_for_timeout(60)
             assert page.locator("#main").count() == 1, place
         expect(page.locator("h1, h2, .runs").first).to_be_attached()
-        expect(page.get_by_text("This page has a fault"), place).to_have_count(0)
+        expect(page.get_by_text("Something went wrong on this page"), place).to_have_count(0)
         assert page.evaluate("({}).polluted") is None, place
 
 

@@ -94,7 +94,7 @@ def test_a_contradiction_is_explained_at_the_field_that_must_change(page):
 
 def test_only_what_differs_from_the_preset_is_shown_until_asked_for(page):
     launch_page(page)
-    expect(page.get_by_text("Differs from GRPO: nothing")).to_be_visible()
+    expect(page.get_by_text("No changes from GRPO")).to_be_visible()
     expect(field(page, "objective.surrogate.eps_high")).to_have_count(0)
     page.get_by_role("button", name="Ratio and clip").first.click()
     field(page, "objective.surrogate.eps_high").locator("input").fill("0.28")
@@ -239,10 +239,8 @@ def test_a_file_that_is_not_chosen_yet_is_asked_for(page):
     launch_page(page)
     page.get_by_label("Add to problems").select_option("file")
     path = field(page, "problems.1.path")
-    expect(path.locator(".form-errors li")).to_have_text("choose a file, or upload one")
-    expect(page.locator(".launch-errors li")).to_have_text(
-        "grpo problems.1.path choose a file, or upload one"
-    )
+    expect(path.locator(".form-errors li")).to_have_text("choose or upload a file")
+    expect(page.locator(".launch-errors li")).to_have_text("grpo problems.1.path choose or upload a file")
 
 
 @pytest.mark.parametrize(("width", "variant"), [(1440, "demo_collapse_16"), (400, "demo_collapse")])
@@ -297,7 +295,7 @@ def test_the_tabs_of_a_run_show_what_was_recorded(page, service):
     ):
         page.get_by_role("tab", name=tab).click()
         if tab == "Config":
-            page.get_by_label("only what differs from the defaults").uncheck()
+            page.get_by_label("Only changes from the defaults").uncheck()
         expect(page.get_by_role("tabpanel")).to_contain_text(text, use_inner_text=True)
 
 
@@ -350,12 +348,12 @@ def test_a_filter_leaves_what_passes_it(page, service):
 
 def test_a_step_that_was_not_kept_shows_the_one_before_it(page, service):
     page.goto(f"/rollouts?run={service.trained}&step=99")
-    expect(page.get_by_text("no rollouts of step 99 were kept; this is step 4")).to_be_visible()
+    expect(page.get_by_text("no rollouts stored for step 99; showing step 4")).to_be_visible()
 
 
 def test_a_run_without_rollouts_says_what_to_expect(page, service):
     page.goto(f"/rollouts?run={service.waiting}")
-    expect(page.get_by_text("The first ones appear after the first step.")).to_be_visible()
+    expect(page.get_by_text("Rollouts appear after the first step.")).to_be_visible()
 
 
 def test_the_pages_have_no_barrier_that_axe_finds(page, service):
@@ -398,7 +396,7 @@ def violations(page, address):
 )
 def test_an_address_that_makes_no_sense_still_gives_a_form(page, query):
     page.goto(f"/launch?{query}")
-    expect(page.get_by_text("to mend before it can be launched")).to_be_visible()
+    expect(page.get_by_text("to fix before you can launch")).to_be_visible()
 
 
 def test_a_deleted_run_is_found_in_the_trash_and_restored(page, service):
@@ -420,11 +418,11 @@ def test_the_trash_is_emptied_for_ever_after_a_question(page, service):
         service.client.delete(f"/runs/{run}").raise_for_status()
     page.goto("/runs?trash=1")
     page.get_by_label(f"Select {names[0]}").check()
-    page.get_by_role("button", name="Delete for ever").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete for ever").click()
+    page.get_by_role("button", name="Delete permanently").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete permanently").click()
     expect(page.get_by_label(f"Select {names[0]}")).to_have_count(0)
     page.get_by_role("button", name="Empty the trash").click()
-    page.get_by_role("dialog").get_by_role("button", name="Delete all for ever").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete all permanently").click()
     expect(page.get_by_text("The trash is empty")).to_be_visible()
     assert [service.client.get(f"/runs/{run}").status_code for run in runs] == [404, 404]
 
@@ -437,8 +435,8 @@ def test_a_shared_link_draws_a_run_that_the_filters_leave_out(page, service):
 
 def test_an_address_that_leads_nowhere_leads_back(page):
     page.goto("/nowhere")
-    expect(page.get_by_text("There is no such page")).to_be_visible()
-    page.get_by_role("link", name="To the runs").click()
+    expect(page.get_by_text("Page not found")).to_be_visible()
+    page.get_by_role("link", name="Back to runs").click()
     expect(page.locator(".runs").first).to_be_visible()
 
 
@@ -451,9 +449,9 @@ def test_a_run_that_is_gone_is_named_and_the_others_are_compared(page, service):
 def test_a_window_without_points_says_so_and_leads_back(page, service):
     page.goto(f"/run/{service.trained}?zoom=50,60")
     reward = page.locator("[data-metric='reward/mean']")
-    expect(reward.get_by_text("No value in this window")).to_be_visible()
-    reward.get_by_role("button", name="Whole range").click()
-    expect(reward.get_by_text("No value in this window")).to_have_count(0)
+    expect(reward.get_by_text("No data in this range")).to_be_visible()
+    reward.get_by_role("button", name="Show full range").click()
+    expect(reward.get_by_text("No data in this range")).to_have_count(0)
 
 
 def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
@@ -464,10 +462,10 @@ def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
     dialog.get_by_role("button", name="Evaluate").click()
     expect(dialog.get_by_role("alert")).to_contain_text("greater than or equal to 1")
     dialog.get_by_label("Prompts").fill("16")
-    dialog.get_by_label("Completions of each").fill("4")
+    dialog.get_by_label("Completions per prompt").fill("4")
     dialog.get_by_role("button", name="Evaluate").click()
     page.get_by_role("tabpanel").get_by_role("link", name="step 4").click()
-    expect(page.get_by_text("The numbers appear here when the evaluation is done.")).to_be_visible()
+    expect(page.get_by_text("Results appear here when the evaluation is done.")).to_be_visible()
     [child] = [run for run in service.get("/runs")["items"] if run["parent_run"] == service.trained]
     assert (child["steps"], child["fork_step"]) == (0, 4)
 
@@ -504,7 +502,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         page.get_by_text("What was restored" if "events" in place else "1 time continued").click()
         told = page.locator(".restored")
         expect(told).to_contain_text("weights, optimizer")
-        expect(told).to_contain_text("random numbers")
+        expect(told).to_contain_text("random state")
         expect(told).to_contain_text("model.safetensors is damaged")
         expect(told).to_contain_text("2.12.0 then, 2.13.0 now")
 

@@ -60,10 +60,10 @@ def test_a_page_says_that_the_database_is_away_and_recovers_alone(page, service,
     postgres.start()
     expect(page.get_by_role("heading", name=name)).to_be_visible(timeout=30_000)
     expect(banner).to_be_hidden(timeout=30_000)
-    expect(page.get_by_text("12 steps not yet stored; training goes on")).to_be_visible()
+    expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_visible()
     take_pictures(page, "-note")
     remove_note(note)
-    expect(page.get_by_text("12 steps not yet stored; training goes on")).to_be_hidden(timeout=30_000)
+    expect(page.get_by_text("12 steps not yet stored; training continues")).to_be_hidden(timeout=30_000)
 
 
 def take_pictures(page, name=""):

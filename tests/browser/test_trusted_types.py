@@ -32,7 +32,7 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
     panel = page.locator(".panel").first
     panel.hover()
     with page.expect_download(timeout=30_000) as download:
-        panel.get_by_role("button", name="Save as picture").click()
+        panel.get_by_role("button", name="Download as image").click()
     assert download.value.suggested_filename.endswith(".png")
     assert complaints == []
 

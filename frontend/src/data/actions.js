@@ -35,14 +35,14 @@ const refreshed = (onChange) => (changed) => {
 
 /** @param {any[]} runs @param {(run: any) => void} onChange called with each changed run */
 export const stopRuns = (runs, onChange) =>
-  each(runs, ({ id }) => post(`/runs/${id}/stop`), 'asked to stop').then(refreshed(onChange));
+  each(runs, ({ id }) => post(`/runs/${id}/stop`), 'stopping').then(refreshed(onChange));
 
 /** @param {any[]} runs @param {boolean} archived @param {() => void} reload */
 export const archiveRuns = (runs, archived, reload) =>
   each(
     runs,
     ({ id }) => patch(`/runs/${id}`, { archived }),
-    archived ? 'archived' : 'back from the archive',
+    archived ? 'archived' : 'unarchived',
     () => archiveRuns(runs, !archived, reload),
   ).then(reload);
 
@@ -51,7 +51,7 @@ export const deleteRuns = (runs, reload) =>
   each(
     runs,
     ({ id }) => remove(`/runs/${id}`),
-    'moved to the trash',
+    'moved to trash',
     () => restoreRuns(runs, reload),
   ).then(reload);
 
@@ -61,7 +61,7 @@ export const restoreRuns = (runs, reload) =>
 
 /** Out of existence. @param {any[]} runs @param {() => void} reload */
 export const deleteForEver = (runs, reload) =>
-  each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted for ever').then(reload);
+  each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted permanently').then(reload);
 
 /** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
 export async function emptyTrash(reload) {
@@ -69,7 +69,7 @@ export async function emptyTrash(reload) {
     const { deleted, kept } = await remove('/runs', { forever: true });
     const stays = kept.map(({ name, reason }) => `${name} stays: ${reason}`).join('; ');
     say(
-      `${plural(deleted.length, 'run')} deleted for ever${stays && `. ${stays}`}`,
+      `${plural(deleted.length, 'run')} deleted permanently${stays && `. ${stays}`}`,
       stays ? { tone: 'error' } : undefined,
     );
   } catch (error) {
@@ -85,7 +85,7 @@ export function tagRuns(runs, tag, onChange) {
   return each(
     runs,
     ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }),
-    has ? `without the tag ${tag}` : `tagged ${tag}`,
+    has ? `no longer tagged ${tag}` : `tagged ${tag}`,
   ).then(refreshed(onChange));
 }
 
@@ -117,6 +117,6 @@ export async function copyText(text, what) {
     await navigator.clipboard.writeText(text);
     say(`${what} copied`);
   } catch {
-    say(`The browser does not allow copying here: ${text}`, { tone: 'error' });
+    say(`Your browser blocked copying: ${text}`, { tone: 'error' });
   }
 }

@@ -17,8 +17,8 @@ export class ApiError extends Error {
 
 const UNREACHABLE = {
   status: 0,
-  title: 'The service does not answer',
-  detail: 'Nothing is lost: runs keep training and recording. Check that the process that printed the link still runs.',
+  title: 'The service is not responding',
+  detail: 'No data is lost: runs keep training and recording. Check that the server process is still running.',
 };
 
 /**

@@ -73,10 +73,10 @@ export const isFiltering = ({ filter, least }) => filter.length > 0 || least !==
 
 /** Orders of groups within a step. */
 export const GROUP_ORDERS = {
-  recorded: { label: 'as sampled', rank: null },
-  low: { label: 'lowest reward first', rank: ({ mean }) => mean ?? Infinity },
-  high: { label: 'highest reward first', rank: ({ mean }) => -(mean ?? -Infinity) },
-  spread: { label: 'largest spread first', rank: ({ std }) => -(std ?? -Infinity) },
+  recorded: { label: 'sampling order', rank: null },
+  low: { label: 'lowest reward', rank: ({ mean }) => mean ?? Infinity },
+  high: { label: 'highest reward', rank: ({ mean }) => -(mean ?? -Infinity) },
+  spread: { label: 'largest spread', rank: ({ std }) => -(std ?? -Infinity) },
 };
 
 /**

@@ -6,7 +6,7 @@ const PLOTLY = '/vendor/plotly.min.js';
 
 const policy = globalThis.trustedTypes?.createPolicy('grpolab', {
   createScriptURL: (address) => {
-    if (address !== PLOTLY) throw new TypeError(`${address} is no script of this page`);
+    if (address !== PLOTLY) throw new TypeError(`${address} is not a script of this page`);
     return address;
   },
   createHTML: (source) => source,

@@ -79,7 +79,7 @@ export function encode(search, changes, spec) {
   const query = new URLSearchParams(search);
   for (const [name, value] of Object.entries(changes)) {
     const codec = spec[name];
-    if (!codec) throw new Error(`no such view parameter: ${name}`);
+    if (!codec) throw new Error(`unknown view parameter: ${name}`);
     if (value === undefined || same(value, codec.initial)) query.delete(name);
     else query.set(name, codec.write(value));
   }

@@ -73,9 +73,9 @@ export function View() {
   const { runs, missing } = resource.data;
   if (!runs.length)
     return html`<${Empty}
-      title=${view.runs?.length ? 'None of these runs exists' : 'This experiment has no runs'}
+      title=${view.runs?.length ? 'These runs do not exist' : 'This experiment has no runs'}
       action=${html`<a class="button" href="/runs">
-        To the runs
+        Back to runs
       </a>`}
     >
       They may have been deleted.
@@ -86,7 +86,7 @@ export function View() {
       missing.length > 0 &&
       html`<div class="stale" role="note">
         ${plural(missing.length, 'run')} of this link ${missing.length === 1 ? 'does' : 'do'} not exist:${' '}
-        ${missing.join(', ')}. The others are compared.
+        ${missing.join(', ')}. Comparing the others.
       </div>`
     }
     <${Comparison} runs=${runs} view=${view} change=${change} />
@@ -117,8 +117,8 @@ function Comparison({ runs, view, change }) {
     seeds: isGrouped && view.seeds,
   };
   useKeys({
-    v: { label: 'by variant / by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
-    d: { label: 'show or hide single seeds', run: () => change({ seeds: !view.seeds }) },
+    v: { label: 'group by variant or by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
+    d: { label: 'show or hide individual seeds', run: () => change({ seeds: !view.seeds }) },
     ...curveKeys(view, change),
   });
 
@@ -126,7 +126,7 @@ function Comparison({ runs, view, change }) {
     if (run) return openRollouts(run, step);
     const first = groups.find(({ name }) => name === group)?.runs[0];
     if (!first) return undefined;
-    if (ids.length > groups.length) say(`A mean has no rollouts: these are of seed ${first.seed}`);
+    if (ids.length > groups.length) say(`A mean has no rollouts. Showing seed ${first.seed}`);
     return openRollouts(first.id, step);
   };
 
@@ -157,8 +157,8 @@ function Comparison({ runs, view, change }) {
           onPoint=${onPoint}
           warning=${warning}
         />`
-        : html`<${Empty} title=${available.length ? 'No metric is chosen' : 'Nothing is recorded yet'}>
-          ${available.length ? 'Choose sections above.' : 'Curves appear here with the first training step.'}
+        : html`<${Empty} title=${available.length ? 'No metrics selected' : 'No data yet'}>
+          ${available.length ? 'Select sections above.' : 'Curves appear after the first training step.'}
         <//>`
     }
     <${SummaryTable}
@@ -176,8 +176,8 @@ function Comparison({ runs, view, change }) {
 const Cut = ({ all, drawn }) =>
   drawn < all
     ? html`<p class="compare-cut quiet" role="note">
-      The curves are of ${formatCount(drawn)} of ${plural(all, 'run')}: as many as can be drawn at once, taken in
-      turn from every group. The tables below take all of them.
+      Showing curves of ${formatCount(drawn)} of ${plural(all, 'run')}, the most that can be drawn at once, taken evenly
+      from every group. The tables below include all runs.
     </p>`
     : null;
 
@@ -237,7 +237,7 @@ function ChooseExperiment() {
         Launch an experiment
       </a>`}
     >
-      An experiment is a few variants with a few seeds each; here their curves lie over each other.
+      An experiment trains a few variants with a few seeds each. Compare their curves here.
     <//>`;
   return html`<div class="page">
     <header class="page-head">

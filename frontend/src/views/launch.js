@@ -124,7 +124,7 @@ const nameErrorsOf = ({ name: own, variants }) => {
     .map(([whose, name]) => [whose, [...name].length])
     .filter(([, length]) => length > MOST_IN_NAME);
   return [
-    ...(names.includes('') ? ['Every variant needs a name'] : []),
+    ...(names.includes('') ? ['Every variant must have a name'] : []),
     ...(twice ? [`Two variants are called “${twice}”`] : []),
     ...long.map(([whose, length]) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
   ];
@@ -181,7 +181,7 @@ function LaunchForm({ offers, query, change, fork }) {
       <input
         class="field launch-name"
         aria-label=${fork ? 'Name of the fork' : 'Name of the experiment'}
-        placeholder=${fork ? 'two words of its own' : defaultName(variants)}
+        placeholder=${fork ? 'Generated automatically' : defaultName(variants)}
         value=${query.name}
         onInput=${(event) => change({ name: event.target.value })}
       />
@@ -220,7 +220,7 @@ function LaunchForm({ offers, query, change, fork }) {
           ${
             !variants.length &&
             html`<p class="card launch-empty">
-              No variant yet. A preset above is a good start; two of them can be compared.
+              No variants yet. Add a preset above, or two to compare them.
             </p>`
           }
           ${variants.map(

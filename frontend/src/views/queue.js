@@ -39,7 +39,7 @@ export function View() {
     ${
       isIdle
         ? html`<${Empty}
-          title="Nothing trains, nothing waits"
+          title="No runs training or waiting"
           action=${
             mayChange.value &&
             html`<a class="button button-primary" href="/launch">
@@ -60,7 +60,7 @@ export function View() {
                 resource=${running}
                 skeleton=${html`<${Skeleton} rows=${2} height=${40} />`}
                 isEmpty=${(data) => !data.items.length}
-                empty=${html`<p class="queue-none">No run is training.</p>`}
+                empty=${html`<p class="queue-none">No runs are training.</p>`}
               >
                 ${(data) => html`<${Training} runs=${data.items} act=${act} stop=${setStopping} />`}
               <//>
@@ -79,7 +79,7 @@ export function View() {
                 skeleton=${html`<${Skeleton} rows=${4} height=${40} />`}
                 isEmpty=${(data) => !data.items.length}
                 empty=${html`<p class="queue-none">
-            The queue is empty: a new run starts as soon as a worker is free.
+            The queue is empty. New runs start as soon as a worker is free.
           </p>`}
               >
                 ${(data) => html`<${Waiting} items=${data.items} act=${act} stop=${setStopping} />`}
@@ -102,8 +102,8 @@ export function View() {
           })}
         text=${
           stopping.status === 'queued'
-            ? 'It leaves the queue without having trained.'
-            : 'It ends after the present step. What was recorded stays.'
+            ? 'The run leaves the queue without training.'
+            : 'The run stops after the current step. Recorded data is kept.'
         }
       />`
     }
@@ -114,7 +114,7 @@ function IdleText() {
   const alive = workers.value.items.filter((slot) => isAlive(slot));
   return alive.length
     ? `${plural(alive.length, 'worker slot')} free.`
-    : 'There is no worker either: a launched run would wait until one is started.';
+    : 'There are no workers either. Launched runs wait until you start one.';
 }
 
 const nameCell = (run) => html`
@@ -201,7 +201,7 @@ function Training({ runs, act, stop }) {
               ${
                 run.status === 'paused'
                   ? button('play', 'Resume', () => act(run, resume))
-                  : button('pause', 'Pause after this step', () => act(run, pause))
+                  : button('pause', 'Pause after the current step', () => act(run, pause))
               }
               ${button('stop', 'Stop', () => stop(run))}
             <//>
@@ -218,7 +218,7 @@ function Waiting({ items, act, stop }) {
       <tr>
         <th class="number">#</th>
         ${NAME_HEAD}
-        <th>why it waits</th>
+        <th>waiting for</th>
         <th class="number">priority</th>
         <th>since</th>
         <th>
@@ -238,9 +238,9 @@ function Waiting({ items, act, stop }) {
           </td>
           <td class="queue-actions">
             <${ForOperator}>
-              ${button('up', 'Earlier: priority + 1', () => act(run, withPriority(1)))}
-              ${button('down', 'Later: priority − 1', () => act(run, withPriority(-1)))}
-              ${button('cross', 'Take from the queue', () => stop({ ...run, status: 'queued' }))}
+              ${button('up', 'Raise priority by 1', () => act(run, withPriority(1)))}
+              ${button('down', 'Lower priority by 1', () => act(run, withPriority(-1)))}
+              ${button('cross', 'Remove from the queue', () => stop({ ...run, status: 'queued' }))}
             <//>
           </td>
         </tr>`,
@@ -264,8 +264,8 @@ function Workers() {
             ? html`<p class="queue-none">${error.message}</p>`
             : !items.length
               ? html`<p class="queue-none">
-                No worker has reported. <code>make up</code> starts one beside the service; on another machine,
-                start the worker with the same database and broker addresses.
+                No workers connected. <code>make up</code> starts a worker together with the service. To use another
+                machine, start a worker there with the same database and broker addresses.
               </p>`
               : html`<table class="table">
                 <thead>
@@ -277,7 +277,7 @@ function Workers() {
                     <th>memory</th>
                     <th class="number">processor</th>
                     <th>sandbox</th>
-                    <th>last sign of life</th>
+                    <th>last heartbeat</th>
                   </tr>
                 </thead>
                 <tbody>

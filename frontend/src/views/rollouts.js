@@ -65,15 +65,15 @@ function ChooseRun() {
   return html`
     <div class="page-head">
       <h1>Rollouts</h1>
-      <span class="quiet">of which run?</span>
+      <span class="quiet">Select a run</span>
     </div>
     <${Loaded}
       resource=${runs}
       isEmpty=${({ items }) => !items.length}
       empty=${html`<${Empty}
-        title="There is no run yet"
+        title="No runs yet"
         action=${html`<a class="button button-primary" href="/launch">
-          Launch one
+          Launch a run
         </a>`}
       />`}
     >

@@ -104,7 +104,7 @@ export function View() {
     x: { label: 'select the run', run: () => active && toggleSelected(active) },
     e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
     ...(mayChange.value && { r: { label: 'rename the run', run: () => setRenaming(active) } }),
-    c: { label: 'compare selected or shown runs', run: () => compare(selected.size ? [...selected] : shown) },
+    c: { label: 'compare the selected or shown runs', run: () => compare(selected.size ? [...selected] : shown) },
     ...curveKeys(view, change),
   });
 
@@ -200,18 +200,18 @@ function Body({ runs, view, change, children }) {
       return html`<${Empty}
         title="The trash is empty"
         action=${html`<button class="button" onClick=${clear}>
-          Back to the runs
+          Back to runs
         </button>`}
       >
-        Runs that are deleted wait here and can be restored.
+        Deleted runs stay here until you restore them or empty the trash.
       <//>`;
     return html`<${Empty}
-      title="No run matches"
+      title="No matching runs"
       action=${html`<button class="button" onClick=${clear}>
         Clear the filters
       </button>`}
     >
-      Nothing is hidden but what the filters above leave out.
+      Try changing or clearing the filters above.
     <//>`;
   }
   return html`<${Empty}
@@ -219,11 +219,10 @@ function Body({ runs, view, change, children }) {
     action=${
       mayChange.value &&
       html`<a class="button button-primary" href="/launch">
-        Launch the first runs
+        Launch your first runs
       </a>`
     }
   >
-    Choose one or more variants and some seeds; they queue at once, and their curves grow here while they
-    train.
+    Choose variants and seeds. Runs start as workers become free, and their curves appear here as they train.
   <//>`;
 }

@@ -30,7 +30,7 @@ export function CompareControls({ view, change, available, groups }) {
       <${Segments}
         label="Lines"
         value=${view.by}
-        options=${[{ value: 'variant', label: 'mean by variant' }, { value: 'run', label: 'single runs' }]}
+        options=${[{ value: 'variant', label: 'mean by variant' }, { value: 'run', label: 'individual runs' }]}
         onChange=${(by) => change({ by, hide: [] })}
       />
       ${
@@ -113,7 +113,7 @@ export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change 
         key=${key}
         class="legend-item"
         aria-pressed=${!hidden.includes(key)}
-        title="Click: hide or show; double click: only this"
+        title="Click to show or hide; double-click to show only this"
         onClick=${() => toggle(key)}
         onDblClick=${() => only(key)}
         onMouseEnter=${() => highlight(hidden.includes(key) ? null : key)}

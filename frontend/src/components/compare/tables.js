@@ -96,7 +96,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
                 ${row.runs}
                 ${
                   row.unfinished > 0 &&
-                  html`<span class="faint" title="Runs that have not finished take part with their last value">
+                  html`<span class="faint" title="Unfinished runs are included with their latest value">
                     ${' '}
                     (${row.unfinished} unfinished)
                   </span>`
@@ -131,7 +131,7 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
     <${Versus} versus=${versus} />
     ${
       apart.length > 0 &&
-      html`<div class="delta is-warning" title=${`Not on the baseline's scale: ${apart.join(', ')}`}>
+      html`<div class="delta is-warning" title=${`Scale differs from the baseline: ${apart.join(', ')}`}>
         another scale
       </div>`
     }
@@ -151,7 +151,7 @@ function Versus({ versus }) {
   const { delta, half } = versus;
   const sign = delta > 0 ? '+' : '';
   if (half === null)
-    return html`<div class="delta faint" title="One seed: no claim can be made">
+    return html`<div class="delta faint" title="One seed is not enough to tell">
       ${sign}
       ${formatValue(delta)}, n 1
     </div>`;
@@ -160,8 +160,8 @@ function Versus({ versus }) {
     class=${isClear ? 'delta is-clear' : 'delta faint'}
     title=${
       isClear
-        ? 'The 95 % interval of the difference leaves 0 out (Welch)'
-        : 'Not significant: the 95 % interval of the difference contains 0 (Welch)'
+        ? 'Significant: the 95 % interval of the difference excludes 0 (Welch)'
+        : 'Not significant: the 95 % interval of the difference includes 0 (Welch)'
     }
   >
     ${sign}
@@ -176,12 +176,12 @@ export function ConfigDifferences({ groups }) {
   );
   return html`<section class="section">
     <div class="section-head">
-      <h2>Config fields that differ</h2>
-      <span class="faint">${plural(rows.length, 'field')}; the seed is left out</span>
+      <h2>Config differences</h2>
+      <span class="faint">${plural(rows.length, 'field')}, ignoring the seed</span>
     </div>
     ${
       rows.length === 0
-        ? html`<p class="faint">All runs have the same config but for their seed.</p>`
+        ? html`<p class="faint">All runs have the same config except for the seed.</p>`
         : html`<div class="card table-scroll">
           <table class="table config-table">
             <thead>

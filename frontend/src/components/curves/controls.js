@@ -47,7 +47,7 @@ export function CurveControls({ view, change }) {
       html`<button
         class="button-quiet"
         aria-pressed="true"
-        title="A double click in a chart does the same"
+        title="Double-clicking a chart also resets the zoom"
         onClick=${() => change({ zoom: null })}
       >
         Reset zoom

@@ -128,7 +128,7 @@ export function Panel({
   return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
     <header class="panel-head">
       <h3 title=${about?.meaning ?? metric}>
-        ${metric}
+        <a class="metric-help" href=${about?.name ? `/help/metrics#${about.name}` : '/help/metrics'}>${metric}</a>
         ${
           unitOf(about) &&
           html`
@@ -141,8 +141,8 @@ export function Panel({
       <span class="panel-tools">
         <button
           class="button-icon"
-          title="Save as picture"
-          aria-label="Save as picture"
+          title="Download as image"
+          aria-label="Download as image"
           onClick=${() => savePicture(element.current, metric.replaceAll('/', '-'))}
         >
           <${Icon} name="download" />
@@ -185,19 +185,19 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
         Try again
       </button>
     </div>`;
-  if (!hasRuns) return html`<div class="panel-note">No run is switched on</div>`;
+  if (!hasRuns) return html`<div class="panel-note">No runs selected</div>`;
   if (!main.loaded) return null;
   if (!zoom)
     return main.series.some(({ raw_points: points }) => points > 0)
       ? null
-      : html`<div class="panel-note">No value recorded yet</div>`;
+      : html`<div class="panel-note">No data yet</div>`;
   if (!isOutside(main.series, zoom)) return null;
   return html`<div class="panel-note">
-    <span>No value in this window</span>
+    <span>No data in this range</span>
     ${
       onZoom &&
       html`<button class="button button-small" onClick=${() => onZoom(null)}>
-        Whole range
+        Show full range
       </button>`
     }
   </div>`;
@@ -227,7 +227,7 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
       error &&
       loaded &&
       html`<span class="is-warning" title=${error.message}>
-        not refreshed <button onClick=${retry}>try again</button>
+        could not refresh <button onClick=${retry}>try again</button>
       </span>`
     }
     ${

@@ -29,7 +29,7 @@ export function AccountMenu() {
             setListed(true);
           }}
         >
-          Sessions …
+          Manage sessions
         </button>
         ${
           session.value &&
@@ -51,14 +51,14 @@ function SessionList({ onClose }) {
     <p class="session-note">
       ${
         role.value === 'operator'
-          ? 'Browsers that are logged in. Another token ends all that were made from the old one.'
-          : 'This browser. The operator sees all that are logged in.'
+          ? 'Browsers that are logged in. Changing the token ends every session created with the old one.'
+          : 'Your session in this browser. Only an operator can see all sessions.'
       }
     </p>
     <${Loaded}
       resource=${sessions}
       isEmpty=${({ items }) => !items.length}
-      empty=${html`<p>No browser is logged in.</p>`}
+      empty=${html`<p>No active sessions.</p>`}
     >
       ${({ items }) => html`<ul class="sessions">
         ${items.map((item) => html`<${SessionItem} key=${item.id} item=${item} end=${() => end(item)} />`)}
@@ -79,14 +79,14 @@ function SessionItem({ item, end }) {
         `
       }
       <span class="session-agent" title=${item.user_agent}>
-        ${item.user_agent || 'a browser that does not say what it is'}
+        ${item.user_agent || 'Unknown browser'}
       </span>
-      <span class="session-times" title=${`since ${formatTime(item.created_at)}`}>
-        seen ${formatAgo(item.seen_at)}
+      <span class="session-times" title=${`Logged in ${formatTime(item.created_at)}`}>
+        last active ${formatAgo(item.seen_at)}
       </span>
     </div>
     <button class="button" onClick=${end}>
-      ${item.is_current ? 'Log out' : 'End'}
+      ${item.is_current ? 'Log out' : 'End session'}
     </button>
   </li>`;
 }

@@ -10,13 +10,13 @@ import { Icon } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
-const THEME_TITLE = { auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark' };
+const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' };
 
 /** @param {{onHelp: () => void}} props */
 export function Header({ onHelp }) {
   const marked = markedAt(place.value.path);
   return html`<header class="header">
-    <a class="brand" href="/runs">
+    <a class="brand" href="/runs" aria-label="GRPO Lab">
       <img src="/static/favicon.svg" alt="" width="20" height="20" />
       <span>GRPO Lab</span>
     </a>
@@ -29,6 +29,7 @@ export function Header({ onHelp }) {
           ${label}
         </a>`,
       )}
+      <a href="/help">Help</a>
     </nav>
     <span class="spacer"></span>
     <${ViewerMark} />

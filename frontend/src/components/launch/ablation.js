@@ -28,7 +28,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
   };
   return html`<${Dialog} title=${`One knob off ${variant.name}`} onClose=${onClose} wide>
     <form onSubmit=${add}>
-      <p class="quiet">Each chosen knob gives one more variant: ${variant.name} with that knob alone as in</p>
+      <p class="quiet">Each selected knob adds a variant: ${variant.name} with only that knob reset to</p>
       <div class="toolbar ablation-other">
         <${Select}
           label="Compared with"
@@ -75,7 +75,7 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
               </tbody>
             </table>
           </div>`
-          : html`<p>There is no knob in which the two differ.</p>`
+          : html`<p>No knobs differ.</p>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>

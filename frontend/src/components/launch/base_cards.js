@@ -32,7 +32,7 @@ export function PolicyCard({ layer, full, policies }) {
           </option>`,
         )}
         <option value="" selected=${other}>
-          another model …
+          Another model…
         </option>
       </select>
     </span>
@@ -89,8 +89,8 @@ function Preview({ problems, seed }) {
     subject: 'preview',
   });
   const { data, error } = preview;
-  if (error) return error.status === 422 ? null : html`<p class="quiet">No preview: ${error.message}</p>`;
-  if (!data) return html`<p class="faint preview-wait">Reading prompts …</p>`;
+  if (error) return error.status === 422 ? null : html`<p class="quiet">Preview unavailable: ${error.message}</p>`;
+  if (!data) return html`<p class="faint preview-wait">Loading prompts…</p>`;
   return html`<div class="preview">
     ${
       data.items.length > 0 &&

@@ -42,7 +42,7 @@ export function DatasetField({ field, value, layer, label }) {
           ${
             !chosen &&
             html`<option value=${value ?? ''} selected>
-              ${value || (list.data && !items.length ? 'none here yet: upload one' : 'choose one …')}
+              ${value || (list.data && !items.length ? 'No datasets yet' : 'Choose a dataset')}
             </option>`
           }
           ${items.map(
@@ -122,7 +122,7 @@ function Upload({ columns, most, onDone }) {
           type="button"
           class="button"
           onClick=${() => input.current.click()}
-          title="A .jsonl, .jsonl.gz or .jsonl.zst file of this computer"
+          title="Upload a .jsonl, .jsonl.gz or .jsonl.zst file from this computer"
         >
           Upload
         </button>`
@@ -138,7 +138,7 @@ function Upload({ columns, most, onDone }) {
           aria-label=${`Upload of ${state.name}`}
         ></progress>
         <span class="quiet">
-          ${state.share < 1 ? `${formatPercent(state.share)} of ${state.name} sent` : 'checking every line …'}
+          ${state.share < 1 ? `${formatPercent(state.share)} of ${state.name} sent` : 'Checking every line…'}
         </span>
       </div>`
     }
@@ -150,7 +150,7 @@ function Upload({ columns, most, onDone }) {
 function Refused({ name, error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="dataset-refused" role="alert">
-    <strong>${name} was not kept</strong>
+    <strong>${name} could not be uploaded</strong>
     <ul class="form-errors">
       ${lines.map(
         ({ path, message }) => html`<li>

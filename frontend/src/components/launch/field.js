@@ -44,6 +44,24 @@ export function FormField({ field, value, layer, label = field.key }) {
   return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
 }
 
+const EXPLAINED = /^(objective|filters|length|updates)\./;
+
+/** The name of a field; that of a knob leads to its row in the help. */
+function Name({ id, field, label, title = field.path }) {
+  return html`<label for=${id} title=${title}>${label}</label>
+    ${
+      EXPLAINED.test(field.path) &&
+      html`<a
+        class="form-reset"
+        href=${`/help/methods#${field.path}`}
+        target="_blank"
+        title="Help"
+        aria-label=${`Help: ${field.path}`}
+        >?</a
+      >`
+    }`;
+}
+
 /** A sentence of the schema; what stands between backticks is code. */
 export function Sentence({ text }) {
   return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
@@ -57,9 +75,7 @@ export function Row({ field, layer, label, id, wide = false, children }) {
     data-path=${field.path}
   >
     <div class="form-label">
-      <label for=${id} title=${field.path}>
-        ${label}
-      </label>
+      <${Name} id=${id} field=${field} label=${label} />
       <${Reset} field=${field} layer=${layer} />
     </div>
     ${children}
@@ -183,9 +199,7 @@ function CheckField({ field, value, layer, label }) {
         onChange=${(event) => layer.onChange(field.path, event.target.checked)}
         ...${described(id, errors)}
       />
-      <label for=${id} title=${field.path}>
-        ${label}
-      </label>
+      <${Name} id=${id} field=${field} label=${label} />
       <${Reset} field=${field} layer=${layer} />
     </div>
     <p class="form-help" id=${`${id}-help`}>
@@ -267,9 +281,7 @@ function UnionField({ field, value, layer, label }) {
     <legend class="visually-hidden">${field.path}</legend>
     <div class="form-union-head">
       <div class="form-label">
-        <label for=${id} title=${field.node.description ?? field.path}>
-          ${label}
-        </label>
+        <${Name} id=${id} field=${field} label=${label} title=${field.node.description ?? field.path} />
         <${Reset} field=${field} layer=${layer} />
       </div>
       <span class="select">

@@ -58,8 +58,8 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       </span>
     </label>
     <p class="form-help">
-      It begins with everything that ${run.name} was after that step: weights, optimizer, random numbers, place
-      in the data. Whatever is changed here holds from the next step on; the policy stays.
+      It starts with everything ${run.name} had after that step: weights, optimizer, random state and position in
+      the data. Changes apply from the next step on. The policy cannot be changed.
     </p>
   </section>`;
 }

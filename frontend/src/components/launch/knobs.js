@@ -53,7 +53,7 @@ export function atItsField(root, error, full) {
  */
 export const worded = (root, error, full) =>
   fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
-    ? { ...error, message: 'choose a file, or upload one' }
+    ? { ...error, message: 'choose or upload a file' }
     : error;
 
 /**

@@ -35,14 +35,14 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
         onClick=${onLaunch}
         aria-describedby="launch-state"
       >
-        ${launching ? 'Launching …' : `Launch ${plural(count, 'run')}`}
+        ${launching ? 'Launching…' : `Launch ${plural(count, 'run')}`}
       </button>
     <//>
     ${
       !mayChange.value &&
       html`<p role="note">
-        You are logged in as a viewer: you can try this form, but not launch. An operator who opens its link
-        below can.
+        You are logged in as a viewer. You can fill in this form but not launch it; an operator can
+        open the link below and launch it.
       </p>`
     }
     <p class="quiet" id="launch-state" role="status">
@@ -78,7 +78,7 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
 
 function stateText(form, seeds, wrong, checking) {
   if (!form.variants.length) return 'Add a variant first.';
-  if (wrong) return `${plural(wrong, 'field')} to mend before it can be launched.`;
+  if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
   const size = `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}`;
   return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
 }
@@ -123,7 +123,7 @@ const COSTS = [
   { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
   { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
   { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
-  { key: 'checkpoint_bytes', title: 'their size ≲', format: formatBytes, isSummed: true },
+  { key: 'checkpoint_bytes', title: 'checkpoint size ≲', format: formatBytes, isSummed: true },
   { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
 ];
 
@@ -138,10 +138,10 @@ const costText = ({ key, highKey, format }, of) =>
 
 /** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
 function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
-  if (alike) return `measured on ${plural(alike, 'run')} like it`;
+  if (alike) return `measured on ${plural(alike, 'similar run')}`;
   return scaled
-    ? `estimated from ${plural(scaled, 'run')} of this policy at other sizes`
-    : "estimated from the policy's size; nothing like it has run here yet";
+    ? `estimated from ${plural(scaled, 'run')} of this policy with other settings`
+    : "estimated from the policy's size; no similar run has finished here yet";
 }
 
 function Estimates({ form, verdicts, seeds }) {
@@ -202,14 +202,14 @@ function Estimates({ form, verdicts, seeds }) {
     </div>
     ${sources.map(
       (source) => html`<p class="form-help" key=${source}>
-        Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}. Evaluations and checkpoints come
-        on top.
+        Time${sources.length > 1 ? ` of ${namesOf(source)}` : ''}: ${source}.
+        Evaluations and checkpoints take additional time.
       </p>`,
     )}
     ${
       costs.some(({ key }) => key === 'disk_bytes') &&
       html`<p class="form-help">
-        Tokens and records are counted from the config: every completion at its cap, every refill used.
+        Tokens and records are upper bounds from the config: every completion at maximum length and every refill used.
       </p>`
     }
   `;
@@ -240,7 +240,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
     link: () => location.href,
   }[tab]();
   return html`<details class="card result">
-    <summary>As YAML, command or link</summary>
+    <summary>Share or export</summary>
     <div class="toolbar result-tools">
       <${Segments} label="Form of the result" value=${tab} options=${TABS} onChange=${setTab} />
       ${
@@ -256,8 +256,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
       ${
         tab === 'yaml' &&
         html`<label class="check">
-          <input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> only what differs from
-          the defaults
+          <input type="checkbox" checked=${short} onChange=${() => setShort(!short)} /> Only changes from the defaults
         </label>`
       }
       <span class="spacer"></span>
@@ -281,7 +280,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
     }
     ${
       tab === 'link' &&
-      html`<p class="form-help">The address holds the whole form; whoever opens it sees this form.</p>`
+      html`<p class="form-help">This link contains the whole form. Anyone who opens it sees the same form.</p>`
     }
   </details>`;
 }

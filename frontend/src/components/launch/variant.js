@@ -56,7 +56,7 @@ function OfferMenu({ label, offers, onChoose }) {
           html`<input
             class="field offer-filter"
             type="search"
-            placeholder="Name, paper or idea"
+            placeholder="Name, paper or method"
             aria-label="Filter presets"
             autofocus
             ref=${focusOnce}
@@ -96,7 +96,7 @@ function OfferMenu({ label, offers, onChoose }) {
             )}
           </div>`,
         )}
-        ${!found.length && html`<p class="menu-title">None has “${text}” in its name, source or note.</p>`}
+        ${!found.length && html`<p class="menu-title">No name, source or note contains “${text}”.</p>`}
       </div>`;
     }}
   <//>`;
@@ -145,7 +145,7 @@ export function VariantCard({
     onOwn: onChange,
     open,
     onOpen,
-    nothing: `Differs from ${preset ? preset.title : 'the defaults'}: nothing`,
+    nothing: `No changes from ${preset ? preset.title : 'the defaults'}`,
   };
   return html`<article
     class=${errors.length ? 'card variant is-wrong' : 'card variant'}
@@ -268,7 +268,7 @@ function PresetAbout({ preset, start, below }) {
     ${
       rest.length > 0 &&
       html`<details class="more">
-        <summary>What to watch, and the paper's sizes</summary>
+        <summary>Notes and the paper's settings</summary>
         <p class="quiet">${rest.join(' ')}</p>
       </details>`
     }
@@ -285,7 +285,7 @@ function Objective({ name, verdict: { valid, checking, errors } }) {
       valid
         ? html`<${Formula} valid=${valid} />`
         : html`<p class="faint">
-            ${errors.length ? 'The formula appears when the fields fit together.' : 'Reading …'}
+            ${errors.length ? 'Fix the errors to see the formula.' : 'Loading…'}
           </p>`
     }
   </aside>`;
@@ -297,11 +297,10 @@ export function CommonCard({ variants, ...knobs }) {
     <header class="card-head">
       <h3>All variants</h3>
       <span class="quiet">
-        for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant says
-        otherwise
+        for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant overrides it
       </span>
     </header>
-    <${Knobs} ...${knobs} nothing="Differs from the policy's profile: nothing" />
+    <${Knobs} ...${knobs} nothing="No changes from the policy's profile" />
     <${KnobPanels} ...${knobs} />
   </article>`;
 }

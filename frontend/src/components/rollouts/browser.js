@@ -32,7 +32,7 @@ const COLOURS = [
 ];
 const KINDS = [
   { value: 'train', label: 'training' },
-  { value: 'eval', label: 'evaluation', title: 'Held-out prompts; the same ones at every evaluation' },
+  { value: 'eval', label: 'evaluation', title: 'Held-out prompts, the same at every evaluation' },
 ];
 
 /** Steps at which rollouts of a kind were kept, ascending. */
@@ -53,8 +53,8 @@ export function RolloutBrowser({ run, live }) {
     empty=${html`<${Empty} title="No rollouts yet">
       ${
         live
-          ? 'The first ones appear after the first step.'
-          : 'This run kept none: recording.rollouts decides which are stored.'
+          ? 'Rollouts appear after the first step.'
+          : 'This run stored no rollouts. The recording.rollouts setting controls which are stored.'
       }
     <//>`}
   >
@@ -89,17 +89,17 @@ function Browser({ run, items, live }) {
             type="button"
             class="button-quiet"
             aria-pressed=${view.step === null}
-            title="Show each new step as it comes"
+            title="Show new steps as they arrive"
             onClick=${() => change({ step: view.step === null ? step : null })}
           >
-            follow newest
+            Follow latest
           </button>`
         }
         ${
           view.step !== null &&
           view.step !== step &&
           html`<span class="quiet">
-            no rollouts of step ${view.step} were kept; this is step ${step}
+            no rollouts stored for step ${view.step}; showing step ${step}
           </span>`
         }
       </div>

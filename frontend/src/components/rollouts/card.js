@@ -43,7 +43,7 @@ export function RolloutCard({ completion, index, by }) {
       <span class="spacer"></span>
       ${
         isTruncated(completion) &&
-        html`<span class="mark mark-warn" title="Cut at the length cap">
+        html`<span class="mark mark-warn" title="Truncated at the maximum length">
           ✂ cut
         </span>`
       }
@@ -63,15 +63,13 @@ export function RolloutCard({ completion, index, by }) {
 
 function tokenNote({ data, error }, by) {
   if (error && error.status !== 404) return `Tokens: ${error.message}`;
-  return data || error
-    ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} were recorded`
-    : 'Reading tokens …';
+  return data || error ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} recorded` : 'Loading tokens…';
 }
 
 /** Right, wrong, or not scored. @param {{right: boolean | null}} props */
 function Correct({ right }) {
   if (right === null)
-    return html`<span class="mark faint" title="Correctness was not scored">
+    return html`<span class="mark faint" title="Not graded">
       ?
     </span>`;
   return right
@@ -90,7 +88,7 @@ export function Advantage({ value }) {
   const text = typeof value === 'number' && value > 0 ? `+${formatValue(value)}` : formatValue(value);
   return html`<span
     class=${`advantage ${sign}`}
-    title="Advantage: above 0 the policy is pushed towards this completion"
+    title="Advantage. Above 0, training makes this completion more likely"
   >
     A ${text}
   </span>`;

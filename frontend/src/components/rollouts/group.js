@@ -96,11 +96,11 @@ export function GroupView({ group, filter, order, by }) {
               class=${facts.useful ? '' : 'is-warning'}
               title=${
                 facts.useful
-                  ? 'Rewards differ, so the group moves the policy'
-                  : 'All rewards are equal, so the group moves nothing'
+                  ? 'Rewards differ, so this group contributes to training'
+                  : 'All rewards are equal, so this group has no effect on training'
               }
             >
-              ${facts.useful ? 'useful' : 'none: rewards are equal'}
+              ${facts.useful ? 'useful' : 'none, all rewards are equal'}
             </dd>
           </div>`
         }

@@ -159,7 +159,7 @@ function Token({ token, index, level }) {
 
 /** Numbers of the token that is pointed at. */
 export function Readout() {
-  if (!pointed.value) return html`<p class="readout faint">Point at a token to read its numbers</p>`;
+  if (!pointed.value) return html`<p class="readout faint">Hover over a token to see its values</p>`;
   const { tokens, at, label } = pointed.value;
   const isMasked = tokens.mask && !tokens.mask[at];
   const logprob = valueAt(tokens.arrays.logprob, tokens.mask, at);

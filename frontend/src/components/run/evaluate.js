@@ -8,10 +8,10 @@ const FIELDS = [
   {
     name: 'prompts',
     label: 'Prompts',
-    help: 'held-out problems, the same ones for the same number',
+    help: 'Held-out problems. The same number always selects the same problems.',
     initial: 64,
   },
-  { name: 'k', label: 'Completions of each', help: 'k of pass@k; 1: one greedy answer', initial: 1 },
+  { name: 'k', label: 'Completions per prompt', help: 'The k in pass@k. 1 means one greedy completion.', initial: 1 },
 ];
 
 const initially = (run) =>
@@ -36,7 +36,7 @@ export function Evaluate({ run, checkpoint }) {
         type="button"
         class="button button-small"
         onClick=${() => setOpen(true)}
-        title="How good is this policy? A run of its own answers, this one stays as it is"
+        title="Evaluate this checkpoint in a separate run"
       >
         Evaluate
       </button>

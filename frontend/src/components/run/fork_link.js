@@ -10,7 +10,7 @@ export function ForkLink({ run, step, small = false }) {
     <a
       class=${small ? 'button button-small' : 'button'}
       href=${address('/launch', { from: run.id, fork: run.id, step })}
-      title="Go on from a checkpoint in a run of its own, with changes"
+      title="Start a new run from a checkpoint, with changes"
     >
       <${Icon} name="fork" size=${12} /> Fork
     </a>

@@ -44,7 +44,7 @@ export function RunHeader({ run, onChange }) {
       ${
         run.parent_run &&
         html`<span>
-          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'its parent'}</a>
+          ${kinship(run)} <a href=${`/run/${run.parent_run}`}>${run.parent_name ?? 'parent run'}</a>
           ${run.fork_step !== null && ` at step ${run.fork_step}`}
         </span>`
       }
@@ -70,7 +70,7 @@ function Waiting({ run }) {
 }
 
 /** How a run and its parent belong together. */
-const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'measures' : 'fork of');
+const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'evaluates' : 'fork of');
 
 /** The name; a click on the pencil makes it a field. */
 function Name({ run, onChange }) {
@@ -123,7 +123,7 @@ function Name({ run, onChange }) {
 
 function Advance({ run }) {
   if (isEvaluation(run))
-    return html`<span class="quiet" title="It measures a policy and trains nothing">
+    return html`<span class="quiet" title="Evaluates a policy without training it">
       evaluation
     </span>`;
   const left = secondsLeft(run);
@@ -150,8 +150,8 @@ function Moves({ run, onChange }) {
   };
   const confirmText =
     run.status === 'running'
-      ? 'It ends after the running step, with a checkpoint. It can be resumed from there later.'
-      : 'It will not be trained further unless it is resumed.';
+      ? 'The run stops after the current step and saves a checkpoint. You can resume it later.'
+      : 'The run stops. You can resume it later.';
   return html`<div class="toolbar">
     <${ForOperator}>
       ${movesOf(run).map(
@@ -166,7 +166,7 @@ function Moves({ run, onChange }) {
         </button>`,
       )}
     <//>
-    <a class="button" href=${address('/launch', { from: run.id })} title="Launch again, with changes">
+    <a class="button" href=${address('/launch', { from: run.id })} title="Launch a copy, with changes">
       <${Icon} name="copy" size=${12} /> Clone
     </a>
     ${!isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
@@ -183,10 +183,10 @@ function Moves({ run, onChange }) {
   </div>`;
 }
 
-const FAILED = { title: 'This run failed', next: 'Retry continues from the newest checkpoint.' };
+const FAILED = { title: 'Run failed', next: 'Retry continues from the latest checkpoint.' };
 const NO_ROOM = {
-  title: 'This run is paused: its disk takes no checkpoint',
-  next: 'Once the disk is mended, Resume continues from the newest checkpoint.',
+  title: 'Run paused: the checkpoint could not be saved',
+  next: 'After you fix the disk, Resume continues from the latest checkpoint.',
 };
 
 /** Why it is as it is. What somebody has to look after stands out. */
@@ -204,8 +204,8 @@ function Reason({ run }) {
       <strong>${trouble.title}</strong>
       <pre>${reasonText(run.reason)}</pre>
       <p class="quiet">
-        What was recorded is kept. The <a href=${`/run/${run.id}?tab=log`}>log</a> shows the trainer's last
-        words; ${trouble.next}
+        Recorded data is kept. See the <a href=${`/run/${run.id}?tab=log`}>log</a> for the trainer's last output.${' '}
+        ${trouble.next}
       </p>
     </div>
   </div>`;

@@ -49,8 +49,8 @@ export function Overview({ run, view, change }) {
     ${
       isEvaluation(run) && recorded.length
         ? html`<p class="quiet">
-          It measured the policy once and trained nothing.${' '}
-          <a href=${`/run/${run.id}?tab=rollouts`}>Read what the policy wrote</a>
+          This run evaluated the policy once and did not train it.${' '}
+          <a href=${`/run/${run.id}?tab=rollouts`}>View completions</a>
         </p>`
         : metrics.length
           ? html`<${Panels} metrics=${metrics} ...${line} view=${view} change=${change} enlarged=${view.panel} />`
@@ -66,7 +66,7 @@ export function Overview({ run, view, change }) {
 /** Why there are no curves, and when there will be. */
 function NothingYet({ run }) {
   if (isEvaluation(run) && run.status === 'running')
-    return html`<${Empty} title="The evaluation runs">Its numbers appear here when all prompts are answered.<//>`;
+    return html`<${Empty} title="Evaluation in progress">Results appear here when all prompts are done.<//>`;
   if (run.status === 'queued')
     return html`<${Empty}
       title="Waiting for a worker"
@@ -76,16 +76,16 @@ function NothingYet({ run }) {
     >
       ${
         isEvaluation(run)
-          ? 'The numbers appear here when the evaluation is done.'
+          ? 'Results appear here when the evaluation is done.'
           : 'The curves appear here after the first step.'
       }${' '}
-      The queue says what it waits for.
+      The queue shows what the run is waiting for.
     <//>`;
   if (run.status === 'running')
-    return html`<${Empty} title="Training has begun">
-      The first values come with the evaluation before step 1. The page fills by itself.
+    return html`<${Empty} title="Training started">
+      The first values come from the evaluation before step 1. This page updates automatically.
     <//>`;
-  return html`<${Empty} title="Nothing was measured">
+  return html`<${Empty} title="No data">
     This run ended before ${isEvaluation(run) ? 'its evaluation was done' : 'its first step'}.
   <//>`;
 }
@@ -155,7 +155,7 @@ function ObjectiveCard({ config }) {
     ${
       checked.data
         ? html`<${Formula} valid=${checked.data} isOpen />`
-        : html`<p class="faint">${checked.error ? `No formula: ${checked.error.message}` : 'Reading …'}</p>`
+        : html`<p class="faint">${checked.error ? `Formula unavailable: ${checked.error.message}` : 'Loading…'}</p>`
     }
   </section>`;
 }
@@ -210,7 +210,7 @@ function Attempts({ run, events }) {
           </table>
         </div>`
         : html`<p class="quiet">
-          No worker has claimed it yet. The <a href="/queue">queue</a> says what it waits for.
+          No worker has picked up this run yet. The <a href="/queue">queue</a> shows what it is waiting for.
         </p>`
     }
     <${Restorations} events=${events} />
@@ -226,8 +226,7 @@ export function Charts({ run, view, change }) {
   const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
   const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
-  if (!all.length)
-    return html`<${Empty} title="Nothing measured yet">The first values appear after the first step.<//>`;
+  if (!all.length) return html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
   return html`
     <div class="toolbar run-tools">
       <input

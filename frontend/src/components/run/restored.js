@@ -10,14 +10,14 @@ import { Visible } from '../rollouts/text.js';
 
 const WORDS = {
   policy: 'weights',
-  random: 'random numbers',
-  progress: 'place in the data and clocks',
-  history: 'what earlier visits of prompts were rewarded',
+  random: 'random state',
+  progress: 'data position and clocks',
+  history: 'rewards from earlier visits to each prompt',
   baseline: 'moving reward average',
   kl: 'KL controller',
   entropy: 'entropy controller',
-  pool: 'groups that waited',
-  behaviour: 'older weights that sample',
+  pool: 'pending groups',
+  behaviour: 'older sampler weights',
 };
 
 const words = (parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
@@ -39,11 +39,11 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
             of <a href=${`/run/${run}`}>the parent</a>
           `
         }
-        , whole: every file has the SHA-256 that was written
+        , verified: every file matches its recorded SHA-256
       `,
     ],
-    ['taken over', words(parts)],
-    ['begins anew', fresh.length ? words(fresh) : 'nothing'],
+    ['restored', words(parts)],
+    ['started fresh', fresh.length ? words(fresh) : 'nothing'],
     ...refused.map((each) => [
       'refused',
       html`
@@ -52,7 +52,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
     ]),
     ...Object.entries(versions).map(([name, [then, now]]) => [
       name,
-      `${then || 'unknown'} then, ${now} now: the last bits of sums may differ`,
+      `${then || 'unknown'} then, ${now} now: results may differ in the last digits`,
     ]),
   ];
   return html`<dl class="restored">
@@ -70,7 +70,7 @@ export function Restorations({ events }) {
   const found = events.filter(manifestOf);
   if (!found.length) return null;
   return html`
-    <h3>${plural(found.length, 'time')} continued</h3>
+    <h3>Resumed ${plural(found.length, 'time')}</h3>
     ${found.map(
       (event, i) => html`<details class="more" key=${event.id} open=${i === 0}>
         <summary>

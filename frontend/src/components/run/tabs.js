@@ -24,8 +24,8 @@ export function ConfigTab({ run, view, change }) {
   return html`
     <div class="toolbar run-tools">
       <label class="check">
-        <input type="checkbox" checked=${!view.full} onChange=${() => change({ full: !view.full })} /> only what
-        differs from the defaults
+        <input type="checkbox" checked=${!view.full} onChange=${() => change({ full: !view.full })} />${' '}
+        Only changes from the defaults
       </label>
       <span class="spacer"></span>
       <button type="button" class="button button-small" onClick=${() => copyText(text, 'Config')}>
@@ -42,7 +42,7 @@ export function ConfigTab({ run, view, change }) {
     ${
       config
         ? html`<pre class="card code run-config" tabindex="0" aria-label="Config">
-          ${text === '{}\n' ? 'Everything is at its default.' : text}
+          ${text === '{}\n' ? 'All fields have their default values.' : text}
         </pre>`
         : html`<${Loaded} resource=${schema}>${() => null}<//>`
     }
@@ -55,7 +55,7 @@ export function EventsTab({ run }) {
   return html`<${Loaded}
     resource=${history}
     isEmpty=${(items) => !items.length}
-    empty=${html`<${Empty} title="Nothing has happened yet" />`}
+    empty=${html`<${Empty} title="No events yet" />`}
   >
     ${(items) => html`
       <ol class="card timeline">
@@ -160,9 +160,7 @@ export function LogTab({ run }) {
     isEmpty=${(items) => !items.length}
     empty=${html`<${Empty} title="No output yet">
       ${
-        live || run.status === 'queued'
-          ? 'What the trainer prints appears here.'
-          : 'The trainer of this run printed nothing.'
+        live || run.status === 'queued' ? "The trainer's output appears here." : "This run's trainer printed no output."
       }
     <//>`}
   >
@@ -170,7 +168,7 @@ export function LogTab({ run }) {
       <div class="toolbar run-tools">
         <span class="quiet">
           ${live ? 'live' : 'complete'} · ${plural(text.split('\n').length - 1, 'line')}
-          ${shown.length < text.length ? ', the last ones shown' : ''}
+          ${shown.length < text.length ? ', showing the latest' : ''}
         </span>
         <span class="spacer"></span>
         <label class="check">
@@ -219,16 +217,15 @@ export function FilesTab({ run }) {
     <section class="card run-part">
       <h2>Checkpoints</h2>
       <p class="quiet">
-        Each is a Hugging Face directory that <code>from_pretrained</code> opens.
+        Each checkpoint is a Hugging Face directory that <code>from_pretrained</code> can load.
       </p>
       <${Loaded}
         resource=${checkpoints}
         isEmpty=${({ items }) => !items.length}
         empty=${html`<p class="quiet run-none">
-          No checkpoint yet
-          ${
+          No checkpoints yet${
             run.config?.checkpointing?.every
-              ? `; one is written every ${plural(run.config.checkpointing.every, 'step')} and at the end`
+              ? `. One is saved every ${plural(run.config.checkpointing.every, 'step')} and at the end`
               : ''
           }
           .
@@ -237,10 +234,9 @@ export function FilesTab({ run }) {
         ${({ items }) => html`
           <p class="quiet">
             ${plural(items.length, 'checkpoint')},${' '}
-            ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} together: the newest${' '}
+            ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Kept: the latest${' '}
             ${run.config?.checkpointing?.keep ?? ''}, the best by held-out accuracy, up to${' '}
-            ${run.config?.checkpointing?.spaced ?? 4} older ones of all ages, and those that other runs begin
-            with.
+            ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, and any that other runs use.
           </p>
           <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">
             <table class="table run-checkpoints">
@@ -250,7 +246,7 @@ export function FilesTab({ run }) {
                   <th class="number">attempt</th>
                   <th class="number">accuracy</th>
                   <th class="number">size</th>
-                  <th>written</th>
+                  <th>saved</th>
                   <th>
                     <span class="visually-hidden">Action</span>
                   </th>
@@ -272,7 +268,7 @@ export function FilesTab({ run }) {
                     <td class="number" data-label="size">
                       ${formatBytes(item.bytes)}
                     </td>
-                    <td data-label="written">
+                    <td data-label="saved">
                       <${Ago} time=${item.created_at} />
                     </td>
                     <td class="run-checkpoint-actions">
@@ -304,13 +300,13 @@ export function FilesTab({ run }) {
           <a href=${fileAddress(`/runs/${run.id}/metrics.csv`)} download="">
             metrics.csv
           </a>
-          <span class="quiet">one row per step, of the newest attempt</span>
+          <span class="quiet">one row per step, from the latest attempt</span>
         </li>
         <li>
           <a href=${fileAddress(`/runs/${run.id}/metrics.csv`, { attempts: 'all' })} download="">
             metrics.csv, all attempts
           </a>
-          <span class="quiet">also rows that a later attempt wrote anew</span>
+          <span class="quiet">includes rows that a later attempt replaced</span>
         </li>
       </ul>
     </section>

@@ -61,7 +61,7 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
     </div>
     ${
       view.metrics && !metrics.length
-        ? html`<p class="runs-nothing faint">No recorded metric is named so.</p>`
+        ? html`<p class="runs-nothing faint">No matching metrics.</p>`
         : html`<${Panels}
           metrics=${metrics}
           runs=${shown}
@@ -105,8 +105,8 @@ function ShownMenu({ runs, shown, others, change }) {
     `}
   >
     ${(close) => html`
-      ${item('The first 10 of the list', undefined, close)}
-      ${item('The first 50 of the list', ids.slice(0, 50), close)}
+      ${item('First 10 in the list', undefined, close)}
+      ${item('First 50 in the list', ids.slice(0, 50), close)}
       ${ids.length <= 200 && item(`All ${ids.length}`, ids, close)}
       ${item('None', [], close)}
     `}

@@ -102,7 +102,7 @@ function stepWidth(runs) {
 function Steps({ run }) {
   const { status, last_step: done, steps } = run;
   if (isEvaluation(run))
-    return html`<span class="faint" title="It measures a policy and trains nothing">
+    return html`<span class="faint" title="Evaluates a policy without training it">
       evaluation
     </span>`;
   if (done === steps && steps) return html`${formatCount(steps)}`;

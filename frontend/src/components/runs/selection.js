@@ -62,7 +62,7 @@ export function SelectionBar({ chosen, runs, trash, compare, clear }) {
         confirm="Stop"
         onClose=${() => ask('')}
         onConfirm=${() => stopRuns(stoppable, runs.put)}
-        text="A running one ends after its present step; a queued one is taken from the queue. What was recorded stays."
+        text="Running runs stop after the current step; queued runs leave the queue. Recorded data is kept."
       />`
     }
     ${asking === 'tag' && html`<${TagDialog} chosen=${chosen} runs=${runs} onClose=${() => ask('')} />`}
@@ -83,7 +83,7 @@ function TrashBar({ chosen, runs, clear }) {
         Restore
       </button>
       <button class="button button-small button-danger" onClick=${() => ask(true)}>
-        Delete for ever
+        Delete permanently
       </button>
     <//>
     <span class="spacer"></span>
@@ -93,8 +93,8 @@ function TrashBar({ chosen, runs, clear }) {
     ${
       asking &&
       html`<${Confirm}
-        title=${`Delete ${plural(chosen.length, 'run')} for ever?`}
-        confirm="Delete for ever"
+        title=${`Delete ${plural(chosen.length, 'run')} permanently?`}
+        confirm="Delete permanently"
         text=${GONE}
         onClose=${() => ask(false)}
         onConfirm=${() => {
@@ -106,7 +106,7 @@ function TrashBar({ chosen, runs, clear }) {
   </div>`;
 }
 
-const GONE = 'Curves, rollouts, events, output and checkpoints are removed. Nothing brings them back.';
+const GONE = 'This deletes their curves, rollouts, events, output and checkpoints. It cannot be undone.';
 
 /** All of the trash at once. @param {{runs: any}} props */
 export function EmptyTrash({ runs }) {
@@ -119,8 +119,8 @@ export function EmptyTrash({ runs }) {
       asking &&
       html`<${Confirm}
         title="Empty the trash?"
-        confirm="Delete all for ever"
-        text=${`${GONE} A run that other runs begin with stays until they are deleted.`}
+        confirm="Delete all permanently"
+        text=${`${GONE} A run whose checkpoints other runs use is kept until those runs are deleted.`}
         onClose=${() => ask(false)}
         onConfirm=${() => emptyTrash(runs.reload)}
       />`
@@ -145,7 +145,7 @@ function TagDialog({ chosen, runs, onClose }) {
       <input
         class="field wide"
         aria-label="Tag"
-        placeholder="a short word, e.g. baseline"
+        placeholder="e.g. baseline"
         pattern="[\\s\\S]{0,64}"
         title="At most 64 characters"
         value=${tag}

@@ -183,7 +183,7 @@ export function TableTools({ view, change, runs, defaults }) {
       class="button-quiet"
       onClick=${save}
       disabled=${!runs.items.length}
-      title="The listed runs as a CSV file"
+      title="Download the listed runs as CSV"
     >
       <${Icon} name="download" /> CSV
     </button>
@@ -239,7 +239,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
       ${addConfig}
     </div>
     <button class="button-quiet" onClick=${() => change({ columns: defaults })}>
-      Back to the usual columns
+      Reset columns
     </button>
   </div>`;
 }

@@ -148,7 +148,7 @@ export function KeyHelp({ onClose }) {
         <dt>
           <kbd>Esc</kbd>
         </dt>
-        <dd>leave a field, close a dialog</dd>
+        <dd>Leave a field or close a dialog</dd>
       </div>
     </dl>
   <//>`;

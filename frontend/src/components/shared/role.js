@@ -9,6 +9,6 @@ export const ForOperator = ({ children }) => (mayChange.value ? children : null)
 export const ViewerMark = () =>
   mayChange.value
     ? null
-    : html`<span class="tag" title="You are logged in as a viewer: you read everything and change nothing">
+    : html`<span class="tag" title="You are logged in as a viewer: you can see everything but change nothing">
       viewer
     </span>`;

@@ -80,7 +80,7 @@ export function Loaded({ resource, skeleton, isEmpty = () => false, empty, child
 /** One line above old data. */
 export function Stale({ error, since, retry }) {
   return html`<div class="stale" role="alert">
-    <${Icon} name="warn" /> ${error.title}. Showing what was loaded <${Ago} time=${since} />.
+    <${Icon} name="warn" /> ${error.title}. Showing data loaded <${Ago} time=${since} />.
     <button class="button-quiet" onClick=${retry}>
       Try again
     </button>
@@ -113,12 +113,12 @@ export function ConnectionNotice() {
     <span>
       ${
         reason
-          ? `Nothing is shown live: ${reason}.`
+          ? `Live updates are off: ${reason}.`
           : html`
-            The live connection broke <${Ago} time=${since} />.
+            Live updates are disconnected <${Ago} time=${since} />.
           `
       }${' '}
-      What you see may be old; trying again. Training goes on.
+      This page may be out of date. Reconnecting… Training continues.
     </span>
   </div>`;
 }

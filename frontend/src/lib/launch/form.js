@@ -32,15 +32,15 @@ export function parseSeeds(text) {
     if (!match)
       return {
         seeds: [],
-        error: `“${part}” is no seed: whole numbers such as 0,1,2 or a range such as 0-4 are expected`,
+        error: `“${part}” is not a seed: enter whole numbers such as 0,1,2 or a range such as 0-4`,
       };
     const [from, to] = [Number(match[1]), Number(match[2] ?? match[1])];
-    if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: seeds go to ${LARGEST_SEED}` };
-    if (to < from) return { seeds: [], error: `“${part}” runs backwards` };
+    if (to > LARGEST_SEED) return { seeds: [], error: `${to} is too large: the largest seed is ${LARGEST_SEED}` };
+    if (to < from) return { seeds: [], error: `“${part}” starts above its end` };
     if (to - from >= MOST_SEEDS) return { seeds: [], error: `“${part}” holds more than ${MOST_SEEDS} seeds` };
     for (let seed = from; seed <= to; seed += 1) if (!seeds.includes(seed)) seeds.push(seed);
   }
-  return { seeds, error: seeds.length ? '' : 'At least one seed is expected' };
+  return { seeds, error: seeds.length ? '' : 'Enter at least one seed' };
 }
 
 /** A name that no other variant has: `dapo`, `dapo 2`, ... @param {string} wanted @param {Variant[]} variants */

@@ -6,7 +6,7 @@ const LABELS = { stop: 'Stop', pause: 'Pause', resume: 'Resume', retry: 'Retry' 
 
 /** @param {{status: string, wish?: string}} run @returns {{move: Move, label: string}[]} */
 export function movesOf({ status, wish }) {
-  if (status === 'running' && wish) return [{ move: 'resume', label: 'Carry on' }];
+  if (status === 'running' && wish) return [{ move: 'resume', label: 'Keep running' }];
   const moves =
     {
       queued: ['pause', 'stop'],
@@ -27,7 +27,7 @@ export function secondsLeft(run) {
 
 /** Machine words of a reason as words for a person. */
 const REASONS = {
-  no_signal: 'No group of the last steps carried a signal: every completion of a prompt had the same reward.',
+  no_signal: 'No group in the last steps had a learning signal: all completions of each prompt had the same reward.',
 };
 
 /** @param {string} reason */

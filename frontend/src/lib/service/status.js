@@ -2,7 +2,9 @@
 import { plural } from '../text/format.js';
 
 const WAITS = {
-  database: 'Nothing is lost: runs keep their finished steps and store them when it is back. What you see may be old.',
+  database:
+    'No data is lost: runs keep their finished steps and store them when the database is back. ' +
+    'This page may be out of date.',
 };
 
 /**
@@ -25,8 +27,8 @@ export function troubles(status) {
 export function waitingText(status, run) {
   const note = status?.waiting.find((each) => each.run === run);
   if (!note) return '';
-  const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'nothing to store yet';
-  const effect = note.is_held ? 'training waits too' : 'training goes on';
+  const steps = note.steps ? `${plural(note.steps, 'step')} not yet stored` : 'no steps to store yet';
+  const effect = note.is_held ? 'training is on hold' : 'training continues';
   return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
 }
 

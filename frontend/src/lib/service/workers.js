@@ -26,7 +26,7 @@ export function sandboxGaps(items) {
     .filter(([, missing]) => missing.length)
     .map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
   return parts.length
-    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. make doctor says what to do there.`
+    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. Run make doctor there for instructions.`
     : '';
 }
 
