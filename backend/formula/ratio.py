@@ -97,3 +97,17 @@ def _sequence_rho(level: str) -> Math:
     if level == "product":
         return row(symbol("ρ", "i"), "=", limited_ratio(summed("t", token, sign="∏")))
     return row(symbol("ρ", "i"), "=", _geometric_mean(row("log", token)._replace(is_atom=True)))
+
+
+MEANINGS = {
+    "rᵢₜ": "ratio of new to old probability of a token",
+    "rᵢ": "ratio of new to old probability of a completion, the same for all its tokens",
+    "qᵢₜ": "ratio of new to old probability of a token",
+    "dᵢₜ": "logarithm of the ratio; nats",
+    "d′ᵢₜ": "the same, limited in the direction in which the advantage moves it; nats",
+    "wᵢₜ": "weight of a token against the mismatch of sampler and trainer, a constant",
+    "wᵢ": "weight of a completion against the mismatch of sampler and trainer, a constant",
+    "ρᵢₜ": "trainer's old probability of a token over the sampler's",
+    "ρᵢ": "the same of a whole completion",
+}
+"""What the symbols that are written here mean."""

@@ -172,3 +172,25 @@ def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
     kept = product(number(advantage.decay), symbol("b"))
     added = product(number(round(1 - advantage.decay, 12)), call("mean", _STEP))
     return [row(symbol("b"), "←", kept, "+", added, "after each step,", "from", number(0))]
+
+
+MEANINGS = {
+    "smaller": "the one of smaller absolute value, the first where they are equal",
+    "cᵢ": "reward of completion i against its baseline",
+    "c_step": "the cᵢ of all completions that train in the step",
+    "c_minibatch": "the cᵢ of the completions of the optimizer step",
+    "c_tokens": "the cᵢ of the step, each as often as its completion has tokens",
+    "b": "moving average of the steps' mean rewards",
+    "sᵢ": "weighted sum of the reward terms, each normalised in its group",
+    "s_step": "the sᵢ of all completions that train in the step",
+    "S_new": "blend that leans to this visit of the prompt, the more the more visits there were",
+    "S_tot": "blend that leans to all visits of the prompt, the more the more visits there were",
+    "a_new": "reward standardised by its group",
+    "a_tot": "reward standardised by all visits of its prompt, this one included",
+    "n": "earlier visits of the prompt: groups of it that trained before",
+    "μ": "mean reward over the earlier visits",
+    "μ′": "mean reward with this visit",
+    "v": "variance of the rewards over the earlier visits",
+    "v′": "variance of the rewards with this visit",
+}
+"""What the symbols that are written here mean."""

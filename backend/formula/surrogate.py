@@ -21,7 +21,6 @@ from backend.formula.mathml import (
 from backend.formula.symbols import (
     LIMIT,
     ONE,
-    PER_COMPLETION,
     POLICY,
     TOKEN,
     advantage_of,
@@ -99,7 +98,7 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
 
 
 def _ratio(objective: Objective) -> Math:
-    return symbol("r", "i" if objective.ratio.type in PER_COMPLETION else "it")
+    return symbol("r", "i" if objective.ratio.is_shared else "it")
 
 
 def kl_definitions(objective: Objective) -> list[Math]:
@@ -140,3 +139,16 @@ def _k3(name: Math, largest: float) -> list[Math]:
 
 def _at_most(value: Math, largest: float) -> Math:
     return value if math.isinf(largest) else call("min", value, number(largest))
+
+
+MEANINGS = {
+    "σ": "the logistic function 1 / (1 + exp(−a))",
+    "lᵢₜ": "lower bound of the ratio",
+    "hᵢₜ": "upper bound of the ratio",
+    "mᵢₜ": "0 for tokens that PPO's clip would silence",
+    "τ": "sharpness of the gate",
+    "kᵢₜ": "estimate of the KL divergence at a token; nats",
+    "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
+    "xᵢₜ": "logarithm of how much likelier the policy makes a token than what it is pulled to; nats",
+}
+"""What the symbols that are written here mean."""

@@ -1,10 +1,31 @@
 """Knobs of the advantage: baselines, scales, and the critic."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from backend.config.base import Frozen, refusal
+
+__all__ = [
+    "Advantage",
+    "BatchMean",
+    "BatchStd",
+    "Critic",
+    "Ddof",
+    "GroupMean",
+    "GroupStd",
+    "LeaveOneOut",
+    "LengthAdaptive",
+    "MovingAverage",
+    "NoBaseline",
+    "NoScale",
+    "RewardAdvantage",
+    "Sas",
+    "Scale",
+    "SeqWhiten",
+    "TokenWhiten",
+    "Value",
+]
 
 Ddof = Literal[0, 1]
 
@@ -74,7 +95,12 @@ class Sas(Frozen):
 Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")]
 
 
-class _Advantage(Frozen):
+class _Baseline(Frozen):
+    compares_group: ClassVar[bool] = False
+    """Whether it needs at least two completions of a prompt."""
+
+
+class _Advantage(_Baseline):
     @field_validator("scale", check_fields=False)
     @classmethod
     def _sas_has_a_baseline_of_its_own(cls, scale: Scale) -> Scale:
@@ -95,6 +121,7 @@ class GroupMean(_Advantage):
     """Reward minus the mean of its group (GRPO, arXiv:2402.03300)."""
 
     type: Literal["group_mean"] = "group_mean"
+    compares_group = True
     scale: Scale = GroupStd()
     """What the centred reward is divided by."""
     multi_reward: Literal["sum", "gdpo"] = "sum"
@@ -116,6 +143,7 @@ class LeaveOneOut(_Advantage):
     """Reward minus the mean of the other G-1 completions of its group (RLOO, arXiv:2402.14740)."""
 
     type: Literal["loo"] = "loo"
+    compares_group = True
     scale: Scale = NoScale()
     """What the centred reward is divided by."""
 
@@ -155,7 +183,7 @@ class LengthAdaptive(Frozen):
     Completions shorter than 1 / alpha tokens get lambda 0."""
 
 
-class Critic(Frozen):
+class Critic(_Baseline):
     """An advantage for each token, by a critic that is trained beside the policy: generalized advantage
     estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward
     stands on the last token; one completion per prompt is enough.

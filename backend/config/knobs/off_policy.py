@@ -1,19 +1,40 @@
 """Knobs for off-policy completions: corrections, masks and router shift."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "Correction",
+    "GeoFilter",
+    "NoCorrection",
+    "NoOffPolicyMask",
+    "NoRouterShift",
+    "OffPolicyMask",
+    "Opsm",
+    "Router",
+    "RouterShift",
+    "SequenceMask",
+    "SequenceTis",
+    "TokenMask",
+    "TokenTis",
+]
 
-class NoCorrection(Frozen):
+
+class _Correction(Frozen):
+    is_shared: ClassVar[bool] = False
+    """Whether the tokens of a completion share one weight."""
+
+
+class NoCorrection(_Correction):
     """Trust that sampler and trainer agree."""
 
     type: Literal["none"] = "none"
 
 
-class TokenTis(Frozen):
+class TokenTis(_Correction):
     """Weight each token's loss by min(rho, cap), rho = p_old / p_sampler (truncated importance sampling,
     Yao et al. 2025; Olmo 3, arXiv:2512.13961).
     """
@@ -23,7 +44,7 @@ class TokenTis(Frozen):
     """Largest weight; 1.5 to 5."""
 
 
-class TokenMask(Frozen):
+class TokenMask(_Correction):
     """Weight each token by rho where low <= rho <= high and drop it elsewhere (IcePop, arXiv:2510.18855)."""
 
     type: Literal["token_mask"] = "token_mask"
@@ -33,20 +54,22 @@ class TokenMask(Frozen):
     """Largest rho that counts."""
 
 
-class SequenceTis(Frozen):
+class SequenceTis(_Correction):
     """Weight each completion's loss by its truncated rho (verl's rollout correction)."""
 
     type: Literal["seq_tis"] = "seq_tis"
+    is_shared = True
     level: Literal["product", "geo"] = "product"
     """rho of a completion: the product of its token rhos (unbiased), or their geometric mean."""
     cap: float = Field(default=2.0, gt=0, le=1e6)
     """Largest weight; 2 to 10."""
 
 
-class SequenceMask(Frozen):
+class SequenceMask(_Correction):
     """Weight each completion by its rho where low <= rho <= high and drop it elsewhere (TRL: 3)."""
 
     type: Literal["seq_mask"] = "seq_mask"
+    is_shared = True
     level: Literal["product", "geo"] = "product"
     """rho of a completion: the product of its token rhos, or their geometric mean."""
     low: float = Field(default=0.0, ge=0, le=1)
@@ -55,7 +78,7 @@ class SequenceMask(Frozen):
     """Largest rho that counts."""
 
 
-class GeoFilter(Frozen):
+class GeoFilter(_Correction):
     """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
 
     type: Literal["geo_filter"] = "geo_filter"

@@ -1,19 +1,46 @@
 """Knobs of the surrogate: how far a ratio may move the policy."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from backend.config.base import Frozen
+from backend.config.knobs.ratio import RatioType
+
+__all__ = [
+    "AnyTokenMask",
+    "BookSigned",
+    "DynamicClip",
+    "GeoToken",
+    "NoSurrogate",
+    "NoTokenMask",
+    "PpoClip",
+    "PpoTokenMask",
+    "Sapo",
+    "Surrogate",
+    "WeightCap",
+]
 
 
-class NoSurrogate(Frozen):
+class _Surrogate(Frozen):
+    ratios: ClassVar[tuple[RatioType, ...]]
+    """The ratios that it is defined for."""
+    acts: ClassVar[str]
+    """What it does, in the words of the message that refuses any other ratio."""
+    needs_drift: ClassVar[bool] = True
+    """Whether it changes nothing as long as every ratio is 1."""
+
+
+class NoSurrogate(_Surrogate):
     """No clipping: ratio times advantage, or log-probability times advantage without a ratio."""
 
     type: Literal["none"] = "none"
+    ratios = ("token", "seq_geo", "seq_geo_token", "seq_product", "none")
+    acts = "bounds nothing"
+    needs_drift = False
 
 
-class _DualClip(Frozen):
+class _DualClip(_Surrogate):
     dual_clip: float = Field(default=0, ge=0, le=1e6)
     """Cap of the ratio where the advantage is negative, so that one bad token cannot dominate; 0 = off,
     otherwise > 1, typically 3 (Dual-clip PPO, arXiv:1912.09729)."""
@@ -23,16 +50,20 @@ class PpoClip(_DualClip):
     """min(r A, clip(r, 1-eps_low, 1+eps_high) A) (PPO, arXiv:1707.06347; DAPO, arXiv:2503.14476)."""
 
     type: Literal["ppo_clip"] = "ppo_clip"
+    ratios = ("token", "seq_geo", "seq_geo_token", "seq_product")
+    acts = "clips a ratio"
     eps_low: float = Field(default=0.2, ge=0, le=1e3)
     """Distance of the lower bound below 1. Token ratios about 0.2, seq_geo about 3e-4."""
     eps_high: float = Field(default=0.2, ge=0, le=1e3)
     """Distance of the upper bound above 1. Above eps_low = clip-higher."""
 
 
-class BookSigned(Frozen):
+class BookSigned(_Surrogate):
     """The book's listing 7.8: min for A >= 0 but max for A < 0, so only the upper bound acts."""
 
     type: Literal["book_signed"] = "book_signed"
+    ratios = ("token", "seq_geo", "seq_geo_token", "seq_product")
+    acts = "clips a ratio"
     eps_high: float = Field(default=10.0, ge=0, le=1e3)
     """Distance of the upper bound above 1; book 10."""
 
@@ -56,10 +87,13 @@ class PpoTokenMask(Frozen):
 AnyTokenMask = Annotated[NoTokenMask | PpoTokenMask, Field(discriminator="type")]
 
 
-class WeightCap(Frozen):
+class WeightCap(_Surrogate):
     """min(r, cap) as a detached weight on A log p: every token keeps a gradient (CISPO, arXiv:2506.13585)."""
 
     type: Literal["weight_cap"] = "weight_cap"
+    ratios = ("token",)
+    acts = "caps the weight of each single token"
+    needs_drift = False
     cap: float = Field(default=5.0, gt=0, le=1e6)
     """Largest weight, as an absolute ratio. The paper does not say; ScaleRL (arXiv:2510.13786) uses 5. At or
     below 1 the weights are biased."""
@@ -67,20 +101,24 @@ class WeightCap(Frozen):
     """Optional mask M of the paper's unified form."""
 
 
-class GeoToken(Frozen):
+class GeoToken(_Surrogate):
     """Clip each token's log-ratio on one side, then take the geometric mean (GMPO, arXiv:2507.20673)."""
 
     type: Literal["geo_token"] = "geo_token"
+    ratios = ("seq_geo",)
+    acts = "clips token log-ratios inside a geometric mean"
     eps_low: float = Field(default=0.4, ge=0, le=20)
     """Lower bound of the log-ratio is -eps_low; nats. 0.4 means ratios above 0.67."""
     eps_high: float = Field(default=0.4, ge=0, le=20)
     """Upper bound of the log-ratio; nats. 0.4 means ratios below 1.49."""
 
 
-class Sapo(Frozen):
+class Sapo(_Surrogate):
     """A smooth gate sigmoid(tau (r-1)) 4/tau in place of a hard clip (SAPO, arXiv:2511.20347)."""
 
     type: Literal["sapo"] = "sapo"
+    ratios = ("token", "seq_geo")
+    acts = "gates a ratio that stays near 1"
     tau_pos: float = Field(default=1.0, gt=0, le=1e3)
     """Sharpness of the gate where A > 0; the gradient weight is 1 at r = 1, less for larger tau."""
     tau_neg: float = Field(default=1.05, gt=0, le=1e3)
@@ -91,6 +129,8 @@ class DynamicClip(_DualClip):
     """PPO's min with bounds that widen as the old probability q shrinks (DCPO, arXiv:2509.02333)."""
 
     type: Literal["dynamic"] = "dynamic"
+    ratios = ("token",)
+    acts = "takes its bounds from each token's old probability"
     eps_low: float = Field(default=0.16, ge=0, le=1)
     """Sets the lower bound 0.5 + 0.5 sqrt(max(1 - 4 eps_low / q, 0)); in units of probability."""
     eps_high: float = Field(default=0.2, ge=0, le=1)
