@@ -50,6 +50,9 @@ def surrogate_term(objective: Objective) -> Math:
             capped = constant(call("min", ratio, number(rule.cap)))
             mask = [symbol("m", "it")] if rule.token_mask.type == "ppo" else []
             return product(*mask, capped, *(advantage, row("log", POLICY)._replace(is_atom=True)))
+        case knobs.DivergenceMask():
+            capped = constant(call("min", ratio, number(rule.cap)))
+            return product(symbol("m", "it"), capped, advantage, row("log", POLICY)._replace(is_atom=True))
         case knobs.GeoToken():
             return plain
         case knobs.Sapo():
@@ -89,12 +92,45 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
+        case knobs.DivergenceMask():
+            return _divergence(rule, objective, advantage)
         case (
             knobs.NoSurrogate() | knobs.PpoClip() | knobs.BookSigned() | knobs.WeightCap() | knobs.GeoToken()
         ):
             return []
         case _:
             assert_never(rule)
+
+
+def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Math) -> list[Math]:
+    """Which tokens have left the trust region, and how far they have moved."""
+    distance, new, old = symbol("D", "it"), symbol("p", "it"), symbol("q′", "it")
+    above = row(advantage, ">", number(0), ",", new, ">", old, "and", distance, ">", number(rule.high))
+    below = row(advantage, "<", number(0), ",", new, "<", old, "and", distance, ">", number(rule.low))
+    if rule.measure == "tv":
+        measured = bracketed(row(new, "−", old), "||")
+    else:
+        drawn = product(old, row("log", bracketed(fraction(old, new)))._replace(is_atom=True))
+        others = fraction(bracketed(row(ONE, "−", old)), bracketed(row(ONE, "−", new)))
+        rest = product(bracketed(row(ONE, "−", old)), row("log", bracketed(others))._replace(is_atom=True))
+        measured = row(drawn, "+", rest)
+    return [
+        row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE),
+        row(distance, "=", measured),
+        row(new, "=", POLICY),
+        row(old, "=", _denominator(objective)),
+    ]
+
+
+def _denominator(objective: Objective) -> Math:
+    """The probability that ratios divide by."""
+    match getattr(objective.ratio, "old", "recompute"):
+        case "sampler":
+            return call("π_sampler", TOKEN)
+        case "current":
+            return constant(POLICY)
+        case _:
+            return call("π_old", TOKEN)
 
 
 def _ratio(objective: Objective) -> Math:
@@ -145,7 +181,10 @@ MEANINGS = {
     "σ": "the logistic function 1 / (1 + exp(−a))",
     "lᵢₜ": "lower bound of the ratio",
     "hᵢₜ": "upper bound of the ratio",
-    "mᵢₜ": "0 for tokens that PPO's clip would silence",
+    "mᵢₜ": "0 for tokens that learn nothing from here on",
+    "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
+    "pᵢₜ": "probability of a token under the policy that is trained",
+    "q′ᵢₜ": "the same under the policy that the ratio compares with",
     "τ": "sharpness of the gate",
     "kᵢₜ": "estimate of the KL divergence at a token; nats",
     "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",

@@ -498,6 +498,29 @@ def sapo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def _dppo(groups, has_left):
+    """`has_left(q, p)`: whether a token that was drawn with probability q and has p now is too far away."""
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        for new, sampler in zip(c.new, c.sampler, strict=True):
+            p, q = math.exp(new.item()), math.exp(sampler)
+            onwards = p > q if a > 0 else p < q
+            if not (onwards and has_left(q, p)):
+                loss -= min(p / q, 20.0) * a * new
+    return loss / tokens(groups)
+
+
+def dppo(groups, max_new_tokens):
+    return _dppo(groups, lambda q, p: abs(p - q) > 0.2)
+
+
+def dppo_kl(groups, max_new_tokens):
+    def divergence(q, p):
+        return q * math.log(q / p) + (1 - q) * math.log((1 - q + 1e-8) / (1 - p + 1e-8))
+
+    return _dppo(groups, lambda q, p: divergence(q, p) > 0.05)
+
+
 LOSSES = {
     loss.__name__: loss
     for loss in (
@@ -523,6 +546,8 @@ LOSSES = {
         gmpo,
         rspo,
         prorl,
+        dppo,
+        dppo_kl,
         lopti,
         ar,
         deepseek_v32,

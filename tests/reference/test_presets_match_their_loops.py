@@ -29,7 +29,7 @@ def make_groups(seed, *, prompts=3):
         for _ in range(G):
             length = dice.randint(1, MAX_NEW_TOKENS)
             old = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
-            near = [[lp + dice.gauss(0, spread) for lp in old] for spread in (0.4, 0.3, 0.5)]
+            near = [[min(lp + dice.gauss(0, spread), -0.001) for lp in old] for spread in (0.4, 0.3, 0.5)]
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
             terms = (reward, dice.choice([0.0, 1.0]))

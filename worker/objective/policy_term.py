@@ -46,6 +46,11 @@ def surrogate_of(
         case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=c):
             bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
             return surrogates.bounded(ratio, token_advantages, bounds, dual_clip=c)
+        case knobs.DivergenceMask(low=low, high=high, measure=measure, cap=cap):
+            bounds = surrogates.Bounds(low, high)
+            return surrogates.divergence_mask(
+                policy, old, token_advantages, ratio, bounds, measure=measure, cap=cap
+            )
         case _:
             assert_never(rule)
 

@@ -152,6 +152,47 @@ def ppo_token_mask(
     return ~(((advantages > 0) & (value > 1 + eps_high)) | ((advantages < 0) & (value < 1 - eps_low)))
 
 
+def divergence_mask(
+    policy_logprobs: Float[Tensor, "B T"],
+    old_logprobs: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    ratio: Float[Tensor, "B T"],
+    bounds: Bounds,
+    *,
+    measure: str,
+    cap: float,
+) -> Surrogate:
+    """The capped ratio as a constant weight on the tokens that are still inside a trust region.
+
+        M sg[min(r, cap)] A log p
+        M = 0 where A > 0, p > q and D > high, or A < 0, p < q and D > low; else 1
+
+    p = exp(policy), q = exp(old); D = |p - q| ("tv") or binary_kl(q, p) ("kl").
+    Source: DPPO, arXiv:2602.04879, and verl's dppo_tv and dppo_kl, which agree with each other.
+    """
+    p, q = policy_logprobs.detach().exp(), old_logprobs.exp()  # detach: a mask carries no gradient
+    distance = (p - q).abs() if measure == "tv" else binary_kl(old_logprobs, policy_logprobs.detach())
+    high = (advantages > 0) & (p > q) & (distance > bounds.high)
+    low = (advantages < 0) & (p < q) & (distance > bounds.low)
+    weight = ratio.detach().clamp(max=cap)  # detach: the weight is a constant, only log p carries gradient
+    objective = (weight * advantages * policy_logprobs).masked_fill(low | high, 0)
+    return Surrogate(objective, ratio, low=low, high=high)
+
+
+def binary_kl(
+    old_logprobs: Float[Tensor, "B T"], policy_logprobs: Float[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """The KL from the old to the new policy where all that counts is whether a token is drawn.
+
+        q log(q / p) + (1 - q) log((1 - q + 1e-8) / (1 - p + 1e-8))
+
+    Nats; 1e-8 keeps it finite where a token is certain, as in verl. Source: DPPO, arXiv:2602.04879.
+    """
+    q = old_logprobs.exp()
+    rest_old, rest = (1 - q).clamp(min=0), (1 - policy_logprobs.exp()).clamp(min=0)  # rounding may pass 1
+    return q * (old_logprobs - policy_logprobs) + rest_old * torch.log((rest_old + 1e-8) / (rest + 1e-8))
+
+
 def sapo(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, tau_pos: float, tau_neg: float
 ) -> Surrogate:

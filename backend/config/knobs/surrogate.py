@@ -10,6 +10,7 @@ from backend.config.knobs.ratio import RatioType
 __all__ = [
     "AnyTokenMask",
     "BookSigned",
+    "DivergenceMask",
     "DynamicClip",
     "GeoToken",
     "NoSurrogate",
@@ -139,7 +140,29 @@ class DynamicClip(_DualClip):
     """The upper bound never exceeds this ratio."""
 
 
+class DivergenceMask(_Surrogate):
+    """min(r, cap) as a detached weight on A log p, but for tokens whose probability has already moved too far
+    in the direction of their advantage (DPPO, arXiv:2602.04879). The distance of the two policies is measured
+    as if a token were either drawn or not: the paper's binary divergence.
+    """
+
+    type: Literal["divergence"] = "divergence"
+    ratios = ("token",)
+    acts = "measures how far each single token has moved"
+    measure: Literal["tv", "kl"] = "tv"
+    """tv: |p - q|, q the old probability of the token and p the new one, 0 to 1; kl: q log(q / p) + (1 - q)
+    log((1 - q) / (1 - p)), nats."""
+    low: float = Field(default=0.2, ge=0, le=1e3)
+    """Largest distance by which a token of negative advantage may have fallen. tv 0.2 (prime-rl) or 0.15, kl
+    0.05 (the authors' recipe for verl)."""
+    high: float = Field(default=0.2, ge=0, le=1e3)
+    """Largest distance by which a token of positive advantage may have risen. As low."""
+    cap: float = Field(default=20.0, gt=0, le=1e6)
+    """Largest weight, as an absolute ratio. verl 20: the paper warns against small ones, which bias the
+    gradient."""
+
+
 Surrogate = Annotated[
-    PpoClip | GeoToken | WeightCap | Sapo | DynamicClip | BookSigned | NoSurrogate,
+    PpoClip | GeoToken | WeightCap | Sapo | DynamicClip | DivergenceMask | BookSigned | NoSurrogate,
     Field(discriminator="type"),
 ]

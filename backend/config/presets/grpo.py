@@ -126,6 +126,36 @@ GRPO: dict[str, Preset] = {
         length=SOFT_OVERLONG,
         updates=UpdatesConfig(minibatches=16),
     ),
+    "dppo": preset(
+        "DPPO (total variation)",
+        "arXiv:2602.04879",
+        """A trust region in place of the clip: a token learns until its probability has moved by 0.2 in the
+        direction of its advantage, however large or small its ratio. Rare tokens, whose ratios are noise,
+        keep their gradient; likely ones are held sooner. Compared with the sampler's probabilities, as the
+        paper asks, so the mismatch is inside the region too. Watch clip/high_frac and clip/low_frac (tokens
+        that have left the region), mismatch/k3 and policy/entropy. 0.2 is prime-rl's; the authors' recipe
+        for verl has 0.15 and sums tokens over a constant.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.TokenRatio(old="sampler"),
+            surrogate=knobs.DivergenceMask(measure="tv", low=0.2, high=0.2, cap=20.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
+    "dppo_kl": preset(
+        "DPPO (KL)",
+        "arXiv:2602.04879",
+        """DPPO with the binary KL as the distance, which grows faster than the total variation where a token
+        was nearly certain. Watch the same as there. 0.05 is the recipe for verl.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.TokenRatio(old="sampler"),
+            surrogate=knobs.DivergenceMask(measure="kl", low=0.05, high=0.05, cap=20.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
     "sapo": preset(
         "SAPO",
         "arXiv:2511.20347",
