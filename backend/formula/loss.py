@@ -95,7 +95,7 @@ def _policy_term(objective: Objective) -> Math:
     if objective.off_policy_mask.type != "none":
         core = product(symbol("M", _whose(objective)), core)
     is_shared = objective.correction.type == "none" or objective.correction.is_shared
-    whole = objective.ratio.is_shared and is_shared
+    whole = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
     return _aggregated(trained(core, objective.token_weight), objective.aggregation, per_completion=whole)
 
 

@@ -58,6 +58,8 @@ def surrogate_term(objective: Objective) -> Math:
         case knobs.Sapo():
             gate = call("σ", product(symbol("τ"), row(ratio, "−", ONE)))
             return product(fraction(number(4), symbol("τ"))._replace(is_atom=True), gate, advantage)
+        case knobs.Vespo():
+            return product(constant(symbol("φ", "i")), advantage, row("log", POLICY)._replace(is_atom=True))
         case knobs.DynamicClip():
             clipped = call("clip", ratio, symbol("l", "it"), symbol("h", "it"))
             return _pessimistic(plain, clipped, advantage, rule.dual_clip)
@@ -92,6 +94,13 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
+        case knobs.Vespo():
+            upwards = row("where", advantage, "≥", number(0), ",", "else")
+            positive, negative = (
+                _gamma(ratio, rule.k_pos, rule.lambda_pos),
+                _gamma(ratio, rule.k_neg, rule.lambda_neg),
+            )
+            return [row(symbol("φ", "i"), "=", positive, upwards, negative)]
         case knobs.DivergenceMask():
             return _divergence(rule, objective, advantage)
         case (
@@ -100,6 +109,11 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             return []
         case _:
             assert_never(rule)
+
+
+def _gamma(ratio: Math, k: float, rate: float) -> Math:
+    power_of_ratio = product(number(k), row("log", ratio)._replace(is_atom=True))
+    return call("exp", row(power_of_ratio, "+", product(number(rate), row(ONE, "−", ratio))))
 
 
 def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Math) -> list[Math]:
@@ -182,6 +196,7 @@ MEANINGS = {
     "lᵢₜ": "lower bound of the ratio",
     "hᵢₜ": "upper bound of the ratio",
     "mᵢₜ": "0 for tokens that learn nothing from here on",
+    "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
     "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
     "pᵢₜ": "probability of a token under the policy that is trained",
     "q′ᵢₜ": "the same under the policy that the ratio compares with",

@@ -154,3 +154,30 @@ def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
     q, p = torch.tensor([[0.5, 0.9, 1.0]]).log(), torch.tensor([[0.25, 0.9, 1.0]]).log()
     expected = 0.5 * math.log(2) + 0.5 * math.log(0.5 / 0.75)
     assert surrogates.binary_kl(q, p)[0].tolist() == pytest.approx([expected, 0, 0], abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("w", "advantage", "weight"),
+    [(1, 1, 1), (1, -1, 1), (2, 1, 4 * math.exp(-3)), (2, -1, 8 * math.exp(-2)), (0.5, -1, 0.125 * math.e)],
+)
+def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight):
+    policy = torch.tensor([[-0.5, -1.0]], dtype=torch.float64, requires_grad=True)
+    ratio, a = (torch.tensor([[float(value)]], dtype=torch.float64) for value in (w, advantage))
+    shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
+    found = surrogates.vespo(policy, ratio, a, **shapes)
+    (slope,) = torch.autograd.grad(found.objective.sum(), policy)
+    assert slope.tolist() == [pytest.approx([advantage * weight] * 2)]
+    assert found.gate.item() == pytest.approx(weight)
+
+
+def test_vespo_forgets_a_completion_that_has_become_impossible():
+    ratio = torch.tensor([[0.0], [1e30]], dtype=torch.float64)
+    shape = surrogates.GammaShape(2.0, 3.0)
+    found = surrogates.vespo(
+        torch.full((2, 1), -1.0, dtype=torch.float64),
+        ratio,
+        torch.ones(2, 1, dtype=torch.float64),
+        positive=shape,
+        negative=shape,
+    )
+    assert found.gate.max().item() < 1e-13

@@ -138,7 +138,8 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
     )
     lengths = batch.mask.sum(dim=1, keepdim=True).clamp(min=1)
     # a product of ratios is one value per completion, whose slope is that of the whole log-probability
-    tokens = 1 if rule.ratio.type == "seq_product" else lengths
+    is_one_value = rule.ratio.type == "seq_product" and not rule.surrogate.weighs_tokens
+    tokens = 1 if is_one_value else lengths
     expected = -batch.advantages.unsqueeze(1) * batch.mask / tokens / len(lengths)
     close(sample.gradient(objective)[1], expected)
 

@@ -498,6 +498,15 @@ def sapo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def vespo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        w = math.exp(sum(new.item() - s for new, s in zip(c.new, c.sampler, strict=True)))
+        k, rate = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
+        loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new)
+    return loss / tokens(groups)
+
+
 def _dppo(groups, has_left):
     """`has_left(q, p)`: whether a token that was drawn with probability q and has p now is too far away."""
     loss = 0.0
@@ -546,6 +555,7 @@ LOSSES = {
         gmpo,
         rspo,
         prorl,
+        vespo,
         dppo,
         dppo_kl,
         lopti,

@@ -51,6 +51,10 @@ def surrogate_of(
             return surrogates.divergence_mask(
                 policy, old, token_advantages, ratio, bounds, measure=measure, cap=cap
             )
+        case knobs.Vespo():
+            positive = surrogates.GammaShape(rule.k_pos, rule.lambda_pos)
+            negative = surrogates.GammaShape(rule.k_neg, rule.lambda_neg)
+            return surrogates.vespo(policy, ratio, token_advantages, positive=positive, negative=negative)
         case _:
             assert_never(rule)
 

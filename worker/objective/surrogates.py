@@ -4,6 +4,7 @@ Ratios are (B, T), or (B, 1) where a completion has one; advantages likewise. Wi
 them has the gradient of A log p.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,13 @@ class Bounds(NamedTuple):
 
     low: float | Float[Tensor, "B T"]
     high: float | Float[Tensor, "B T"]
+
+
+class GammaShape(NamedTuple):
+    """The shape of a gamma density: w^k exp(-rate w)."""
+
+    k: float
+    rate: float
 
 
 def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
@@ -206,6 +214,29 @@ def sapo(
     p = torch.sigmoid(tau * (ratio - 1))
     weight = (4 * p * (1 - p)).detach()  # detach: reported only
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
+
+
+def vespo(
+    policy_logprobs: Float[Tensor, "B T"],
+    ratio: Float[Tensor, "B 1"],
+    advantages: Float[Tensor, "B 1"],
+    *,
+    positive: GammaShape,
+    negative: GammaShape,
+) -> Surrogate:
+    """A gamma density's shape as a constant weight on a whole completion.
+
+        sg[phi(w)] A log p with phi(w) = w^k exp(lambda (1 - w)), w >= 1e-8
+
+    k and lambda are those of `positive` where A >= 0, else of `negative`; phi(1) = 1.
+    Source: VESPO, arXiv:2602.10693, and TRL's vespo loss, which has the bound of w.
+    """
+    log_w = ratio.detach().log().clamp(min=math.log(1e-8))  # detach: only log p carries gradient
+    upwards = advantages >= 0
+    k = _either(upwards, positive.k, negative.k, log_w)
+    rate = _either(upwards, positive.rate, negative.rate, log_w)
+    phi = torch.exp(k * log_w + rate * (1 - log_w.exp()))
+    return Surrogate(phi * advantages * policy_logprobs, ratio, gate=phi)
 
 
 def geo_token(

@@ -19,6 +19,7 @@ __all__ = [
     "PpoTokenMask",
     "Sapo",
     "Surrogate",
+    "Vespo",
     "WeightCap",
 ]
 
@@ -30,6 +31,8 @@ class _Surrogate(Frozen):
     """What it does, in the words of the message that refuses any other ratio."""
     needs_drift: ClassVar[bool] = True
     """Whether it changes nothing as long as every ratio is 1."""
+    weighs_tokens: ClassVar[bool] = False
+    """Whether it is a weight on each token's log-probability even where the tokens share one ratio."""
 
 
 class NoSurrogate(_Surrogate):
@@ -162,7 +165,28 @@ class DivergenceMask(_Surrogate):
     gradient."""
 
 
+class Vespo(_Surrogate):
+    """A smooth weight phi(w) before A log p in place of a hard clip: 1 at w = 1 and small far from it, where w
+    is the ratio of the probabilities of whole completions (VESPO, arXiv:2602.10693).
+
+        phi(w) = w^k exp(lambda (1 - w))
+    """
+
+    type: Literal["vespo"] = "vespo"
+    ratios = ("seq_product",)
+    acts = "weighs whole completions by the ratio of their probabilities"
+    weighs_tokens = True
+    k_pos: float = Field(default=2.0, ge=0, le=1e3)
+    """k where A >= 0: larger values weigh completions less that have become unlikely. TRL 2."""
+    lambda_pos: float = Field(default=3.0, ge=0, le=1e3)
+    """lambda where A >= 0: larger values weigh completions less that have become likely. TRL 3."""
+    k_neg: float = Field(default=3.0, ge=0, le=1e3)
+    """k where A < 0. TRL 3."""
+    lambda_neg: float = Field(default=2.0, ge=0, le=1e3)
+    """lambda where A < 0. TRL 2."""
+
+
 Surrogate = Annotated[
-    PpoClip | GeoToken | WeightCap | Sapo | DynamicClip | DivergenceMask | BookSigned | NoSurrogate,
+    PpoClip | GeoToken | WeightCap | Sapo | Vespo | DynamicClip | DivergenceMask | BookSigned | NoSurrogate,
     Field(discriminator="type"),
 ]

@@ -42,6 +42,21 @@ SEQUENCE: dict[str, Preset] = {
             surrogate=knobs.GeoToken(eps_low=0.4, eps_high=0.4),
         ),
     ),
+    "vespo": preset(
+        "VESPO",
+        "arXiv:2602.10693",
+        """Whole completions are weighed by how far their probability has moved since they were sampled, with
+        a smooth weight that fades on both sides and sooner for good completions that have become likely. No
+        length normalisation and no clip. Watch gate/mean (the weight, 1 on fresh rollouts), ratio/max and
+        policy/entropy; made for stale rollouts, so try sampling.staleness above 0. Weights as TRL's, compared
+        with the sampler's probabilities. Paper: stable at rollouts up to 64 updates old.""",
+        objective=Objective(
+            ratio=knobs.SequenceProductRatio(old="sampler"),
+            surrogate=knobs.Vespo(k_pos=2.0, lambda_pos=3.0, k_neg=3.0, lambda_neg=2.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
     "rspo": preset(
         "RSPO",
         "arXiv:2510.23027",
