@@ -30,6 +30,7 @@ from backend.formula.symbols import (
 
 _X = symbol("x", "it")
 _KL = symbol("k", "it")
+_COV = symbol("cov", "it")
 
 
 def surrogate_term(objective: Objective) -> Math:
@@ -58,6 +59,12 @@ def surrogate_term(objective: Objective) -> Math:
         case knobs.Sapo():
             gate = call("σ", product(symbol("τ"), row(ratio, "−", ONE)))
             return product(fraction(number(4), symbol("τ"))._replace(is_atom=True), gate, advantage)
+        case knobs.ClipCov():
+            clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
+            return product(symbol("m", "it"), _pessimistic(plain, clipped, advantage, 0))
+        case knobs.KlCov():
+            moved = bracketed(row("log", ratio), "||")
+            return row(plain, "−", product(number(rule.coef), symbol("u", "it"), moved))
         case knobs.Vespo():
             return product(constant(symbol("φ", "i")), advantage, row("log", POLICY)._replace(is_atom=True))
         case knobs.DynamicClip():
@@ -94,6 +101,15 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
+        case knobs.ClipCov():
+            low, high = number(rule.low), number(rule.high)
+            band = row("a share", number(rule.share), "of the tokens, drawn where", low, "<", _COV, "<", high)
+            silent = row(symbol("m", "it"), "=", number(0), "for", band, ",", "else", ONE)
+            return [silent, _covariance(advantage)]
+        case knobs.KlCov():
+            top = row("a share", number(rule.share), "of the tokens, that of highest", _COV)
+            held = row(symbol("u", "it"), "=", ONE, "for", top, ",", "else", number(0))
+            return [held, _covariance(advantage)]
         case knobs.Vespo():
             upwards = row("where", advantage, "≥", number(0), ",", "else")
             positive, negative = (
@@ -109,6 +125,13 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             return []
         case _:
             assert_never(rule)
+
+
+def _covariance(advantage: Math) -> Math:
+    """What a token adds to the covariance of log-probability and advantage over the optimizer step."""
+    opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
+    centred = bracketed(row(opened, "−", call("mean", opened)))
+    return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
 
 
 def _gamma(ratio: Math, k: float, rate: float) -> Math:
@@ -196,6 +219,8 @@ MEANINGS = {
     "lᵢₜ": "lower bound of the ratio",
     "hᵢₜ": "upper bound of the ratio",
     "mᵢₜ": "0 for tokens that learn nothing from here on",
+    "uᵢₜ": "1 for a token that is held back",
+    "covᵢₜ": "what a token adds to the covariance of log-probability and advantage over the optimizer step",
     "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
     "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
     "pᵢₜ": "probability of a token under the policy that is trained",

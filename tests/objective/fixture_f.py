@@ -10,6 +10,7 @@ from worker.objective.estimation import estimate_advantages, estimate_token_adva
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
+from worker.objective.token_choice import with_covariance_choice
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
 OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
@@ -51,7 +52,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
     found = PolicyBatch(**(fields | changes))
     for over in ("step", "minibatch"):
         found = whiten(found, objective.advantage, over=over)
-    return found
+    return with_covariance_choice(found, objective.surrogate, torch.Generator().manual_seed(0))
 
 
 def run(

@@ -115,6 +115,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             trained=torch.rand(shape, generator=dice) < 0.7,
             entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
             uncertain=torch.rand(shape, generator=dice) < 0.5,
+            covariant=torch.rand(shape, generator=dice) < 0.2,
             correct=torch.rand(shape[0], generator=dice) < 0.5,
             scored=torch.rand(shape[0], generator=dice) < 0.9,
         ),

@@ -498,6 +498,42 @@ def sapo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def covariance_of_tokens(groups, advantages):
+    """(covariance, number of completion, number of token), the highest first."""
+    rows = list(completions(groups, advantages))
+    logprobs = [old for c, _ in rows for old in c.old]
+    weights = [a for c, a in rows for _ in c.old]
+    found = [
+        ((old - mean(logprobs)) * (a - mean(weights)), i, t)
+        for i, (c, a) in enumerate(rows)
+        for t, old in enumerate(c.old)
+    ]
+    return sorted(found, reverse=True)
+
+
+def kl_cov(groups, max_new_tokens):
+    advantages = list(group_normalised(groups))
+    ranked = covariance_of_tokens(groups, advantages)
+    chosen = {(i, t) for _, i, t in ranked[: max(1, int(0.002 * tokens(groups)))]}
+    loss = 0.0
+    for i, (c, a) in enumerate(completions(groups, advantages)):
+        for t, ratio in enumerate(ratios(c)):
+            loss -= ratio * a - (torch.abs(torch.log(ratio)) if (i, t) in chosen else 0.0)
+    return loss / tokens(groups)
+
+
+def clip_cov(groups, max_new_tokens):
+    """One token of the band is drawn, with the dice of the test."""
+    advantages = list(group_normalised(groups))
+    band = sorted((i, t) for cov, i, t in covariance_of_tokens(groups, advantages) if 1 < cov < 5)
+    drawn = band[torch.randperm(len(band), generator=torch.Generator().manual_seed(0))[0]] if band else None
+    loss = 0.0
+    for i, (c, a) in enumerate(completions(groups, advantages)):
+        for t, ratio in enumerate(ratios(c)):
+            loss -= 0.0 if (i, t) == drawn else ppo(ratio, a, 0.0, 2.0)
+    return loss / tokens(groups)
+
+
 def vespo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -555,6 +591,8 @@ LOSSES = {
         gmpo,
         rspo,
         prorl,
+        clip_cov,
+        kl_cov,
         vespo,
         dppo,
         dppo_kl,

@@ -14,7 +14,7 @@ from worker.objective.estimation import estimate_advantages, estimate_token_adva
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
-from worker.objective.token_choice import updates_of, with_token_choice
+from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 from worker.training.controllers import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
@@ -89,6 +89,7 @@ def production_loss(groups, config):
     )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
+    batch = with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
         batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS, correct=batch.correct
     )

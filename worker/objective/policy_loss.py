@@ -109,7 +109,7 @@ def policy_loss(
     old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
     token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
     gate = off_policy.router_gate(batch, objective.router)
-    surrogate = surrogate_of(policy, old, token_advantages, mask, objective, gate)
+    surrogate = surrogate_of(policy, old, token_advantages, batch, objective, gate)
     kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)

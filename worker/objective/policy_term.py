@@ -8,6 +8,7 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective import ratios, surrogates
+from worker.objective.batch import PolicyBatch, given
 from worker.objective.off_policy import RouterGate
 from worker.objective.surrogates import Surrogate
 
@@ -16,7 +17,7 @@ def surrogate_of(
     policy: Float[Tensor, "B T"],
     old: Float[Tensor, "B T"],
     token_advantages: Float[Tensor, "B N"],
-    mask: Bool[Tensor, "B T"],
+    batch: PolicyBatch,
     objective: Objective,
     gate: RouterGate | None,
 ) -> Surrogate:
@@ -28,9 +29,9 @@ def surrogate_of(
     rule = objective.surrogate
     if isinstance(rule, knobs.GeoToken):
         return surrogates.geo_token(
-            log_ratio, token_advantages, mask, eps_low=rule.eps_low, eps_high=rule.eps_high
+            log_ratio, token_advantages, batch.mask, eps_low=rule.eps_low, eps_high=rule.eps_high
         )
-    ratio = _ratio(log_ratio, mask, objective.ratio)
+    ratio = _ratio(log_ratio, batch.mask, objective.ratio)
     match rule:
         case knobs.NoSurrogate():
             return surrogates.unclipped(ratio, token_advantages)
@@ -51,6 +52,12 @@ def surrogate_of(
             return surrogates.divergence_mask(
                 policy, old, token_advantages, ratio, bounds, measure=measure, cap=cap
             )
+        case knobs.ClipCov(eps_low=low, eps_high=high):
+            clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high)
+            return surrogates.silenced(clipped, given(batch.covariant, "tokens chosen by covariance"))
+        case knobs.KlCov(coef=coef):
+            chosen = given(batch.covariant, "tokens chosen by covariance")
+            return surrogates.held_back(log_ratio, token_advantages, chosen, coef=coef)
         case knobs.Vespo():
             positive = surrogates.GammaShape(rule.k_pos, rule.lambda_pos)
             negative = surrogates.GammaShape(rule.k_neg, rule.lambda_neg)

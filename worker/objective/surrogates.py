@@ -216,6 +216,32 @@ def sapo(
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
 
 
+def silenced(found: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
+    """The surrogate without the chosen tokens, which count among those at the upper bound.
+
+    Source: Clip-Cov, arXiv:2505.22617.
+    """
+    high = chosen if found.high is None else found.high | chosen
+    return found._replace(objective=found.objective.masked_fill(chosen, 0), high=high)
+
+
+def held_back(
+    log_ratio: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    chosen: Bool[Tensor, "B T"],
+    *,
+    coef: float,
+) -> Surrogate:
+    """r A, with a penalty on the move of the chosen tokens.
+
+        r A - coef |log r| where chosen, else r A
+
+    Source: KL-Cov, arXiv:2505.22617; the distance is that of verl's kl_cov.
+    """
+    ratio = log_ratio.exp()
+    return Surrogate(ratio * advantages - coef * log_ratio.abs() * chosen, ratio)
+
+
 def vespo(
     policy_logprobs: Float[Tensor, "B T"],
     ratio: Float[Tensor, "B 1"],

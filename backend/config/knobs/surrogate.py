@@ -10,9 +10,11 @@ from backend.config.knobs.ratio import RatioType
 __all__ = [
     "AnyTokenMask",
     "BookSigned",
+    "ClipCov",
     "DivergenceMask",
     "DynamicClip",
     "GeoToken",
+    "KlCov",
     "NoSurrogate",
     "NoTokenMask",
     "PpoClip",
@@ -166,8 +168,8 @@ class DivergenceMask(_Surrogate):
 
 
 class Vespo(_Surrogate):
-    """A smooth weight phi(w) before A log p in place of a hard clip: 1 at w = 1 and small far from it, where w
-    is the ratio of the probabilities of whole completions (VESPO, arXiv:2602.10693).
+    """A smooth weight phi(w) before A log p in place of a hard clip, 1 at w = 1 and small far from it; w is
+    the ratio of the probabilities of whole completions (VESPO, arXiv:2602.10693).
 
         phi(w) = w^k exp(lambda (1 - w))
     """
@@ -186,7 +188,56 @@ class Vespo(_Surrogate):
     """lambda where A < 0. TRL 2."""
 
 
+class ClipCov(_Surrogate):
+    """PPO's clip that also takes the gradient from a few tokens, drawn at random among those whose covariance
+    of log-probability and advantage lies in a band: they are what makes entropy fall (Clip-Cov,
+    arXiv:2505.22617). cov = (log p - mean log p) (A - mean A), means over the optimizer step's tokens.
+    """
+
+    type: Literal["clip_cov"] = "clip_cov"
+    ratios = ("token",)
+    acts = "singles out tokens by their own covariance"
+    needs_drift = False
+    eps_low: float = Field(default=1.0, ge=0, le=1e3)
+    """Distance of the lower bound of the ratio below 1. The authors' script: 1, so that only the covariance
+    acts."""
+    eps_high: float = Field(default=1.0, ge=0, le=1e3)
+    """Distance of the upper bound of the ratio above 1. The authors' script: 1."""
+    share: float = Field(default=2e-4, gt=0, le=1)
+    """Share of the optimizer step's tokens that are drawn, at least one. Authors' script and verl: 2e-4."""
+    low: float = Field(default=1.0, ge=-1e6, le=1e6)
+    """Covariances above this are in the band. The authors' script and verl: 1."""
+    high: float = Field(default=5.0, ge=-1e6, le=1e6)
+    """Covariances below this are in the band. The authors' script and verl: 5."""
+
+
+class KlCov(_Surrogate):
+    """No clip; the tokens of highest covariance of log-probability and advantage are held back by a penalty
+    on the distance from their old probability: r A - coef |log r| on them, r A on the others (KL-Cov,
+    arXiv:2505.22617).
+    """
+
+    type: Literal["kl_cov"] = "kl_cov"
+    ratios = ("token",)
+    acts = "singles out tokens by their own covariance"
+    share: float = Field(default=2e-3, gt=0, le=1)
+    """Share of the optimizer step's tokens that are held back, at least one. verl's recipe 2e-3, its code
+    2e-4."""
+    coef: float = Field(default=1.0, ge=0, le=1e3)
+    """Weight of the penalty; per nat. The authors' script and verl: 1."""
+
+
 Surrogate = Annotated[
-    PpoClip | GeoToken | WeightCap | Sapo | Vespo | DynamicClip | DivergenceMask | BookSigned | NoSurrogate,
+    PpoClip
+    | GeoToken
+    | WeightCap
+    | Sapo
+    | Vespo
+    | DynamicClip
+    | DivergenceMask
+    | ClipCov
+    | KlCov
+    | BookSigned
+    | NoSurrogate,
     Field(discriminator="type"),
 ]

@@ -156,6 +156,33 @@ GRPO: dict[str, Preset] = {
         ),
         updates=UpdatesConfig(minibatches=4),
     ),
+    "clip_cov": preset(
+        "Clip-Cov",
+        "arXiv:2505.22617",
+        """Entropy falls because of a few tokens: likely ones with a high advantage, and unlikely ones with a
+        low one. Clip-Cov takes the gradient from a tiny random share of them and hardly clips otherwise.
+        Watch policy/entropy (it should stay up) and clip/high_frac (the share that lost its gradient).
+        Covariances are those of the step's start; the authors' code and verl take each micro-batch's
+        present ones. Shares and bounds are those of the authors' script; lr there 5e-7.""",
+        objective=Objective(
+            surrogate=knobs.ClipCov(eps_low=1.0, eps_high=1.0, share=2e-4, low=1.0, high=5.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=8),
+    ),
+    "kl_cov": preset(
+        "KL-Cov",
+        "arXiv:2505.22617",
+        """As Clip-Cov, but the tokens of highest covariance keep their gradient and are pulled back to their
+        old probability. The first update of a step has no pull, for nothing has moved yet: it needs
+        several. Watch policy/entropy, which the share tunes, and ratio/max: nothing is clipped. The share is
+        that of verl's recipe.""",
+        objective=Objective(
+            surrogate=knobs.KlCov(share=2e-3, coef=1.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=8),
+    ),
     "sapo": preset(
         "SAPO",
         "arXiv:2511.20347",
