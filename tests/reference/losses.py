@@ -319,6 +319,25 @@ def gspo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def luspo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
+        loss -= len(c.new) * ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
+    return loss / count(groups)
+
+
+def gpg(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        loss -= a * sum(c.new)
+    return loss / tokens(groups)
+
+
+def two_grpo(groups, max_new_tokens):
+    return _grpo(groups, 0.2, 0.0)
+
+
 def gspo_token(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -519,6 +538,9 @@ LOSSES = {
         dapo,
         dr_grpo,
         gspo,
+        luspo,
+        gpg,
+        two_grpo,
         gspo_token,
         gmpo,
         rspo,

@@ -1,8 +1,9 @@
 """Policy gradients from before GRPO."""
 
 from backend.config import knobs
+from backend.config.filters import FiltersConfig, ZeroVarianceFilter
 from backend.config.objective import Objective
-from backend.config.presets.preset import Preset, preset
+from backend.config.presets.preset import NO_SCALE, Preset, preset
 
 CLASSICS: dict[str, Preset] = {
     "reinforce": preset(
@@ -32,5 +33,19 @@ CLASSICS: dict[str, Preset] = {
             kl=knobs.KlK1(coef=0.03, place="reward"),
             aggregation=knobs.SeqMeanTokenSum(),
         ),
+    ),
+    "gpg": preset(
+        "GPG",
+        "arXiv:2504.02546",
+        """The plain policy gradient with the group's mean as the baseline: no ratio, no clip, no deviation,
+        no reference. Groups of equal rewards are left out, and one mean over the tokens that are left makes
+        up for them. Watch groups/kept_frac and optim/grad_norm. One update per batch.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=FiltersConfig(groups=ZeroVarianceFilter()),
     ),
 }
