@@ -20,6 +20,7 @@ from backend.formula.symbols import ADVANTAGE, ONE, REWARD
 
 _GROUP = symbol("R", "group")
 _STEP = symbol("R", "step")
+_OTHERS = symbol("R", "group without i")
 _CENTRED = symbol("c", "i")
 
 
@@ -76,7 +77,7 @@ def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
 
 def _equal_values(advantage: knobs.RewardAdvantage) -> Math | None:
     scale = advantage.scale
-    is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut)
+    is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut | knobs.BestOfGroup)
     match scale:
         case knobs.NoScale() | knobs.Sas():
             return None
@@ -98,7 +99,9 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
         case knobs.GroupMean():
             return row(REWARD, "−", call("mean", _GROUP))
         case knobs.LeaveOneOut():
-            return row(REWARD, "−", call("mean", symbol("R", "group without i")))
+            return row(REWARD, "−", call("mean", _OTHERS))
+        case knobs.BestOfGroup():
+            return call("max", row(REWARD, "−", call("max", _OTHERS)), number(0))
         case knobs.BatchMean():
             return row(REWARD, "−", call("mean", _STEP))
         case knobs.MovingAverage():

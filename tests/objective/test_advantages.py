@@ -46,6 +46,15 @@ def test_leave_one_out_compares_with_the_others():
     assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
 
 
+def test_only_the_best_of_a_group_is_rewarded_by_its_lead():
+    knob = knobs.BestOfGroup()
+    assert values([[0, 1, 0.25, 0.5], [1, 1, 0, 0]], knob) == [[0, 0.5, 0, 0], [0, 0, 0, 0]]
+    assert values([[-1, -2, -4, -3]], knob) == [[1, 0, 0, 0]]
+    assert values([[1, 0.5, 0, 0]], knob, unscored=[(0, 1)]) == [[1, 0, 0, 0]]
+    assert values([[1, 0.5]], knob, unscored=[(0, 1)]) == [[0, 0]]
+    assert values([[1]], knob) == [[0]]
+
+
 def test_lite_ppo_scales_by_the_whole_batch():
     found = values(TWO_GROUPS, knobs.GroupMean(scale=knobs.BatchStd()))
     assert found[0] == pytest.approx([0.9659, 0.9659, -0.9659, -0.9659], abs=6e-5)

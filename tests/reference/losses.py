@@ -83,6 +83,12 @@ def leave_one_out(groups, rewards):
         yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
 
 
+def leads(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        yield [max(0.0, r - max(rewards[:i] + rewards[i + 1 :])) for i, r in enumerate(rewards)]
+
+
 def batch_centred(groups):
     centre = mean([c.reward for group in groups for c in group])
     for group in groups:
@@ -285,6 +291,10 @@ def _token_mean(groups, advantages, low, high, cap=None):
 
 def dapo(groups, max_new_tokens):
     return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
+
+
+def pass_at_k(groups, max_new_tokens):
+    return _token_mean(groups, leads(groups), 0.8, 1.2)
 
 
 def lite_ppo(groups, max_new_tokens):
@@ -539,6 +549,7 @@ LOSSES = {
         dr_grpo,
         gspo,
         luspo,
+        pass_at_k,
         gpg,
         two_grpo,
         gspo_token,

@@ -67,6 +67,22 @@ def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
     return group_centred(rewards, scored) * count / (count - 1).clamp(min=1)
 
 
+def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
+    """By how much the best of a group beats the second best; 0 for all others.
+
+        A[p, g] = max(r[p, g] - max_{j != g} r[p, j], 0)
+
+    A group of one, or with two best, gets zeros. Source: arXiv:2503.19595 (pass@k with k = G); verl's
+    grpo_passk.
+    """
+    if rewards.shape[1] < 2:
+        return torch.zeros_like(rewards)
+    best = rewards.masked_fill(~scored, -torch.inf).topk(2, dim=1)
+    several = scored.sum(dim=1, keepdim=True) > 1
+    lead = (best.values[:, :1] - best.values[:, 1:]).where(several, rewards.new_zeros(()))
+    return torch.zeros_like(rewards).scatter(1, best.indices[:, :1], lead)
+
+
 def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
     """Reward relative to the mean of the whole step. Source: REINFORCE with a baseline, Williams 1992."""
     batch = batch_spread(rewards, scored)

@@ -54,6 +54,8 @@ def estimate_advantages(
             centred = advantages.group_centred(rewards, scored)
         case knobs.LeaveOneOut():
             centred = advantages.leave_one_out(rewards, scored)
+        case knobs.BestOfGroup():
+            centred = advantages.lead_of_the_best(rewards, scored)
         case knobs.BatchMean():
             centred = advantages.batch_centred(rewards, scored)
         case knobs.MovingAverage():

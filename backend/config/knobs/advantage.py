@@ -10,6 +10,7 @@ __all__ = [
     "Advantage",
     "BatchMean",
     "BatchStd",
+    "BestOfGroup",
     "Critic",
     "Ddof",
     "GroupMean",
@@ -148,6 +149,17 @@ class LeaveOneOut(_Advantage):
     """What the centred reward is divided by."""
 
 
+class BestOfGroup(_Advantage):
+    """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
+    objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
+    """
+
+    type: Literal["best_of_group"] = "best_of_group"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the lead is divided by. verl: group_std."""
+
+
 class BatchMean(_Advantage):
     """Reward minus the mean of all rewards of the step (REINFORCE with a baseline, Williams 1992)."""
 
@@ -205,12 +217,14 @@ class Critic(_Baseline):
 
 
 RewardAdvantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline, Field(discriminator="type")
+    GroupMean | LeaveOneOut | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
+    Field(discriminator="type"),
 ]
 """The ones that compare whole completions by their rewards."""
 
 Advantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline | Critic, Field(discriminator="type")
+    GroupMean | LeaveOneOut | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
+    Field(discriminator="type"),
 ]
 
 

@@ -34,6 +34,19 @@ CLASSICS: dict[str, Preset] = {
             aggregation=knobs.SeqMeanTokenSum(),
         ),
     ),
+    "pass_at_k": preset(
+        "Pass@k",
+        "arXiv:2503.19595",
+        """Rewards the best of a group by its lead over the second best and nothing else: what counts is that
+        one of a prompt's completions is right, not how many. Watch advantage/nonzero_frac, which falls as
+        prompts become easy, and eval/pass_at_<k> against eval/accuracy. verl's code divides the lead by the
+        group's deviation (scale group_std).""",
+        objective=Objective(
+            advantage=knobs.BestOfGroup(),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
     "gpg": preset(
         "GPG",
         "arXiv:2504.02546",
