@@ -11,7 +11,14 @@ from backend.config import knobs
 from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
 
-BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
+BASELINES = [
+    knobs.GroupMean,
+    knobs.LeaveOneOut,
+    knobs.BestOfGroup,
+    knobs.BatchMean,
+    knobs.MovingAverage,
+    knobs.NoBaseline,
+]
 SCALES = [
     knobs.NoScale(),
     knobs.GroupStd(),
@@ -23,7 +30,9 @@ SCALES = [
 ]
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_reward="gdpo")]
-SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
+SHIFT_FREE = [
+    knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "best_of_group", "batch_mean"}
+]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
 reward = st.sampled_from([0.0, 1.0, 0.2, -1.0]) | st.floats(-100, 100)

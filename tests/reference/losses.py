@@ -297,6 +297,20 @@ def pass_at_k(groups, max_new_tokens):
     return _token_mean(groups, leads(groups), 0.8, 1.2)
 
 
+def _k3_rejection(groups, threshold):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        drift = [o - mu for o, mu in zip(c.old, c.sampler, strict=True)]
+        kept = 1.0 if mean([math.exp(d) - 1 - d for d in drift]) <= threshold else 0.0
+        for ratio in ratios(c):
+            loss -= kept * ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def k3_rejection(groups, max_new_tokens):
+    return _k3_rejection(groups, 0.01)
+
+
 def lite_ppo(groups, max_new_tokens):
     return _token_mean(groups, centred_by_group_scaled_by_batch(groups), 0.8, 1.2)
 
@@ -549,6 +563,7 @@ LOSSES = {
         dr_grpo,
         gspo,
         luspo,
+        k3_rejection,
         pass_at_k,
         gpg,
         two_grpo,
@@ -611,6 +626,11 @@ def masked_by_token(groups, max_new_tokens):
     return loss / tokens(groups)
 
 
+def rejected_by_k3(groups, max_new_tokens):
+    """A threshold wide enough to keep about half of the completions."""
+    return _k3_rejection(groups, 0.04)
+
+
 def adaptive_entropy(groups, max_new_tokens):
     """A weight of 0.25 on entropies that are constants: it moves the value and no gradient."""
     loss = 0.0
@@ -621,5 +641,6 @@ def adaptive_entropy(groups, max_new_tokens):
 
 
 KNOBS = {
-    loss.__name__: loss for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, adaptive_entropy)
+    loss.__name__: loss
+    for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, rejected_by_k3, adaptive_entropy)
 }

@@ -127,6 +127,10 @@ CHANGES = {
         "token_weight": {"type": "ar", "alpha": 0.4},
         "aggregation": {"type": "token_mean"},
     },
+    "rejected_by_k3": {
+        "correction": {"type": "seq_k3", "threshold": 0.04},
+        "aggregation": {"type": "token_mean"},
+    },
     "adaptive_entropy": {"entropy": {"type": "adaptive", "target": 20, "coef": 0.25}},
 }
 PROBLEMS = [{"name": "sums", "domain": "math"}, {"name": "sums", "operands": 2, "domain": "easy"}]
