@@ -293,6 +293,25 @@ def dapo(groups, max_new_tokens):
     return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
 
 
+def _whitened_rewards(groups, advantages):
+    """One advantage per completion, of mean 0 and deviation 1 over tokens, for each of its tokens."""
+    pairs = list(completions(groups, advantages))
+    rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
+    loss = 0.0
+    for (c, _), own in zip(pairs, rows, strict=True):
+        for ratio, a in zip(ratios(c), own, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def reinforce_plus_plus(groups, max_new_tokens):
+    return _whitened_rewards(groups, [[c.reward for c in group] for group in groups])
+
+
+def reinforce_plus_plus_baseline(groups, max_new_tokens):
+    return _whitened_rewards(groups, group_centred(groups))
+
+
 def pass_at_k(groups, max_new_tokens):
     return _token_mean(groups, leads(groups), 0.8, 1.2)
 
@@ -563,6 +582,8 @@ LOSSES = {
         dr_grpo,
         gspo,
         luspo,
+        reinforce_plus_plus,
+        reinforce_plus_plus_baseline,
         k3_rejection,
         pass_at_k,
         gpg,

@@ -34,6 +34,31 @@ CLASSICS: dict[str, Preset] = {
             aggregation=knobs.SeqMeanTokenSum(),
         ),
     ),
+    "reinforce_plus_plus": preset(
+        "REINFORCE++",
+        "arXiv:2501.03262",
+        """Rewards whitened over all tokens of the step instead of over groups, under PPO's clip: one
+        completion per prompt is enough, and no prompt's group decides its scale. Watch advantage/std and
+        policy/entropy. The paper also takes a KL off each token's reward; here it is off, as in verl's
+        default.""",
+        objective=Objective(
+            advantage=knobs.NoBaseline(scale=knobs.TokenWhiten()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "reinforce_plus_plus_baseline": preset(
+        "REINFORCE++-baseline",
+        "arXiv:2501.03262",
+        """REINFORCE++ with the mean of the prompt's group taken off first, so that easy and hard prompts are
+        compared with themselves, and then whitened over all tokens of the step. Watch advantage/mean (0) and
+        groups/zero_variance_frac.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.TokenWhiten()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
     "pass_at_k": preset(
         "Pass@k",
         "arXiv:2503.19595",
