@@ -41,6 +41,9 @@ def _scaled(advantage: knobs.RewardAdvantage) -> Math:
             return centred
         case knobs.GroupStd():
             return fraction(centred, _deviation(_GROUP, scale))
+        case knobs.MeanReward(eps=eps):
+            mean = call("mean", _GROUP)
+            return fraction(centred, row(mean, "+", number(eps)) if eps else mean)
         case knobs.BatchStd(of="rewards"):
             return fraction(centred, _deviation(_STEP, scale))
         case knobs.BatchStd():
@@ -55,7 +58,7 @@ def _scaled(advantage: knobs.RewardAdvantage) -> Math:
 
 
 def _deviation(values: Math, scale: knobs.Scale) -> Math:
-    if isinstance(scale, knobs.NoScale):
+    if isinstance(scale, knobs.NoScale | knobs.MeanReward):
         return ONE
     spread = call("std" if scale.ddof == 1 else "std_population", values)
     eps = 0.0 if isinstance(scale, knobs.Sas) else scale.eps
@@ -71,6 +74,8 @@ def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
 
 def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
     """Where the division does not say by itself that nothing is learned: all that is divided by is equal."""
+    if isinstance(advantage.scale, knobs.MeanReward):
+        return [row(ADVANTAGE, "=", number(0), "where", call("mean", _GROUP), "≤", number(0))]
     equal = _equal_values(advantage)
     return [row(ADVANTAGE, "=", number(0), "where all of", equal, "are equal")] if equal else []
 
@@ -79,7 +84,7 @@ def _equal_values(advantage: knobs.RewardAdvantage) -> Math | None:
     scale = advantage.scale
     is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut | knobs.BestOfGroup)
     match scale:
-        case knobs.NoScale() | knobs.Sas():
+        case knobs.NoScale() | knobs.MeanReward() | knobs.Sas():
             return None
         case knobs.GroupStd(eps=eps):
             return None if _is_decoupled(advantage) or (eps and is_centred) else _GROUP
@@ -121,7 +126,7 @@ def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
             return [row(_CENTRED, "=", _centred(advantage))]
         case knobs.Sas():
             return _smoothing(scale)
-        case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd():
+        case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd() | knobs.MeanReward():
             return []
         case _:
             assert_never(scale)

@@ -46,6 +46,12 @@ def test_leave_one_out_compares_with_the_others():
     assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
 
 
+def test_maxrl_divides_by_the_groups_success_rate():
+    knob = knobs.GroupMean(scale=knobs.MeanReward(eps=0))
+    assert values([[1, 1, 0, 0], [1, 0, 0, 0]], knob) == [[1, 1, -1, -1], [3, -1, -1, -1]]
+    assert values([[0, 0, 0, 0], [-1, 1, -1, -1]], knob) == [[0] * 4, [0] * 4]
+
+
 def test_only_the_best_of_a_group_is_rewarded_by_its_lead():
     knob = knobs.BestOfGroup()
     assert values([[0, 1, 0.25, 0.5], [1, 1, 0, 0]], knob) == [[0, 0.5, 0, 0], [0, 0, 0, 0]]

@@ -24,6 +24,7 @@ SCALES = [
     knobs.GroupStd(),
     knobs.GroupStd(ddof=0),
     knobs.BatchStd(),
+    knobs.MeanReward(),
     knobs.BatchStd(of="centred_rewards"),
     knobs.SeqWhiten(),
     knobs.TokenWhiten(),
@@ -31,7 +32,9 @@ SCALES = [
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_reward="gdpo")]
 SHIFT_FREE = [
-    knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "best_of_group", "batch_mean"}
+    knob
+    for knob in COMBINATIONS
+    if knob.type in {"group_mean", "loo", "best_of_group", "batch_mean"} and knob.scale.type != "mean_reward"
 ]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 

@@ -83,6 +83,13 @@ def leave_one_out(groups, rewards):
         yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
 
 
+def over_their_mean(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        m = mean(rewards)
+        yield [(r - m) / (m + 1e-6) if m > 0 else 0.0 for r in rewards]
+
+
 def leads(groups):
     for group in groups:
         rewards = [c.reward for c in group]
@@ -291,6 +298,10 @@ def _token_mean(groups, advantages, low, high, cap=None):
 
 def dapo(groups, max_new_tokens):
     return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
+
+
+def maxrl(groups, max_new_tokens):
+    return _token_mean(groups, over_their_mean(groups), 0.8, 1.2)
 
 
 def _whitened_rewards(groups, advantages):
@@ -584,6 +595,7 @@ LOSSES = {
         luspo,
         reinforce_plus_plus,
         reinforce_plus_plus_baseline,
+        maxrl,
         k3_rejection,
         pass_at_k,
         gpg,

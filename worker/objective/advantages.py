@@ -113,6 +113,19 @@ def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rew
     return (advantages / deviation).where(spread.varies, advantages.new_zeros(()))
 
 
+def over_mean_reward(advantages: Rewards, spread: Spread, *, eps: float) -> Rewards:
+    """Advantages in units of the group's mean reward.
+
+        A / (mean(r) + eps)
+
+    With rewards 0 and 1, of which K are 1: (G - K) / K for a right answer, -1 for a wrong one. 0 where the
+    mean is not positive. Source: MaxRL, arXiv:2602.02710.
+    """
+    positive = spread.mean > 0
+    divisor = (spread.mean + eps).where(positive, advantages.new_ones(()))
+    return (advantages / divisor).where(positive, advantages.new_zeros(()))
+
+
 def reweighted_by_probability(
     advantages: Float[Tensor, "B N"], old_logprobs: Float[Tensor, "B T"], *, alpha: float
 ) -> Float[Tensor, "B T"]:

@@ -110,6 +110,9 @@ def _scaled(
     match scale:
         case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.Sas():
             return centred
+        case knobs.MeanReward(eps=eps):
+            group = advantages.group_spread(rewards, scored)
+            return advantages.over_mean_reward(centred, group, eps=eps)
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)
         case knobs.BatchStd(of=of):

@@ -17,6 +17,7 @@ __all__ = [
     "GroupStd",
     "LeaveOneOut",
     "LengthAdaptive",
+    "MeanReward",
     "MovingAverage",
     "NoBaseline",
     "NoScale",
@@ -62,6 +63,17 @@ class BatchStd(Frozen):
     """Added to the standard deviation; units of reward."""
 
 
+class MeanReward(Frozen):
+    """Divide by the mean reward of the prompt's own group, so that a prompt counts the more the rarer its
+    right answers are (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards
+    of 0 and 1; where the mean is not positive the advantages are 0.
+    """
+
+    type: Literal["mean_reward"] = "mean_reward"
+    eps: float = Field(default=1e-6, ge=0, le=1)
+    """Added to the mean; units of reward. MaxRL's code 1e-6."""
+
+
 class SeqWhiten(Frozen):
     """Mean 0 and deviation 1 over the completions of each minibatch (Magistral, arXiv:2506.10910)."""
 
@@ -93,7 +105,9 @@ class Sas(Frozen):
     """1: sample standard deviation of each group; 0: population."""
 
 
-Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")]
+Scale = Annotated[
+    GroupStd | NoScale | BatchStd | MeanReward | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")
+]
 
 
 class _Baseline(Frozen):

@@ -53,6 +53,19 @@ GRPO: dict[str, Preset] = {
             aggregation=knobs.SeqMeanTokenSumNorm(),
         ),
     ),
+    "maxrl": preset(
+        "MaxRL",
+        "arXiv:2602.02710",
+        """Advantages in units of the group's mean reward in place of its deviation: a right answer counts the
+        more the rarer it is, which follows the gradient of the log of the success rate. For rewards of 0 and
+        1. Watch reward/mean by prompt difficulty, eval/pass_at_<k> and advantage/std (larger on hard
+        prompts). Clip and aggregation are the defaults of verl, on which its code is built.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.MeanReward()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
     "two_grpo": preset(
         "2-GRPO",
         "arXiv:2510.00977",
