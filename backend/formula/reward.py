@@ -16,7 +16,7 @@ from backend.formula.mathml import (
     summed,
     symbol,
 )
-from backend.formula.symbols import ADVANTAGE, ONE, REWARD
+from backend.formula.symbols import ADVANTAGE, LENGTH, ONE, REWARD
 
 _GROUP = symbol("R", "group")
 _STEP = symbol("R", "step")
@@ -105,6 +105,9 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
             return row(REWARD, "−", call("mean", _GROUP))
         case knobs.LeaveOneOut():
             return row(REWARD, "−", call("mean", _OTHERS))
+        case knobs.OptimalBaseline():
+            tokens = fraction(ONE, bracketed(summed("i∈p", LENGTH)))
+            return row(REWARD, "−", product(tokens, summed("i∈p", product(LENGTH, REWARD))))
         case knobs.BestOfGroup():
             return call("max", row(REWARD, "−", call("max", _OTHERS)), number(0))
         case knobs.BatchMean():

@@ -46,6 +46,19 @@ def test_leave_one_out_compares_with_the_others():
     assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
 
 
+def test_opo_weighs_the_mean_of_a_group_by_tokens():
+    rewards = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+    lengths = torch.tensor([[6.0, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
+    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert found.tolist() == [[0.25, -0.75, -0.75], [0, 0, 0]]
+    everyone[0, 2] = False
+    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert found[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
+    with pytest.raises(ValueError, match="needs lengths of completions"):
+        estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
+
+
 def test_maxrl_divides_by_the_groups_success_rate():
     knob = knobs.GroupMean(scale=knobs.MeanReward(eps=0))
     assert values([[1, 1, 0, 0], [1, 0, 0, 0]], knob) == [[1, 1, -1, -1], [3, -1, -1, -1]]

@@ -14,6 +14,7 @@ from worker.objective.multi_reward import RewardTerms
 BASELINES = [
     knobs.GroupMean,
     knobs.LeaveOneOut,
+    knobs.OptimalBaseline,
     knobs.BestOfGroup,
     knobs.BatchMean,
     knobs.MovingAverage,
@@ -34,7 +35,8 @@ COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_rewar
 SHIFT_FREE = [
     knob
     for knob in COMBINATIONS
-    if knob.type in {"group_mean", "loo", "best_of_group", "batch_mean"} and knob.scale.type != "mean_reward"
+    if knob.type in {"group_mean", "loo", "optimal", "best_of_group", "batch_mean"}
+    and knob.scale.type != "mean_reward"
 ]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
@@ -52,7 +54,7 @@ def scores(draw):
 
 def advantages(values, scored, knob):
     alone = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
-    return estimate_advantages(values, scored, knob, terms=alone).advantages
+    return estimate_advantages(values, scored, knob, terms=alone, lengths=torch.ones_like(values)).advantages
 
 
 def tolerance(values):

@@ -83,6 +83,13 @@ def leave_one_out(groups, rewards):
         yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
 
 
+def centred_by_tokens(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        baseline = sum(len(c.new) * c.reward for c in group) / tokens([group])
+        yield [0.0 if max(rewards) == min(rewards) else r - baseline for r in rewards]
+
+
 def over_their_mean(groups):
     for group in groups:
         rewards = [c.reward for c in group]
@@ -298,6 +305,13 @@ def _token_mean(groups, advantages, low, high, cap=None):
 
 def dapo(groups, max_new_tokens):
     return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
+
+
+def opo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, centred_by_tokens(groups)):
+        loss -= a * sum(c.new)
+    return loss / tokens(groups)
 
 
 def maxrl(groups, max_new_tokens):
@@ -593,6 +607,7 @@ LOSSES = {
         dr_grpo,
         gspo,
         luspo,
+        opo,
         reinforce_plus_plus,
         reinforce_plus_plus_baseline,
         maxrl,

@@ -105,7 +105,9 @@ def production_advantages(batch, rewards, values, terms, objective):
         return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    return estimate_advantages(rewards, scored, objective.advantage, terms=terms).advantages.flatten()
+    lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
+    found = estimate_advantages(rewards, scored, objective.advantage, terms=terms, lengths=lengths)
+    return found.advantages.flatten()
 
 
 def test_every_preset_has_a_reference():

@@ -67,6 +67,22 @@ def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
     return group_centred(rewards, scored) * count / (count - 1).clamp(min=1)
 
 
+def length_weighted(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewards:
+    """Reward relative to its group's mean by tokens.
+
+        A[p, g] = r[p, g] - sum_j L[p, j] r[p, j] / sum_j L[p, j]
+
+    Completions that are not scored are in neither sum; a group of equal rewards, or without tokens, gets
+    zeros. Source: OPO, arXiv:2505.23585.
+    """
+    zero = rewards.new_zeros(())
+    weights = lengths.to(rewards.dtype).where(scored, zero)
+    total = weights.sum(dim=1, keepdim=True)
+    baseline = (weights * rewards.where(scored, zero)).sum(dim=1, keepdim=True) / total.clamp(min=1)
+    counts = scored & group_spread(rewards, scored).varies & (total > 0)
+    return (rewards - baseline).where(counts, zero)
+
+
 def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
     """By how much the best of a group beats the second best; 0 for all others.
 

@@ -21,6 +21,7 @@ __all__ = [
     "MovingAverage",
     "NoBaseline",
     "NoScale",
+    "OptimalBaseline",
     "RewardAdvantage",
     "Sas",
     "Scale",
@@ -163,6 +164,17 @@ class LeaveOneOut(_Advantage):
     """What the centred reward is divided by."""
 
 
+class OptimalBaseline(_Advantage):
+    """Reward minus the mean of its group in which long completions weigh more, each by its tokens: the
+    baseline of least variance where a gradient's square grows with length (OPO, arXiv:2505.23585).
+    """
+
+    type: Literal["optimal"] = "optimal"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
 class BestOfGroup(_Advantage):
     """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
     objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
@@ -231,13 +243,13 @@ class Critic(_Baseline):
 
 
 RewardAdvantage = Annotated[
-    GroupMean | LeaveOneOut | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
     Field(discriminator="type"),
 ]
 """The ones that compare whole completions by their rewards."""
 
 Advantage = Annotated[
-    GroupMean | LeaveOneOut | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
     Field(discriminator="type"),
 ]
 

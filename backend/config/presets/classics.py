@@ -34,6 +34,19 @@ CLASSICS: dict[str, Preset] = {
             aggregation=knobs.SeqMeanTokenSum(),
         ),
     ),
+    "opo": preset(
+        "OPO",
+        "arXiv:2505.23585",
+        """The policy gradient, on-policy, with the baseline of least variance: the mean of a group's
+        rewards by tokens. No ratio, clip, deviation or KL. Watch optim/grad_norm, which the baseline should
+        calm, and policy/entropy. One update per batch.""",
+        objective=Objective(
+            advantage=knobs.OptimalBaseline(),
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
     "reinforce_plus_plus": preset(
         "REINFORCE++",
         "arXiv:2501.03262",
