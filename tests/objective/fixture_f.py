@@ -36,7 +36,9 @@ def advantages(knob=None, rewards=REWARDS) -> Tensor:
         return estimate_token_advantages(paid, expected, MASK, knob).advantages
     scored = torch.ones_like(scores, dtype=torch.bool)
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
-    return estimate_advantages(scores, scored, knob or knobs.GroupMean(), terms=alone).advantages.flatten()
+    lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
+    knob = knob or knobs.GroupMean()
+    return estimate_advantages(scores, scored, knob, terms=alone, lengths=lengths).advantages.flatten()
 
 
 def batch(objective: Objective, **changes) -> PolicyBatch:

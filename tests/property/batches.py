@@ -75,7 +75,9 @@ class Sample:
         terms = RewardTerms(
             torch.stack([table, table.sign()]), torch.stack([known, known]), torch.ones(2, prompts).double()
         )
-        values = estimate_advantages(table, known, advantage, terms=terms).advantages.flatten()
+        lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
+        estimate = estimate_advantages(table, known, advantage, terms=terms, lengths=lengths)
+        values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")
         return replace(self, batch=whiten(batch, advantage, over="minibatch"))
 

@@ -106,7 +106,9 @@ def production_advantages(batch, rewards, values, terms, objective):
         return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    return estimate_advantages(rewards, scored, objective.advantage, terms=terms).advantages.flatten()
+    lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
+    found = estimate_advantages(rewards, scored, objective.advantage, terms=terms, lengths=lengths)
+    return found.advantages.flatten()
 
 
 def test_every_preset_has_a_reference():
@@ -126,6 +128,10 @@ CHANGES = {
     "masked_by_token": {
         "off_policy_mask": {"type": "opsm", "source": "old", "delta": 0.05},
         "token_weight": {"type": "ar", "alpha": 0.4},
+        "aggregation": {"type": "token_mean"},
+    },
+    "rejected_by_k3": {
+        "correction": {"type": "seq_k3", "threshold": 0.04},
         "aggregation": {"type": "token_mean"},
     },
     "adaptive_entropy": {"entropy": {"type": "adaptive", "target": 20, "coef": 0.25}},

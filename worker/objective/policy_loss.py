@@ -214,6 +214,8 @@ def _correction(
         case knobs.SequenceMask(level=level, low=low, high=high):
             log_rho_of_sequence = corrections.sequence_log_rho(log_rho, mask, level=level)
             return corrections.banded(log_rho_of_sequence, low=low, high=high)
+        case knobs.SequenceK3(threshold=threshold):
+            return corrections.rejected_by_k3(log_rho, mask, threshold=threshold)
         case knobs.GeoFilter(low=low, high=high):
             return corrections.geo_filtered(log_rho, mask, low=low, high=high)
         case _:

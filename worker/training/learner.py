@@ -215,7 +215,12 @@ class Learner:
             found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
         else:
             found = estimate_advantages(
-                rewards, scored, advantage, average=self.baseline.average, terms=reward_terms(groups)
+                rewards,
+                scored,
+                advantage,
+                average=self.baseline.average,
+                terms=reward_terms(groups),
+                lengths=batch.mask.sum(dim=1).cpu().to(rewards).view(rewards.shape),
             ).advantages
         values = found.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")

@@ -10,15 +10,18 @@ __all__ = [
     "Advantage",
     "BatchMean",
     "BatchStd",
+    "BestOfGroup",
     "Critic",
     "Ddof",
     "GroupMean",
     "GroupStd",
     "LeaveOneOut",
     "LengthAdaptive",
+    "MeanReward",
     "MovingAverage",
     "NoBaseline",
     "NoScale",
+    "OptimalBaseline",
     "RewardAdvantage",
     "Sas",
     "Scale",
@@ -61,6 +64,17 @@ class BatchStd(Frozen):
     """Added to the standard deviation; units of reward."""
 
 
+class MeanReward(Frozen):
+    """Divide by the mean reward of the prompt's own group, so that a prompt counts the more the rarer its
+    right answers are (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards
+    of 0 and 1; where the mean is not positive the advantages are 0.
+    """
+
+    type: Literal["mean_reward"] = "mean_reward"
+    eps: float = Field(default=1e-6, ge=0, le=1)
+    """Added to the mean; units of reward. MaxRL's code 1e-6."""
+
+
 class SeqWhiten(Frozen):
     """Mean 0 and deviation 1 over the completions of each minibatch (Magistral, arXiv:2506.10910)."""
 
@@ -92,7 +106,9 @@ class Sas(Frozen):
     """1: sample standard deviation of each group; 0: population."""
 
 
-Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")]
+Scale = Annotated[
+    GroupStd | NoScale | BatchStd | MeanReward | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")
+]
 
 
 class _Baseline(Frozen):
@@ -146,6 +162,28 @@ class LeaveOneOut(_Advantage):
     compares_group = True
     scale: Scale = NoScale()
     """What the centred reward is divided by."""
+
+
+class OptimalBaseline(_Advantage):
+    """Reward minus the mean of its group in which long completions weigh more, each by its tokens: the
+    baseline of least variance where a gradient's square grows with length (OPO, arXiv:2505.23585).
+    """
+
+    type: Literal["optimal"] = "optimal"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
+class BestOfGroup(_Advantage):
+    """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
+    objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
+    """
+
+    type: Literal["best_of_group"] = "best_of_group"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the lead is divided by. verl: group_std."""
 
 
 class BatchMean(_Advantage):
@@ -205,12 +243,14 @@ class Critic(_Baseline):
 
 
 RewardAdvantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline, Field(discriminator="type")
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
+    Field(discriminator="type"),
 ]
 """The ones that compare whole completions by their rewards."""
 
 Advantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline | Critic, Field(discriminator="type")
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
+    Field(discriminator="type"),
 ]
 
 

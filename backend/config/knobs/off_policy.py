@@ -16,6 +16,7 @@ __all__ = [
     "Opsm",
     "Router",
     "RouterShift",
+    "SequenceK3",
     "SequenceMask",
     "SequenceTis",
     "TokenMask",
@@ -78,6 +79,17 @@ class SequenceMask(_Correction):
     """Largest rho that counts."""
 
 
+class SequenceK3(_Correction):
+    """Leave out the completions on which sampler and trainer disagree: the mean over tokens of
+    k3 = rho - 1 - log rho is above a threshold; the others keep weight 1 (verl's rollout correction).
+    """
+
+    type: Literal["seq_k3"] = "seq_k3"
+    is_shared = True
+    threshold: float = Field(default=0.01, gt=0, le=1e6)
+    """Largest mean k3 that counts; nats per token. verl 0.01."""
+
+
 class GeoFilter(_Correction):
     """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
 
@@ -89,7 +101,8 @@ class GeoFilter(_Correction):
 
 
 Correction = Annotated[
-    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | GeoFilter, Field(discriminator="type")
+    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | SequenceK3 | GeoFilter,
+    Field(discriminator="type"),
 ]
 
 

@@ -5,7 +5,7 @@ from backend.config.filters import AccuracyFilter, FiltersConfig
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import CorrectnessReward, ThinkFormatReward
-from backend.config.run import UpdatesConfig
+from backend.config.run import SamplingConfig, UpdatesConfig
 
 _AR_LOPTI = Objective(
     surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.24, dual_clip=10.0),
@@ -52,6 +52,29 @@ GRPO: dict[str, Preset] = {
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
             aggregation=knobs.SeqMeanTokenSumNorm(),
         ),
+    ),
+    "maxrl": preset(
+        "MaxRL",
+        "arXiv:2602.02710",
+        """Advantages in units of the group's mean reward in place of its deviation: a right answer counts the
+        more the rarer it is, which follows the gradient of the log of the success rate. For rewards of 0 and
+        1. Watch reward/mean by prompt difficulty, eval/pass_at_<k> and advantage/std (larger on hard
+        prompts). Clip and aggregation are the defaults of verl, on which its code is built.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.MeanReward()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "two_grpo": preset(
+        "2-GRPO",
+        "arXiv:2510.00977",
+        """GRPO with two completions per prompt: a pair of a right and a wrong answer is all the signal there
+        is, much as in DPO. Sample more prompts per step in return. Watch groups/zero_variance_frac, which is
+        high where prompts are easy or hard, and optim/grad_norm. Paper: as good as 16 completions per prompt
+        at an eighth of the rollouts.""",
+        objective=Objective(surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2)),
+        sampling=SamplingConfig(group_size=2),
     ),
     "lite_ppo": preset(
         "Lite PPO",

@@ -30,6 +30,19 @@ SEQUENCE: dict[str, Preset] = {
         ),
         updates=UpdatesConfig(minibatches=4),
     ),
+    "luspo": preset(
+        "LUSPO",
+        "arXiv:2602.05261",
+        """GSPO with the loss of each completion times its length, so that long completions no longer count
+        less for each of their tokens. Watch length/mean, which GSPO tends to shrink, and reward/mean. Clip
+        and minibatches are GSPO's.""",
+        objective=Objective(
+            ratio=knobs.SequenceGeometricRatio(),
+            surrogate=knobs.PpoClip(eps_low=3e-4, eps_high=4e-4),
+            aggregation=knobs.SeqMeanTokenSum(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
     "gmpo": preset(
         "GMPO",
         "arXiv:2507.20673",
