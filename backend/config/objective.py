@@ -49,7 +49,7 @@ class Objective(Frozen):
     @field_validator("ratio")
     @classmethod
     def _token_advantages_have_token_ratios(cls, ratio: knobs.Ratio, info: ValidationInfo) -> knobs.Ratio:
-        if _type(info, "advantage") == "critic" and ratio.type in {"seq_geo", "seq_product"}:
+        if _type(info, "advantage") == "critic" and ratio.is_shared:
             reason = f"is {ratio.type}, one gradient for all tokens, but advantage critic judges each token: "
             raise refusal([("type", reason + "token or seq_geo_token is expected")])
         return ratio
@@ -58,8 +58,8 @@ class Objective(Frozen):
     @classmethod
     def _surrogate_fits_ratio(cls, surrogate: knobs.Surrogate, info: ValidationInfo) -> knobs.Surrogate:
         ratio = _type(info, "ratio")
-        if ratio and ratio not in _RATIOS[surrogate.type]:
-            raise refusal([("type", _surrogate_reason(surrogate.type, ratio))])
+        if ratio and ratio not in surrogate.ratios:
+            raise refusal([("type", _surrogate_reason(surrogate, ratio))])
         dual_clip = getattr(surrogate, "dual_clip", 0)
         if 0 < dual_clip <= 1:
             reason = f"is {dual_clip:g}, but it caps ratios from above: 0 (off) or more than 1 is expected"
@@ -128,14 +128,11 @@ class Objective(Frozen):
     def _token_advantages_keep_their_gradient(
         cls, token_weight: knobs.TokenWeight, info: ValidationInfo
     ) -> knobs.TokenWeight:
-        ratio = _type(info, "ratio")
-        if token_weight.type != "none" and ratio in {"seq_geo", "seq_product"}:
-            reason = (
-                f"is {token_weight.type}, which gives tokens their own advantages, but ratio {ratio} has "
-            )
-            raise refusal(
-                [("type", reason + "one gradient for all: ratio token or seq_geo_token is expected")]
-            )
+        ratio = info.data.get("ratio")
+        if token_weight.type != "none" and ratio is not None and ratio.is_shared:
+            reason = f"is {token_weight.type}, which gives tokens their own advantages, but "
+            shared = f"ratio {ratio.type} has one gradient for all: ratio token or seq_geo_token is expected"
+            raise refusal([("type", reason + shared)])
         return token_weight
 
     @property
@@ -176,35 +173,14 @@ class Objective(Frozen):
         return [reason for applies, reason in _cautions(self) if applies]
 
 
-_RATIOS: dict[str, frozenset[str]] = {
-    "none": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product", "none"}),
-    "ppo_clip": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product"}),
-    "book_signed": frozenset({"token", "seq_geo", "seq_geo_token", "seq_product"}),
-    "geo_token": frozenset({"seq_geo"}),
-    "weight_cap": frozenset({"token"}),
-    "sapo": frozenset({"token", "seq_geo"}),
-    "dynamic": frozenset({"token"}),
-}
-"""Which ratios each surrogate is defined for."""
-
-_REASONS = {
-    "geo_token": "clips token log-ratios inside a geometric mean",
-    "weight_cap": "caps the weight of each single token",
-    "sapo": "gates a ratio that stays near 1",
-    "dynamic": "takes its bounds from each token's old probability",
-    "ppo_clip": "clips a ratio",
-    "book_signed": "clips a ratio",
-}
-
-
 def _type(info: ValidationInfo, field: str) -> str:
     """The `type` of an earlier field; empty when that field was refused itself."""
     return getattr(info.data.get(field), "type", "")
 
 
-def _surrogate_reason(surrogate: str, ratio: str) -> str:
-    allowed = " or ".join(sorted(_RATIOS[surrogate]))
-    return f"is {surrogate}, which {_REASONS[surrogate]}, but ratio is {ratio}: ratio {allowed} is expected"
+def _surrogate_reason(surrogate: knobs.Surrogate, ratio: str) -> str:
+    allowed = " or ".join(sorted(surrogate.ratios))
+    return f"is {surrogate.type}, which {surrogate.acts}, but ratio is {ratio}: ratio {allowed} is expected"
 
 
 def _cautions(objective: Objective) -> list[tuple[bool, str]]:

@@ -1,6 +1,6 @@
 """Reward terms and their parameters."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, JsonValue, field_validator
 
@@ -8,12 +8,13 @@ from backend.config.base import Frozen
 
 Weight = Annotated[float, Field(ge=-1000, le=1000, description="Factor of this term in the total reward.")]
 TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
-BUILT_IN = ("correctness", "think_format", "boxed_format", "language", "length", "length_penalty")
-"""Names of terms in metrics and rollouts that no plugin may take."""
 
 
 class _Term(Frozen):
     """What every term has."""
+
+    title: ClassVar[str]
+    """Its name in the form."""
 
     name: str
 
@@ -42,6 +43,8 @@ class _ConditionTerm(_Term):
 class CorrectnessReward(_Term):
     """Whether the answer is right."""
 
+    title = "Correct answer"
+
     name: Literal["correctness"] = "correctness"
 
     weight: Weight = 1.0
@@ -58,9 +61,18 @@ class CorrectnessReward(_Term):
     timeout_seconds: Annotated[float, Field(ge=0.1, le=60)] = 3.0
     """A completion whose answer takes longer to check is wrong."""
 
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        if self.map == "-1/1":
+            return "reward term: 1 for a right answer, −1 for a wrong one"
+        return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
+
 
 class ThinkFormatReward(_ConditionTerm):
     """Whether the completion reasons inside <think> tags before it answers."""
+
+    title = "Thinks in <think> tags"
 
     name: Literal["think_format"] = "think_format"
 
@@ -69,11 +81,25 @@ class ThinkFormatReward(_ConditionTerm):
     form: Literal["book", "strict"] = "book"
     """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer."""
 
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        if self.form == "book":
+            return "reward term: 1 where the first <think> stands before the first </think>, else 0"
+        return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
+
 
 class BoxedFormatReward(_ConditionTerm):
     """Whether the completion holds a complete boxed answer."""
 
+    title = "Boxes its answer"
+
     name: Literal["boxed_format"] = "boxed_format"
+
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        return "reward term: 1 where the completion holds a complete boxed answer, else 0"
 
 
 class LanguageReward(_ConditionTerm):
@@ -83,11 +109,20 @@ class LanguageReward(_ConditionTerm):
     languages of one script look alike. A prompt without letters leaves the choice to the completion.
     """
 
+    title = "Keeps to the prompt's script"
+
     name: Literal["language"] = "language"
 
     form: Literal["share", "consistent"] = "share"
     """share: fraction of the letters in the prompt's script (DeepSeek-R1, arXiv:2501.12948); consistent: 1
     when thoughts and answer are each mostly in it, else 0 (Magistral, arXiv:2506.10910)."""
+
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        if self.form == "share":
+            return "reward term: share of the letters that are in the prompt's script, 0 to 1"
+        return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
 
 
 class LengthReward(_Term):
@@ -95,11 +130,20 @@ class LengthReward(_Term):
     equally long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
     """
 
+    title = "Shorter than its group"
+
     name: Literal["length"] = "length"
+
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        return "reward term: brevity within the group, −0.5 to 0.5"
 
 
 class PluginReward(_ConditionTerm):
     """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker."""
+
+    title = "Plugin"
 
     name: Literal["plugin"] = "plugin"
 
@@ -126,20 +170,25 @@ class PluginReward(_ConditionTerm):
         """Name of the term in metrics and rollouts."""
         return self.entry_point
 
+    @property
+    def meaning(self) -> str:
+        """Its value, as the legend of a formula explains it."""
+        return f"reward term: the number that the plugin {self.entry_point} gives"
+
 
 RewardTerm = Annotated[
     CorrectnessReward | ThinkFormatReward | BoxedFormatReward | LanguageReward | LengthReward | PluginReward,
     Field(discriminator="name"),
 ]
 
-TITLES: dict[type[Frozen], str] = {
-    CorrectnessReward: "Correct answer",
-    ThinkFormatReward: "Thinks in <think> tags",
-    BoxedFormatReward: "Boxes its answer",
-    LanguageReward: "Keeps to the prompt's script",
-    LengthReward: "Shorter than its group",
-    PluginReward: "Plugin",
-}
+TERMS: tuple[type[_Term], ...] = get_args(get_args(RewardTerm)[0])
+"""Every kind of reward term, in the order in which the form offers them."""
+
+BUILT_IN = (
+    *(term.model_fields["name"].default for term in TERMS if term is not PluginReward),
+    "length_penalty",
+)
+"""Names of terms in metrics and rollouts that no plugin may take."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:
@@ -147,9 +196,9 @@ def reward_catalog() -> list[dict[str, Any]]:
     return [
         {
             "name": term.model_fields["name"].default,
-            "title": title,
+            "title": term.title,
             "note": (term.__doc__ or "").strip(),
             "params": term.model_json_schema(),
         }
-        for term, title in TITLES.items()
+        for term in TERMS
     ]

@@ -13,7 +13,6 @@ from backend.config.problems import ReasoningGymProblem, SumsProblem
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
 
-GROUP_BASELINES = ("group_mean", "loo")
 KL_METRICS = ("k1", "k2", "k3", "coef")
 """What may follow kl/ in a metric's name beside a domain."""
 MOST_COMPLETIONS = 2**18
@@ -57,12 +56,10 @@ def _size_errors(config: "RunConfig") -> Iterator[Problem]:
 
 
 def _group_errors(config: "RunConfig") -> Iterator[Problem]:
-    baseline = config.objective.advantage.type
-    if config.sampling.group_size < 2 and baseline in GROUP_BASELINES:
-        yield (
-            "sampling.group_size",
-            f"is 1, but the {baseline} baseline compares completions of one prompt: at least 2 are expected",
-        )
+    advantage = config.objective.advantage
+    if config.sampling.group_size < 2 and advantage.compares_group:
+        reason = f"is 1, but the {advantage.type} baseline compares completions of one prompt"
+        yield "sampling.group_size", f"{reason}: at least 2 are expected"
     elif config.sampling.group_size < 2:
         yield from _lone_completion_errors(config)
 
@@ -262,7 +259,7 @@ def _one_update_warnings(config: "RunConfig") -> Iterator[str]:
         yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
     if objective.router.type != "none" and config.policy.name != TINY.name:
         yield "router_shift does nothing with one update per step: no router has moved (gamma is 1)"
-    if objective.surrogate.type not in ("none", "weight_cap") and not _starts_away_from_one(config):
+    if objective.surrogate.needs_drift and not _starts_away_from_one(config):
         yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
 
 

@@ -90,3 +90,18 @@ def _value_loss(value: knobs.Value) -> Math:
 
 def _squared(body: Math) -> Math:
     return power(bracketed(body), "2")
+
+
+MEANINGS = {
+    "Âᵢₜ": "generalized advantage estimate of a token",
+    "Â_step": "the Âᵢₜ of all tokens of the step",
+    "δᵢₜ": "how much better token t went than the critic expected",
+    "δ_i,t+k": "the same k tokens later; 0 after the last token",
+    "λᵢ": "weight of later tokens, larger for longer completions",
+    "Vᵢₜ": "the critic's value before token t; units of reward; in δᵢₜ and Gᵢₜ as when the step opened",
+    "V_i,t+1": "the critic's value before the next token; 0 after the last",
+    "V_old": "Vᵢₜ as it was when the step opened, a constant",
+    "Gᵢₜ": "what the critic should have said, a constant; units of reward",
+    "L_V": "loss of the critic; its mean is over the tokens of the optimizer step",
+}
+"""What the symbols that are written here mean."""

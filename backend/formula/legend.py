@@ -1,18 +1,10 @@
 """The legend of a formula: what each of its symbols means, in words and with units."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypedDict, assert_never
+from typing import TypedDict
 
 from backend.config.objective import Objective
-from backend.config.rewards import (
-    BoxedFormatReward,
-    CorrectnessReward,
-    LanguageReward,
-    LengthReward,
-    PluginReward,
-    RewardTerm,
-    ThinkFormatReward,
-)
+from backend.config.rewards import RewardTerm
 from backend.config.run import RunConfig
 from backend.formula.mathml import Symbol, alone
 from backend.formula.meanings import MEANINGS
@@ -33,7 +25,7 @@ class Entry(TypedDict):
 def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
     """The entries of these symbols, in their order.
 
-    Raises KeyError for a symbol that nobody explains.
+    Raises LookupError for a symbol that nobody explains.
     """
     terms = _terms(config.rewards)
     return [
@@ -46,14 +38,20 @@ def legend(config: RunConfig, symbols: Iterable[Symbol]) -> list[Entry]:
 def _meaning(symbol: str, config: RunConfig, terms: Mapping[str, str]) -> str:
     if symbol in terms:
         return terms[symbol]
-    return PARTICULAR[symbol](config) if symbol in PARTICULAR else MEANINGS[symbol]
+    if symbol in PARTICULAR:
+        return PARTICULAR[symbol](config)
+    if symbol in MEANINGS:
+        return MEANINGS[symbol]
+    raise LookupError(
+        f"{symbol} stands in a formula without a meaning: add it to MEANINGS of the module that writes it"
+    )
 
 
 def _terms(rewards: tuple[RewardTerm, ...]) -> dict[str, str]:
     """What each reward term measures; one that differs between domains says so."""
     found: dict[str, dict[str, str]] = {}
     for term in rewards:
-        found.setdefault(name_of(term).text, {})[term.domain] = _measured(term)
+        found.setdefault(name_of(term).text, {})[term.domain] = term.meaning
     return {name: _by_domain(meanings) for name, meanings in found.items()}
 
 
@@ -61,30 +59,6 @@ def _by_domain(meanings: Mapping[str, str]) -> str:
     if len(set(meanings.values())) == 1:
         return next(iter(meanings.values()))
     return "; ".join(f"for {domain or 'all other domains'}: {text}" for domain, text in meanings.items())
-
-
-def _measured(term: RewardTerm) -> str:
-    match term:
-        case CorrectnessReward(map="-1/1"):
-            return "reward term: 1 for a right answer, −1 for a wrong one"
-        case CorrectnessReward():
-            return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
-        case ThinkFormatReward(form="book"):
-            return "reward term: 1 where the first <think> stands before the first </think>, else 0"
-        case ThinkFormatReward():
-            return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
-        case BoxedFormatReward():
-            return "reward term: 1 where the completion holds a complete boxed answer, else 0"
-        case LanguageReward(form="share"):
-            return "reward term: share of the letters that are in the prompt's script, 0 to 1"
-        case LanguageReward():
-            return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
-        case LengthReward():
-            return "reward term: brevity within the group, −0.5 to 0.5"
-        case PluginReward():
-            return f"reward term: the number that the plugin {term.entry_point} gives"
-        case _:
-            assert_never(term)
 
 
 def _batch(config: RunConfig) -> str:

@@ -14,7 +14,7 @@ from backend.formula.ratio import correction_definitions, ratio_definitions
 from backend.formula.reward import compared, reward_definitions
 from backend.formula.shaped_reward import reward_rows
 from backend.formula.surrogate import kl_definitions, surrogate_definitions, surrogate_term
-from backend.formula.symbols import LENGTH, ONE, PER_COMPLETION, POLICY, advantage_of, is_per_token
+from backend.formula.symbols import LENGTH, ONE, POLICY, advantage_of, is_per_token
 from backend.formula.tokens import token_weighted, trained, trained_definition
 from backend.formula.updates import update_rows
 from backend.formula.weights import (
@@ -91,11 +91,11 @@ def _loss(objective: Objective) -> Math:
 def _policy_term(objective: Objective) -> Math:
     core = surrogate_term(objective)
     if objective.correction.type != "none":
-        core = product(symbol("w", "i" if objective.correction.type.startswith("seq") else "it"), core)
+        core = product(symbol("w", "i" if objective.correction.is_shared else "it"), core)
     if objective.off_policy_mask.type != "none":
         core = product(symbol("M", _whose(objective)), core)
-    is_shared = objective.correction.type in {"none", "seq_tis", "seq_mask"}
-    whole = objective.ratio.type in PER_COMPLETION and is_shared
+    is_shared = objective.correction.type == "none" or objective.correction.is_shared
+    whole = objective.ratio.is_shared and is_shared and not objective.surrogate.weighs_tokens
     return _aggregated(trained(core, objective.token_weight), objective.aggregation, per_completion=whole)
 
 

@@ -1,7 +1,8 @@
-"""Meanings of the symbols in formulas."""
+"""What the symbols of formulas mean; numbers of a run are in `legend`."""
 
-MEANINGS: dict[str, str] = {
-    # the loss and its sums
+from backend.formula import critic, ratio, reward, shaped_reward, surrogate, tokens, updates, weights
+
+COMMON = {
     "L": "loss of one optimizer step, to be minimised",
     "B_step": "completions that the step trained on",
     "∑ᵢ": "sum over the completions of the optimizer step",
@@ -15,109 +16,29 @@ MEANINGS: dict[str, str] = {
     "oᵢ": "completion i",
     "oᵢₜ": "token t of completion i, given its prompt and the tokens before it",
     "|oᵢ|": "length of completion i in tokens",
-    # policies
     "π": "probability of a token under the policy that is trained",
     "π_ref": "probability of a token under the reference policy, a constant",
-    # functions
     "clip": "clip(a, b, c): a held between b and c; no gradient beyond them",
     "sg": "sg[a]: a as a constant, without a gradient",
-    "σ": "the logistic function 1 / (1 + exp(−a))",
     "mean": "arithmetic mean",
     "std": "sample standard deviation: of n values, with divisor n − 1",
     "std_population": "standard deviation of n values with divisor n",
-    "smaller": "the one of smaller absolute value, the first where they are equal",
-    # ratios and surrogates
-    "rᵢₜ": "ratio of new to old probability of a token",
-    "rᵢ": "ratio of new to old probability of a completion, the same for all its tokens",
-    "qᵢₜ": "ratio of new to old probability of a token",
-    "dᵢₜ": "logarithm of the ratio; nats",
-    "d′ᵢₜ": "the same, limited in the direction in which the advantage moves it; nats",
-    "lᵢₜ": "lower bound of the ratio",
-    "hᵢₜ": "upper bound of the ratio",
-    "mᵢₜ": "0 for tokens that PPO's clip would silence",
-    "τ": "sharpness of the gate",
-    "Uᵢₜ": "1 for the tokens that an update trains",
-    # advantages
     "Aᵢ": "advantage of completion i, a constant",
     "Aᵢₜ": "advantage of token t of completion i, a constant",
-    "cᵢ": "reward of completion i against its baseline",
-    "c_step": "the cᵢ of all completions that train in the step",
-    "c_minibatch": "the cᵢ of the completions of the optimizer step",
-    "c_tokens": "the cᵢ of the step, each as often as its completion has tokens",
-    "b": "moving average of the steps' mean rewards",
-    "sᵢ": "weighted sum of the reward terms, each normalised in its group",
-    "s_step": "the sᵢ of all completions that train in the step",
-    "S_new": "blend that leans to this visit of the prompt, the more the more visits there were",
-    "S_tot": "blend that leans to all visits of the prompt, the more the more visits there were",
-    "a_new": "reward standardised by its group",
-    "a_tot": "reward standardised by all visits of its prompt, this one included",
-    "n": "earlier visits of the prompt: groups of it that trained before",
-    "μ": "mean reward over the earlier visits",
-    "μ′": "mean reward with this visit",
-    "v": "variance of the rewards over the earlier visits",
-    "v′": "variance of the rewards with this visit",
-    # rewards
-    "Rᵢ": "reward of completion i",
-    "Rᵢₜ": "reward paid after token t of completion i",
-    "rewardᵢ": "reward of completion i before the KL or the critic sees it",
-    "sumᵢ": "weighted sum of the reward terms of completion i",
-    "fᵢ": "what truncation leaves of a positive reward",
-    "R_group": "rewards of all completions of i's prompt",
-    "R_group without i": "rewards of the other completions of i's prompt",
-    "R_step": "rewards of all completions that train in the step",
-    "wⱼ": "weight of reward term j",
-    "Rᵢⱼ": "reward term j of completion i",
-    "R_group,j": "reward term j of all completions of i's prompt",
-    "score": "how right the answer is: 1 right, 0 wrong; partial credit lies between",
-    "length_penalty": "what length takes off the reward",
-    "correctᵢ": "1 where the answer of completion i is right, else 0",
-    "tokensᵢ": "tokens of completion i as it was sampled",
-    "tokens_group": "tokens of each completion of i's prompt",
-    "brevityᵢ": "0.5 for the shortest of the group to −0.5 for the longest",
-    # the critic
-    "Âᵢₜ": "generalized advantage estimate of a token",
-    "Â_step": "the Âᵢₜ of all tokens of the step",
-    "δᵢₜ": "how much better token t went than the critic expected",
-    "δ_i,t+k": "the same k tokens later; 0 after the last token",
-    "λᵢ": "weight of later tokens, larger for longer completions",
-    "Vᵢₜ": "the critic's value before token t; units of reward; in δᵢₜ and Gᵢₜ as when the step opened",
-    "V_i,t+1": "the critic's value before the next token; 0 after the last",
-    "V_old": "Vᵢₜ as it was when the step opened, a constant",
-    "Gᵢₜ": "what the critic should have said, a constant; units of reward",
-    "L_V": "loss of the critic; its mean is over the tokens of the optimizer step",
-    # corrections and masks
-    "wᵢₜ": "weight of a token against the mismatch of sampler and trainer, a constant",
-    "wᵢ": "weight of a completion against the mismatch of sampler and trainer, a constant",
-    "ρᵢₜ": "trainer's old probability of a token over the sampler's",
-    "ρᵢ": "the same of a whole completion",
-    "Mᵢ": "0 for a completion that the policy has moved too far away from",
-    "Mᵢₜ": "0 for a token of a completion that the policy has moved too far away from",
-    "gᵢₜ": "what the move of the experts' router leaves of a token's ratio",
-    "γᵢₜ": "the same before its floor; 1 where no router has moved",
-    "mean_experts": "mean over layers and over the experts e",
-    "p_new": "router's probability of an expert under the present weights",
-    "p_old": "router's probability of an expert when the step opened",
-    "e": "an expert that read the token when the step opened",
-    # KL and entropy
-    "kᵢₜ": "estimate of the KL divergence at a token; nats",
-    "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
-    "xᵢₜ": "logarithm of how much likelier the policy makes a token than what it is pulled to; nats",
-    "β": "weight of the KL",
-    "βᵢ": "weight of the KL for the domain of completion i",
     "Hᵢₜ": "entropy of the policy's distribution at a token; nats",
     "H_sampler": "entropy of the distribution that a token was drawn from; nats",
-    "c": "weight of the entropy bonus in use; loss per nat",
-    "c′": "weight of the entropy bonus as it moves after each step; loss per nat",
-    # updates
-    "θ": "weights of the policy",
-    "θ_V": "weights of the critic",
-    "∇L": "gradient of L",
-    "m": "how often the step is shortened",
-    "s": "step on the edge of the trust region",
-    "x": "direction of the natural gradient",
-    "g": "direction in which L falls",
-    "F": "Fisher matrix: second derivatives of D where the step starts",
-    "I": "identity matrix",
-    "D": "mean over tokens of the KL of the next-token distributions after the step from those before; nats",
 }
-"""By symbol, in plain words; numbers of a run are in `legend`."""
+"""The symbols that several parts of a formula write."""
+
+MEANINGS: dict[str, str] = (
+    COMMON
+    | critic.MEANINGS
+    | ratio.MEANINGS
+    | reward.MEANINGS
+    | shaped_reward.MEANINGS
+    | surrogate.MEANINGS
+    | tokens.MEANINGS
+    | updates.MEANINGS
+    | weights.MEANINGS
+)
+"""By symbol, in plain words."""

@@ -4,7 +4,18 @@ from typing import assert_never
 
 from backend.config import knobs
 from backend.config.objective import Objective
-from backend.formula.mathml import Math, call, constant, fraction, number, product, row, summed, symbol
+from backend.formula.mathml import (
+    Math,
+    bracketed,
+    call,
+    constant,
+    fraction,
+    number,
+    product,
+    row,
+    summed,
+    symbol,
+)
 from backend.formula.symbols import LENGTH, ONE, POLICY, TOKEN, advantage_of, limited_ratio
 
 _OWN = symbol("q", "it")
@@ -79,6 +90,12 @@ def correction_definitions(correction: knobs.Correction) -> list[Math]:
         case knobs.SequenceMask():
             banded = _banded(sequence_weight, sequence, sequence, correction.low, correction.high)
             return [banded, _sequence_rho(correction.level), definition]
+        case knobs.SequenceK3():
+            distance = symbol("κ", "i")
+            kept = row(sequence_weight, "=", ONE, "where", distance, "≤", number(correction.threshold))
+            k3 = row(token, "−", ONE, "−", row("log", token)._replace(is_atom=True))
+            mean = row(fraction(ONE, LENGTH), summed("t", bracketed(k3)))
+            return [row(kept, ",", "else", number(0)), row(distance, "=", mean), definition]
         case knobs.GeoFilter():
             banded = _banded(weight, token, sequence, correction.low, correction.high)
             return [banded, _sequence_rho("geo"), definition]
@@ -97,3 +114,18 @@ def _sequence_rho(level: str) -> Math:
     if level == "product":
         return row(symbol("ρ", "i"), "=", limited_ratio(summed("t", token, sign="∏")))
     return row(symbol("ρ", "i"), "=", _geometric_mean(row("log", token)._replace(is_atom=True)))
+
+
+MEANINGS = {
+    "rᵢₜ": "ratio of new to old probability of a token",
+    "rᵢ": "ratio of new to old probability of a completion, the same for all its tokens",
+    "qᵢₜ": "ratio of new to old probability of a token",
+    "dᵢₜ": "logarithm of the ratio; nats",
+    "d′ᵢₜ": "the same, limited in the direction in which the advantage moves it; nats",
+    "wᵢₜ": "weight of a token against the mismatch of sampler and trainer, a constant",
+    "wᵢ": "weight of a completion against the mismatch of sampler and trainer, a constant",
+    "ρᵢₜ": "trainer's old probability of a token over the sampler's",
+    "ρᵢ": "the same of a whole completion",
+    "κᵢ": "distance of trainer and sampler: mean over a completion's tokens of k3; nats per token",
+}
+"""What the symbols that are written here mean."""

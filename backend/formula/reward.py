@@ -16,10 +16,11 @@ from backend.formula.mathml import (
     summed,
     symbol,
 )
-from backend.formula.symbols import ADVANTAGE, ONE, REWARD
+from backend.formula.symbols import ADVANTAGE, LENGTH, ONE, REWARD
 
 _GROUP = symbol("R", "group")
 _STEP = symbol("R", "step")
+_OTHERS = symbol("R", "group without i")
 _CENTRED = symbol("c", "i")
 
 
@@ -40,6 +41,9 @@ def _scaled(advantage: knobs.RewardAdvantage) -> Math:
             return centred
         case knobs.GroupStd():
             return fraction(centred, _deviation(_GROUP, scale))
+        case knobs.MeanReward(eps=eps):
+            mean = call("mean", _GROUP)
+            return fraction(centred, row(mean, "+", number(eps)) if eps else mean)
         case knobs.BatchStd(of="rewards"):
             return fraction(centred, _deviation(_STEP, scale))
         case knobs.BatchStd():
@@ -54,7 +58,7 @@ def _scaled(advantage: knobs.RewardAdvantage) -> Math:
 
 
 def _deviation(values: Math, scale: knobs.Scale) -> Math:
-    if isinstance(scale, knobs.NoScale):
+    if isinstance(scale, knobs.NoScale | knobs.MeanReward):
         return ONE
     spread = call("std" if scale.ddof == 1 else "std_population", values)
     eps = 0.0 if isinstance(scale, knobs.Sas) else scale.eps
@@ -70,15 +74,17 @@ def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
 
 def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
     """Where the division does not say by itself that nothing is learned: all that is divided by is equal."""
+    if isinstance(advantage.scale, knobs.MeanReward):
+        return [row(ADVANTAGE, "=", number(0), "where", call("mean", _GROUP), "≤", number(0))]
     equal = _equal_values(advantage)
     return [row(ADVANTAGE, "=", number(0), "where all of", equal, "are equal")] if equal else []
 
 
 def _equal_values(advantage: knobs.RewardAdvantage) -> Math | None:
     scale = advantage.scale
-    is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut)
+    is_centred = isinstance(advantage, knobs.GroupMean | knobs.LeaveOneOut | knobs.BestOfGroup)
     match scale:
-        case knobs.NoScale() | knobs.Sas():
+        case knobs.NoScale() | knobs.MeanReward() | knobs.Sas():
             return None
         case knobs.GroupStd(eps=eps):
             return None if _is_decoupled(advantage) or (eps and is_centred) else _GROUP
@@ -98,7 +104,12 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
         case knobs.GroupMean():
             return row(REWARD, "−", call("mean", _GROUP))
         case knobs.LeaveOneOut():
-            return row(REWARD, "−", call("mean", symbol("R", "group without i")))
+            return row(REWARD, "−", call("mean", _OTHERS))
+        case knobs.OptimalBaseline():
+            tokens = fraction(ONE, bracketed(summed("i∈p", LENGTH)))
+            return row(REWARD, "−", product(tokens, summed("i∈p", product(LENGTH, REWARD))))
+        case knobs.BestOfGroup():
+            return call("max", row(REWARD, "−", call("max", _OTHERS)), number(0))
         case knobs.BatchMean():
             return row(REWARD, "−", call("mean", _STEP))
         case knobs.MovingAverage():
@@ -118,7 +129,7 @@ def _centring(advantage: knobs.RewardAdvantage) -> list[Math]:
             return [row(_CENTRED, "=", _centred(advantage))]
         case knobs.Sas():
             return _smoothing(scale)
-        case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd():
+        case knobs.NoScale() | knobs.GroupStd() | knobs.BatchStd() | knobs.MeanReward():
             return []
         case _:
             assert_never(scale)
@@ -172,3 +183,25 @@ def _moving_average(advantage: knobs.RewardAdvantage) -> list[Math]:
     kept = product(number(advantage.decay), symbol("b"))
     added = product(number(round(1 - advantage.decay, 12)), call("mean", _STEP))
     return [row(symbol("b"), "←", kept, "+", added, "after each step,", "from", number(0))]
+
+
+MEANINGS = {
+    "smaller": "the one of smaller absolute value, the first where they are equal",
+    "cᵢ": "reward of completion i against its baseline",
+    "c_step": "the cᵢ of all completions that train in the step",
+    "c_minibatch": "the cᵢ of the completions of the optimizer step",
+    "c_tokens": "the cᵢ of the step, each as often as its completion has tokens",
+    "b": "moving average of the steps' mean rewards",
+    "sᵢ": "weighted sum of the reward terms, each normalised in its group",
+    "s_step": "the sᵢ of all completions that train in the step",
+    "S_new": "blend that leans to this visit of the prompt, the more the more visits there were",
+    "S_tot": "blend that leans to all visits of the prompt, the more the more visits there were",
+    "a_new": "reward standardised by its group",
+    "a_tot": "reward standardised by all visits of its prompt, this one included",
+    "n": "earlier visits of the prompt: groups of it that trained before",
+    "μ": "mean reward over the earlier visits",
+    "μ′": "mean reward with this visit",
+    "v": "variance of the rewards over the earlier visits",
+    "v′": "variance of the rewards with this visit",
+}
+"""What the symbols that are written here mean."""

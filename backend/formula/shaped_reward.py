@@ -228,3 +228,25 @@ def may_be_unscored(config: RunConfig) -> bool:
 
 def _asks_for_correctness(term: RewardTerm) -> bool:
     return isinstance(term, CorrectnessReward | LengthReward) or term.only_when_correct
+
+
+MEANINGS = {
+    "Rᵢ": "reward of completion i",
+    "Rᵢₜ": "reward paid after token t of completion i",
+    "rewardᵢ": "reward of completion i before the KL or the critic sees it",
+    "sumᵢ": "weighted sum of the reward terms of completion i",
+    "fᵢ": "what truncation leaves of a positive reward",
+    "R_group": "rewards of all completions of i's prompt",
+    "R_group without i": "rewards of the other completions of i's prompt",
+    "R_step": "rewards of all completions that train in the step",
+    "wⱼ": "weight of reward term j",
+    "Rᵢⱼ": "reward term j of completion i",
+    "R_group,j": "reward term j of all completions of i's prompt",
+    "score": "how right the answer is: 1 right, 0 wrong; partial credit lies between",
+    "length_penalty": "what length takes off the reward",
+    "correctᵢ": "1 where the answer of completion i is right, else 0",
+    "tokensᵢ": "tokens of completion i as it was sampled",
+    "tokens_group": "tokens of each completion of i's prompt",
+    "brevityᵢ": "0.5 for the shortest of the group to −0.5 for the longest",
+}
+"""What the symbols that are written here mean."""

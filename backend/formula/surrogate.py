@@ -21,7 +21,6 @@ from backend.formula.mathml import (
 from backend.formula.symbols import (
     LIMIT,
     ONE,
-    PER_COMPLETION,
     POLICY,
     TOKEN,
     advantage_of,
@@ -31,6 +30,7 @@ from backend.formula.symbols import (
 
 _X = symbol("x", "it")
 _KL = symbol("k", "it")
+_COV = symbol("cov", "it")
 
 
 def surrogate_term(objective: Objective) -> Math:
@@ -51,11 +51,22 @@ def surrogate_term(objective: Objective) -> Math:
             capped = constant(call("min", ratio, number(rule.cap)))
             mask = [symbol("m", "it")] if rule.token_mask.type == "ppo" else []
             return product(*mask, capped, *(advantage, row("log", POLICY)._replace(is_atom=True)))
+        case knobs.DivergenceMask():
+            capped = constant(call("min", ratio, number(rule.cap)))
+            return product(symbol("m", "it"), capped, advantage, row("log", POLICY)._replace(is_atom=True))
         case knobs.GeoToken():
             return plain
         case knobs.Sapo():
             gate = call("σ", product(symbol("τ"), row(ratio, "−", ONE)))
             return product(fraction(number(4), symbol("τ"))._replace(is_atom=True), gate, advantage)
+        case knobs.ClipCov():
+            clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
+            return product(symbol("m", "it"), _pessimistic(plain, clipped, advantage, 0))
+        case knobs.KlCov():
+            moved = bracketed(row("log", ratio), "||")
+            return row(plain, "−", product(number(rule.coef), symbol("u", "it"), moved))
+        case knobs.Vespo():
+            return product(constant(symbol("φ", "i")), advantage, row("log", POLICY)._replace(is_atom=True))
         case knobs.DynamicClip():
             clipped = call("clip", ratio, symbol("l", "it"), symbol("h", "it"))
             return _pessimistic(plain, clipped, advantage, rule.dual_clip)
@@ -90,6 +101,24 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             above = row(advantage, ">", number(0), "and", ratio, ">", number(1 + mask.eps_high))
             below = row(advantage, "<", number(0), "and", ratio, "<", number(1 - mask.eps_low))
             return [row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE)]
+        case knobs.ClipCov():
+            low, high = number(rule.low), number(rule.high)
+            band = row("a share", number(rule.share), "of the tokens, drawn where", low, "<", _COV, "<", high)
+            silent = row(symbol("m", "it"), "=", number(0), "for", band, ",", "else", ONE)
+            return [silent, _covariance(advantage)]
+        case knobs.KlCov():
+            top = row("a share", number(rule.share), "of the tokens, that of highest", _COV)
+            held = row(symbol("u", "it"), "=", ONE, "for", top, ",", "else", number(0))
+            return [held, _covariance(advantage)]
+        case knobs.Vespo():
+            upwards = row("where", advantage, "≥", number(0), ",", "else")
+            positive, negative = (
+                _gamma(ratio, rule.k_pos, rule.lambda_pos),
+                _gamma(ratio, rule.k_neg, rule.lambda_neg),
+            )
+            return [row(symbol("φ", "i"), "=", positive, upwards, negative)]
+        case knobs.DivergenceMask():
+            return _divergence(rule, objective, advantage)
         case (
             knobs.NoSurrogate() | knobs.PpoClip() | knobs.BookSigned() | knobs.WeightCap() | knobs.GeoToken()
         ):
@@ -98,8 +127,51 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             assert_never(rule)
 
 
+def _covariance(advantage: Math) -> Math:
+    """What a token adds to the covariance of log-probability and advantage over the optimizer step."""
+    opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
+    centred = bracketed(row(opened, "−", call("mean", opened)))
+    return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
+
+
+def _gamma(ratio: Math, k: float, rate: float) -> Math:
+    power_of_ratio = product(number(k), row("log", ratio)._replace(is_atom=True))
+    return call("exp", row(power_of_ratio, "+", product(number(rate), row(ONE, "−", ratio))))
+
+
+def _divergence(rule: knobs.DivergenceMask, objective: Objective, advantage: Math) -> list[Math]:
+    """Which tokens have left the trust region, and how far they have moved."""
+    distance, new, old = symbol("D", "it"), symbol("p", "it"), symbol("q′", "it")
+    above = row(advantage, ">", number(0), ",", new, ">", old, "and", distance, ">", number(rule.high))
+    below = row(advantage, "<", number(0), ",", new, "<", old, "and", distance, ">", number(rule.low))
+    if rule.measure == "tv":
+        measured = bracketed(row(new, "−", old), "||")
+    else:
+        drawn = product(old, row("log", bracketed(fraction(old, new)))._replace(is_atom=True))
+        others = fraction(bracketed(row(ONE, "−", old)), bracketed(row(ONE, "−", new)))
+        rest = product(bracketed(row(ONE, "−", old)), row("log", bracketed(others))._replace(is_atom=True))
+        measured = row(drawn, "+", rest)
+    return [
+        row(symbol("m", "it"), "=", number(0), "where", above, "or", below, ",", "else", ONE),
+        row(distance, "=", measured),
+        row(new, "=", POLICY),
+        row(old, "=", _denominator(objective)),
+    ]
+
+
+def _denominator(objective: Objective) -> Math:
+    """The probability that ratios divide by."""
+    match getattr(objective.ratio, "old", "recompute"):
+        case "sampler":
+            return call("π_sampler", TOKEN)
+        case "current":
+            return constant(POLICY)
+        case _:
+            return call("π_old", TOKEN)
+
+
 def _ratio(objective: Objective) -> Math:
-    return symbol("r", "i" if objective.ratio.type in PER_COMPLETION else "it")
+    return symbol("r", "i" if objective.ratio.is_shared else "it")
 
 
 def kl_definitions(objective: Objective) -> list[Math]:
@@ -140,3 +212,22 @@ def _k3(name: Math, largest: float) -> list[Math]:
 
 def _at_most(value: Math, largest: float) -> Math:
     return value if math.isinf(largest) else call("min", value, number(largest))
+
+
+MEANINGS = {
+    "σ": "the logistic function 1 / (1 + exp(−a))",
+    "lᵢₜ": "lower bound of the ratio",
+    "hᵢₜ": "upper bound of the ratio",
+    "mᵢₜ": "0 for tokens that learn nothing from here on",
+    "uᵢₜ": "1 for a token that is held back",
+    "covᵢₜ": "what a token adds to the covariance of log-probability and advantage over the optimizer step",
+    "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
+    "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
+    "pᵢₜ": "probability of a token under the policy that is trained",
+    "q′ᵢₜ": "the same under the policy that the ratio compares with",
+    "τ": "sharpness of the gate",
+    "kᵢₜ": "estimate of the KL divergence at a token; nats",
+    "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
+    "xᵢₜ": "logarithm of how much likelier the policy makes a token than what it is pulled to; nats",
+}
+"""What the symbols that are written here mean."""

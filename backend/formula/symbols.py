@@ -12,16 +12,13 @@ TOKEN = symbol("o", "it")
 LENGTH = explained(bracketed(COMPLETION, "||"))
 POLICY = call("π", TOKEN)
 ONE = number(1)
-PER_COMPLETION = {"seq_geo", "seq_product"}
-"""Ratios that all tokens of a completion share."""
-
 LIMIT = 20
 """Nats; log-ratios and distances end there, as in worker/objective."""
 
 
 def is_per_token(objective: Objective) -> bool:
     """Whether the tokens of a completion have advantages of their own."""
-    return objective.critic is not None or objective.token_weight.type in {"ar", "top_entropy"}
+    return objective.critic is not None or objective.token_weight.varies
 
 
 def advantage_of(objective: Objective) -> Math:

@@ -40,3 +40,9 @@ def trained_definition(knob: knobs.TokenWeight) -> list[Math]:
         row(_TRAINED, "=", number(1), "where", first, "in a first update,", "else", number(0)),
         row(_TRAINED, "=", number(1), "where", second, "in a second one,", "else", number(0)),
     ]
+
+
+MEANINGS = {
+    "Uᵢₜ": "1 for the tokens that an update trains",
+}
+"""What the symbols that are written here mean."""

@@ -59,3 +59,18 @@ def _trust_region(trust: TrustRegion) -> list[Math]:
         row(image, "≈", _SLOPE, found),
         row(_SLOPE, "=", "−", symbol("∇L")),
     ]
+
+
+MEANINGS = {
+    "θ": "weights of the policy",
+    "θ_V": "weights of the critic",
+    "∇L": "gradient of L",
+    "m": "how often the step is shortened",
+    "s": "step on the edge of the trust region",
+    "x": "direction of the natural gradient",
+    "g": "direction in which L falls",
+    "F": "Fisher matrix: second derivatives of D where the step starts",
+    "I": "identity matrix",
+    "D": "mean over tokens of the KL of the next-token distributions after the step from those before; nats",
+}
+"""What the symbols that are written here mean."""

@@ -148,3 +148,20 @@ def _gate(knob: knobs.Router) -> list[Math]:
             ]
         case _:
             assert_never(knob)
+
+
+MEANINGS = {
+    "Mᵢ": "0 for a completion that the policy has moved too far away from",
+    "Mᵢₜ": "0 for a token of a completion that the policy has moved too far away from",
+    "gᵢₜ": "what the move of the experts' router leaves of a token's ratio",
+    "γᵢₜ": "the same before its floor; 1 where no router has moved",
+    "mean_experts": "mean over layers and over the experts e",
+    "p_new": "router's probability of an expert under the present weights",
+    "p_old": "router's probability of an expert when the step opened",
+    "e": "an expert that read the token when the step opened",
+    "β": "weight of the KL",
+    "βᵢ": "weight of the KL for the domain of completion i",
+    "c": "weight of the entropy bonus in use; loss per nat",
+    "c′": "weight of the entropy bonus as it moves after each step; loss per nat",
+}
+"""What the symbols that are written here mean."""

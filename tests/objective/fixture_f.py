@@ -10,6 +10,7 @@ from worker.objective.estimation import estimate_advantages, estimate_token_adva
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
+from worker.objective.token_choice import with_covariance_choice
 
 REWARDS = [[1.0, 1.0, 0.0, 0.0]]
 OLD = [[-0.5, -1.2], [-0.1, -2.0, -0.7], [-1.0], [-0.3, -0.9, -1.6, -0.2]]
@@ -35,7 +36,9 @@ def advantages(knob=None, rewards=REWARDS) -> Tensor:
         return estimate_token_advantages(paid, expected, MASK, knob).advantages
     scored = torch.ones_like(scores, dtype=torch.bool)
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
-    return estimate_advantages(scores, scored, knob or knobs.GroupMean(), terms=alone).advantages.flatten()
+    lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
+    knob = knob or knobs.GroupMean()
+    return estimate_advantages(scores, scored, knob, terms=alone, lengths=lengths).advantages.flatten()
 
 
 def batch(objective: Objective, **changes) -> PolicyBatch:
@@ -51,7 +54,7 @@ def batch(objective: Objective, **changes) -> PolicyBatch:
     found = PolicyBatch(**(fields | changes))
     for over in ("step", "minibatch"):
         found = whiten(found, objective.advantage, over=over)
-    return found
+    return with_covariance_choice(found, objective.surrogate, torch.Generator().manual_seed(0))
 
 
 def run(

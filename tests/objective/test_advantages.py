@@ -46,6 +46,34 @@ def test_leave_one_out_compares_with_the_others():
     assert values([[1, 0, 0, 0]], knobs.LeaveOneOut())[0] == pytest.approx([1, -1 / 3, -1 / 3, -1 / 3])
 
 
+def test_opo_weighs_the_mean_of_a_group_by_tokens():
+    rewards = torch.tensor([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+    lengths = torch.tensor([[6.0, 1.0, 1.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
+    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert found.tolist() == [[0.25, -0.75, -0.75], [0, 0, 0]]
+    everyone[0, 2] = False
+    found = estimate_advantages(rewards, everyone, knobs.OptimalBaseline(), lengths=lengths).advantages
+    assert found[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
+    with pytest.raises(ValueError, match="needs lengths of completions"):
+        estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
+
+
+def test_maxrl_divides_by_the_groups_success_rate():
+    knob = knobs.GroupMean(scale=knobs.MeanReward(eps=0))
+    assert values([[1, 1, 0, 0], [1, 0, 0, 0]], knob) == [[1, 1, -1, -1], [3, -1, -1, -1]]
+    assert values([[0, 0, 0, 0], [-1, 1, -1, -1]], knob) == [[0] * 4, [0] * 4]
+
+
+def test_only_the_best_of_a_group_is_rewarded_by_its_lead():
+    knob = knobs.BestOfGroup()
+    assert values([[0, 1, 0.25, 0.5], [1, 1, 0, 0]], knob) == [[0, 0.5, 0, 0], [0, 0, 0, 0]]
+    assert values([[-1, -2, -4, -3]], knob) == [[1, 0, 0, 0]]
+    assert values([[1, 0.5, 0, 0]], knob, unscored=[(0, 1)]) == [[1, 0, 0, 0]]
+    assert values([[1, 0.5]], knob, unscored=[(0, 1)]) == [[0, 0]]
+    assert values([[1]], knob) == [[0]]
+
+
 def test_lite_ppo_scales_by_the_whole_batch():
     found = values(TWO_GROUPS, knobs.GroupMean(scale=knobs.BatchStd()))
     assert found[0] == pytest.approx([0.9659, 0.9659, -0.9659, -0.9659], abs=6e-5)

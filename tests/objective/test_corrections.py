@@ -14,6 +14,7 @@ WEIGHTS = [
     (knobs.SequenceTis(level="geo", cap=2), [1.0253] * 2 + [1.3956] * 3 + [0.5488] + [1.0126] * 4),
     (knobs.SequenceMask(low=0.5, high=2), [1.0513] * 2 + [0] * 3 + [0.5488] + [1.0513] * 4),
     (knobs.SequenceMask(level="geo", low=0, high=1.3), [1.0253] * 2 + [0] * 3 + [0.5488] + [1.0126] * 4),
+    (knobs.SequenceK3(threshold=0.2), [1] * 2 + [0] * 3 + [1] * 5),
     (knobs.GeoFilter(low=0.9, high=1.2), [1.0513, 1, 0, 0, 0, 0, 1, 1, 1, 1.0513]),
 ]
 

@@ -1,5 +1,7 @@
 """Clips, caps and gates by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -118,3 +120,64 @@ def test_log_ratios_are_clamped_before_exp():
     far = ratios.token_log_ratio(torch.tensor([[0.0, -200.0]]), torch.tensor([[-200.0, 0.0]]))
     assert far.tolist() == [[20, -20]]
     assert ratios.sequence_product(torch.full((1, 9), 5.0)).item() == 20
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "advantage", "flows"),
+    [
+        (0.5, 0.8, 1, False),  # has risen by 0.3
+        (0.5, 0.8, -1, True),  # has risen, and should fall
+        (0.5, 0.2, -1, False),
+        (0.5, 0.2, 1, True),
+        (0.5, 0.6, 1, True),  # inside the region
+        (0.001, 0.1, 1, True),  # a ratio of 100 that moves a tenth of the mass
+    ],
+)
+def test_a_divergence_mask_ends_the_gradient_of_tokens_that_have_left_the_region(old, new, advantage, flows):
+    q, p = (torch.tensor([[value]], dtype=torch.float64).log() for value in (old, new))
+    p.requires_grad_()
+    found = surrogates.divergence_mask(
+        p,
+        q,
+        torch.tensor([[float(advantage)]], dtype=torch.float64),
+        (p - q).exp(),
+        surrogates.Bounds(0.2, 0.2),
+        measure="tv",
+        cap=20.0,
+    )
+    (slope,) = torch.autograd.grad(found.objective.sum(), p)
+    assert slope.item() == pytest.approx(advantage * min(new / old, 20) if flows else 0)
+    assert (found.low | found.high).item() is not flows
+
+
+def test_a_binary_kl_is_that_of_two_coins_and_0_where_nothing_moved():
+    q, p = torch.tensor([[0.5, 0.9, 1.0]]).log(), torch.tensor([[0.25, 0.9, 1.0]]).log()
+    expected = 0.5 * math.log(2) + 0.5 * math.log(0.5 / 0.75)
+    assert surrogates.binary_kl(q, p)[0].tolist() == pytest.approx([expected, 0, 0], abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("w", "advantage", "weight"),
+    [(1, 1, 1), (1, -1, 1), (2, 1, 4 * math.exp(-3)), (2, -1, 8 * math.exp(-2)), (0.5, -1, 0.125 * math.e)],
+)
+def test_vespo_weighs_a_completion_by_how_far_it_has_moved(w, advantage, weight):
+    policy = torch.tensor([[-0.5, -1.0]], dtype=torch.float64, requires_grad=True)
+    ratio, a = (torch.tensor([[float(value)]], dtype=torch.float64) for value in (w, advantage))
+    shapes = {"positive": surrogates.GammaShape(2.0, 3.0), "negative": surrogates.GammaShape(3.0, 2.0)}
+    found = surrogates.vespo(policy, ratio, a, **shapes)
+    (slope,) = torch.autograd.grad(found.objective.sum(), policy)
+    assert slope.tolist() == [pytest.approx([advantage * weight] * 2)]
+    assert found.gate.item() == pytest.approx(weight)
+
+
+def test_vespo_forgets_a_completion_that_has_become_impossible():
+    ratio = torch.tensor([[0.0], [1e30]], dtype=torch.float64)
+    shape = surrogates.GammaShape(2.0, 3.0)
+    found = surrogates.vespo(
+        torch.full((2, 1), -1.0, dtype=torch.float64),
+        ratio,
+        torch.ones(2, 1, dtype=torch.float64),
+        positive=shape,
+        negative=shape,
+    )
+    assert found.gate.max().item() < 1e-13

@@ -7,7 +7,14 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from tests.objective import fixture_f as f
 from worker.objective.batch import given
-from worker.objective.token_choice import most_uncertain, updates_of, with_token_choice
+from worker.objective.token_choice import (
+    covariances,
+    drawn_from_band,
+    most_covariant,
+    most_uncertain,
+    updates_of,
+    with_token_choice,
+)
 
 NAN = float("nan")
 ENTROPY = f.padded([[0.1, 0.9], [0.2, 0.8, 0.3], [0.4], [0.0, 0.5, 0.8, 0.6]])
@@ -100,3 +107,29 @@ def test_top_entropy_needs_to_know_the_tokens():
 
 def test_without_the_knob_no_token_is_chosen():
     assert with_token_choice(f.batch(Objective()), ENTROPY, knobs.NoTokenWeight()).uncertain is None
+
+
+LOGPROBS = torch.tensor([[-1.0, -3.0], [-2.0, float("nan")]], dtype=torch.float64)
+COUNTED = torch.tensor([[True, True], [True, False]])
+GOOD_AND_BAD = torch.tensor([[1.0], [-2.0]], dtype=torch.float64)
+
+
+def test_a_covariance_is_what_a_token_adds_to_that_of_all():
+    """Mean log-probability -2, mean advantage 0: two tokens of the first completion, one of the second."""
+    found = covariances(LOGPROBS, GOOD_AND_BAD, COUNTED)
+    assert found.tolist() == [[1.0, -1.0], [0.0, 0.0]]
+
+
+def test_at_least_one_token_is_singled_out_and_none_of_nothing():
+    covariance = torch.tensor([[0.5, 3.0], [2.0, 9.0]])
+    assert most_covariant(covariance, COUNTED, share=1e-3).tolist() == [[False, True], [False, False]]
+    assert most_covariant(covariance, COUNTED, share=0.7).tolist() == [[False, True], [True, False]]
+    assert not most_covariant(covariance, torch.zeros_like(COUNTED), share=0.5).any()
+
+
+def test_tokens_are_drawn_inside_the_band_only():
+    covariance, dice = torch.tensor([[0.5, 3.0], [2.0, 9.0]]), torch.Generator().manual_seed(1)
+    drawn = [drawn_from_band(covariance, COUNTED, dice, share=0.1, low=1.0, high=5.0) for _ in range(20)]
+    assert {int(one.sum()) for one in drawn} == {1}
+    assert torch.stack(drawn).any(dim=0).tolist() == [[False, True], [True, False]]
+    assert not drawn_from_band(covariance, COUNTED, dice, share=0.1, low=10.0, high=20.0).any()

@@ -75,7 +75,9 @@ class Sample:
         terms = RewardTerms(
             torch.stack([table, table.sign()]), torch.stack([known, known]), torch.ones(2, prompts).double()
         )
-        values = estimate_advantages(table, known, advantage, terms=terms).advantages.flatten()
+        lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
+        estimate = estimate_advantages(table, known, advantage, terms=terms, lengths=lengths)
+        values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")
         return replace(self, batch=whiten(batch, advantage, over="minibatch"))
 
@@ -115,6 +117,7 @@ def draw_sample(seed: int, *, prompts: int, group: int, width: int, spread: floa
             trained=torch.rand(shape, generator=dice) < 0.7,
             entropy_coef=torch.rand(shape[0], generator=dice, dtype=torch.float64),
             uncertain=torch.rand(shape, generator=dice) < 0.5,
+            covariant=torch.rand(shape, generator=dice) < 0.2,
             correct=torch.rand(shape[0], generator=dice) < 0.5,
             scored=torch.rand(shape[0], generator=dice) < 0.9,
         ),

@@ -11,19 +11,33 @@ from backend.config import knobs
 from worker.objective.estimation import estimate_advantages
 from worker.objective.multi_reward import RewardTerms
 
-BASELINES = [knobs.GroupMean, knobs.LeaveOneOut, knobs.BatchMean, knobs.MovingAverage, knobs.NoBaseline]
+BASELINES = [
+    knobs.GroupMean,
+    knobs.LeaveOneOut,
+    knobs.OptimalBaseline,
+    knobs.BestOfGroup,
+    knobs.BatchMean,
+    knobs.MovingAverage,
+    knobs.NoBaseline,
+]
 SCALES = [
     knobs.NoScale(),
     knobs.GroupStd(),
     knobs.GroupStd(ddof=0),
     knobs.BatchStd(),
+    knobs.MeanReward(),
     knobs.BatchStd(of="centred_rewards"),
     knobs.SeqWhiten(),
     knobs.TokenWhiten(),
 ]
 COMBINATIONS: list[Any] = [baseline(scale=scale) for baseline in BASELINES for scale in SCALES]
 COMBINATIONS += [knobs.GroupMean(scale=knobs.Sas()), knobs.GroupMean(multi_reward="gdpo")]
-SHIFT_FREE = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo", "batch_mean"}]
+SHIFT_FREE = [
+    knob
+    for knob in COMBINATIONS
+    if knob.type in {"group_mean", "loo", "optimal", "best_of_group", "batch_mean"}
+    and knob.scale.type != "mean_reward"
+]
 GROUP_CENTRED = [knob for knob in COMBINATIONS if knob.type in {"group_mean", "loo"}]
 
 reward = st.sampled_from([0.0, 1.0, 0.2, -1.0]) | st.floats(-100, 100)
@@ -40,7 +54,7 @@ def scores(draw):
 
 def advantages(values, scored, knob):
     alone = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
-    return estimate_advantages(values, scored, knob, terms=alone).advantages
+    return estimate_advantages(values, scored, knob, terms=alone, lengths=torch.ones_like(values)).advantages
 
 
 def tolerance(values):

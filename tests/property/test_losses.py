@@ -63,6 +63,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
         router_shift=refilled(batch.router_shift),
         trained=torch.cat([batch.trained, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
         uncertain=torch.cat([batch.uncertain, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
+        covariant=torch.cat([batch.covariant, torch.ones(len(mask), extra, dtype=torch.bool)], dim=1),
     )
     padded_loss, padded_slope = sample.gradient(objective)
     close(torch.tensor(padded_loss), torch.tensor(loss))
@@ -135,10 +136,12 @@ def test_without_drift_every_rule_has_the_gradient_of_reinforce(sample, rule, we
         old_logprobs=batch.old_logprobs,
         sampler_logprobs=batch.old_logprobs,
         router_shift=torch.zeros_like(batch.old_logprobs),
+        covariant=torch.zeros_like(batch.mask),
     )
     lengths = batch.mask.sum(dim=1, keepdim=True).clamp(min=1)
     # a product of ratios is one value per completion, whose slope is that of the whole log-probability
-    tokens = 1 if rule.ratio.type == "seq_product" else lengths
+    is_one_value = rule.ratio.type == "seq_product" and not rule.surrogate.weighs_tokens
+    tokens = 1 if is_one_value else lengths
     expected = -batch.advantages.unsqueeze(1) * batch.mask / tokens / len(lengths)
     close(sample.gradient(objective)[1], expected)
 

@@ -83,6 +83,26 @@ def leave_one_out(groups, rewards):
         yield [r - mean(own[:i] + own[i + 1 :]) for i, r in enumerate(own)]
 
 
+def centred_by_tokens(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        baseline = sum(len(c.new) * c.reward for c in group) / tokens([group])
+        yield [0.0 if max(rewards) == min(rewards) else r - baseline for r in rewards]
+
+
+def over_their_mean(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        m = mean(rewards)
+        yield [(r - m) / (m + 1e-6) if m > 0 else 0.0 for r in rewards]
+
+
+def leads(groups):
+    for group in groups:
+        rewards = [c.reward for c in group]
+        yield [max(0.0, r - max(rewards[:i] + rewards[i + 1 :])) for i, r in enumerate(rewards)]
+
+
 def batch_centred(groups):
     centre = mean([c.reward for group in groups for c in group])
     for group in groups:
@@ -287,6 +307,54 @@ def dapo(groups, max_new_tokens):
     return _token_mean(groups, group_normalised(groups), 0.8, 1.28)
 
 
+def opo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, centred_by_tokens(groups)):
+        loss -= a * sum(c.new)
+    return loss / tokens(groups)
+
+
+def maxrl(groups, max_new_tokens):
+    return _token_mean(groups, over_their_mean(groups), 0.8, 1.2)
+
+
+def _whitened_rewards(groups, advantages):
+    """One advantage per completion, of mean 0 and deviation 1 over tokens, for each of its tokens."""
+    pairs = list(completions(groups, advantages))
+    rows = whitened_over_tokens([[a] * len(c.new) for c, a in pairs])
+    loss = 0.0
+    for (c, _), own in zip(pairs, rows, strict=True):
+        for ratio, a in zip(ratios(c), own, strict=True):
+            loss -= ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def reinforce_plus_plus(groups, max_new_tokens):
+    return _whitened_rewards(groups, [[c.reward for c in group] for group in groups])
+
+
+def reinforce_plus_plus_baseline(groups, max_new_tokens):
+    return _whitened_rewards(groups, group_centred(groups))
+
+
+def pass_at_k(groups, max_new_tokens):
+    return _token_mean(groups, leads(groups), 0.8, 1.2)
+
+
+def _k3_rejection(groups, threshold):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        drift = [o - mu for o, mu in zip(c.old, c.sampler, strict=True)]
+        kept = 1.0 if mean([math.exp(d) - 1 - d for d in drift]) <= threshold else 0.0
+        for ratio in ratios(c):
+            loss -= kept * ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def k3_rejection(groups, max_new_tokens):
+    return _k3_rejection(groups, 0.01)
+
+
 def lite_ppo(groups, max_new_tokens):
     return _token_mean(groups, centred_by_group_scaled_by_batch(groups), 0.8, 1.2)
 
@@ -317,6 +385,25 @@ def gspo(groups, max_new_tokens):
         ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
         loss -= ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
     return loss / count(groups)
+
+
+def luspo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        ratio = torch.exp((sum(c.new) - sum(c.old)) / len(c.new))
+        loss -= len(c.new) * ppo(ratio, a, 1 - 3e-4, 1 + 4e-4)
+    return loss / count(groups)
+
+
+def gpg(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        loss -= a * sum(c.new)
+    return loss / tokens(groups)
+
+
+def two_grpo(groups, max_new_tokens):
+    return _grpo(groups, 0.2, 0.0)
 
 
 def gspo_token(groups, max_new_tokens):
@@ -498,6 +585,74 @@ def sapo(groups, max_new_tokens):
     return loss / count(groups)
 
 
+def covariance_of_tokens(groups, advantages):
+    """(covariance, number of completion, number of token), the highest first."""
+    rows = list(completions(groups, advantages))
+    logprobs = [old for c, _ in rows for old in c.old]
+    weights = [a for c, a in rows for _ in c.old]
+    found = [
+        ((old - mean(logprobs)) * (a - mean(weights)), i, t)
+        for i, (c, a) in enumerate(rows)
+        for t, old in enumerate(c.old)
+    ]
+    return sorted(found, reverse=True)
+
+
+def kl_cov(groups, max_new_tokens):
+    advantages = list(group_normalised(groups))
+    ranked = covariance_of_tokens(groups, advantages)
+    chosen = {(i, t) for _, i, t in ranked[: max(1, int(0.002 * tokens(groups)))]}
+    loss = 0.0
+    for i, (c, a) in enumerate(completions(groups, advantages)):
+        for t, ratio in enumerate(ratios(c)):
+            loss -= ratio * a - (torch.abs(torch.log(ratio)) if (i, t) in chosen else 0.0)
+    return loss / tokens(groups)
+
+
+def clip_cov(groups, max_new_tokens):
+    """One token of the band is drawn, with the dice of the test."""
+    advantages = list(group_normalised(groups))
+    band = sorted((i, t) for cov, i, t in covariance_of_tokens(groups, advantages) if 1 < cov < 5)
+    drawn = band[torch.randperm(len(band), generator=torch.Generator().manual_seed(0))[0]] if band else None
+    loss = 0.0
+    for i, (c, a) in enumerate(completions(groups, advantages)):
+        for t, ratio in enumerate(ratios(c)):
+            loss -= 0.0 if (i, t) == drawn else ppo(ratio, a, 0.0, 2.0)
+    return loss / tokens(groups)
+
+
+def vespo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        w = math.exp(sum(new.item() - s for new, s in zip(c.new, c.sampler, strict=True)))
+        k, rate = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
+        loss -= w**k * math.exp(rate * (1 - w)) * a * sum(c.new)
+    return loss / tokens(groups)
+
+
+def _dppo(groups, has_left):
+    """`has_left(q, p)`: whether a token that was drawn with probability q and has p now is too far away."""
+    loss = 0.0
+    for c, a in completions(groups, group_centred(groups)):
+        for new, sampler in zip(c.new, c.sampler, strict=True):
+            p, q = math.exp(new.item()), math.exp(sampler)
+            onwards = p > q if a > 0 else p < q
+            if not (onwards and has_left(q, p)):
+                loss -= min(p / q, 20.0) * a * new
+    return loss / tokens(groups)
+
+
+def dppo(groups, max_new_tokens):
+    return _dppo(groups, lambda q, p: abs(p - q) > 0.2)
+
+
+def dppo_kl(groups, max_new_tokens):
+    def divergence(q, p):
+        return q * math.log(q / p) + (1 - q) * math.log((1 - q + 1e-8) / (1 - p + 1e-8))
+
+    return _dppo(groups, lambda q, p: divergence(q, p) > 0.05)
+
+
 LOSSES = {
     loss.__name__: loss
     for loss in (
@@ -519,10 +674,24 @@ LOSSES = {
         dapo,
         dr_grpo,
         gspo,
+        luspo,
+        opo,
+        reinforce_plus_plus,
+        reinforce_plus_plus_baseline,
+        maxrl,
+        k3_rejection,
+        pass_at_k,
+        gpg,
+        two_grpo,
         gspo_token,
         gmpo,
         rspo,
         prorl,
+        clip_cov,
+        kl_cov,
+        vespo,
+        dppo,
+        dppo_kl,
         lopti,
         ar,
         deepseek_v32,
@@ -578,6 +747,11 @@ def masked_by_token(groups, max_new_tokens):
     return loss / tokens(groups)
 
 
+def rejected_by_k3(groups, max_new_tokens):
+    """A threshold wide enough to keep about half of the completions."""
+    return _k3_rejection(groups, 0.04)
+
+
 def adaptive_entropy(groups, max_new_tokens):
     """A weight of 0.25 on entropies that are constants: it moves the value and no gradient."""
     loss = 0.0
@@ -588,5 +762,6 @@ def adaptive_entropy(groups, max_new_tokens):
 
 
 KNOBS = {
-    loss.__name__: loss for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, adaptive_entropy)
+    loss.__name__: loss
+    for loss in (top_entropy, kl_by_domain, kl_to_old, masked_by_token, rejected_by_k3, adaptive_entropy)
 }

@@ -14,7 +14,7 @@ from worker.objective.estimation import estimate_advantages, estimate_token_adva
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
-from worker.objective.token_choice import updates_of, with_token_choice
+from worker.objective.token_choice import updates_of, with_covariance_choice, with_token_choice
 from worker.training.controllers import EntropyControl, KlControl
 
 MAX_NEW_TOKENS = 9
@@ -29,7 +29,7 @@ def make_groups(seed, *, prompts=3):
         for _ in range(G):
             length = dice.randint(1, MAX_NEW_TOKENS)
             old = [-dice.expovariate(1.0) - 0.01 for _ in range(length)]
-            near = [[lp + dice.gauss(0, spread) for lp in old] for spread in (0.4, 0.3, 0.5)]
+            near = [[min(lp + dice.gauss(0, spread), -0.001) for lp in old] for spread in (0.4, 0.3, 0.5)]
             new = [torch.tensor(lp, dtype=torch.float64, requires_grad=True) for lp in near[0]]
             reward = 1.0 if prompt == 0 and seed % 2 else dice.choice([0.0, 0.5, 1.0])
             terms = (reward, dice.choice([0.0, 1.0]))
@@ -89,6 +89,7 @@ def production_loss(groups, config):
     )
     for over in ("step", "minibatch"):
         batch = whiten(batch, objective.advantage, over=over)
+    batch = with_covariance_choice(batch, objective.surrogate, torch.Generator().manual_seed(0))
     weights = denominators(
         batch.mask, batch.group_index, objective, max_new_tokens=MAX_NEW_TOKENS, correct=batch.correct
     )
@@ -105,7 +106,9 @@ def production_advantages(batch, rewards, values, terms, objective):
         return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    return estimate_advantages(rewards, scored, objective.advantage, terms=terms).advantages.flatten()
+    lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
+    found = estimate_advantages(rewards, scored, objective.advantage, terms=terms, lengths=lengths)
+    return found.advantages.flatten()
 
 
 def test_every_preset_has_a_reference():
@@ -125,6 +128,10 @@ CHANGES = {
     "masked_by_token": {
         "off_policy_mask": {"type": "opsm", "source": "old", "delta": 0.05},
         "token_weight": {"type": "ar", "alpha": 0.4},
+        "aggregation": {"type": "token_mean"},
+    },
+    "rejected_by_k3": {
+        "correction": {"type": "seq_k3", "threshold": 0.04},
         "aggregation": {"type": "token_mean"},
     },
     "adaptive_entropy": {"entropy": {"type": "adaptive", "target": 20, "coef": 0.25}},

@@ -67,6 +67,38 @@ def leave_one_out(rewards: Rewards, scored: Scored) -> Rewards:
     return group_centred(rewards, scored) * count / (count - 1).clamp(min=1)
 
 
+def length_weighted(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewards:
+    """Reward relative to its group's mean by tokens.
+
+        A[p, g] = r[p, g] - sum_j L[p, j] r[p, j] / sum_j L[p, j]
+
+    Completions that are not scored are in neither sum; a group of equal rewards, or without tokens, gets
+    zeros. Source: OPO, arXiv:2505.23585.
+    """
+    zero = rewards.new_zeros(())
+    weights = lengths.to(rewards.dtype).where(scored, zero)
+    total = weights.sum(dim=1, keepdim=True)
+    baseline = (weights * rewards.where(scored, zero)).sum(dim=1, keepdim=True) / total.clamp(min=1)
+    counts = scored & group_spread(rewards, scored).varies & (total > 0)
+    return (rewards - baseline).where(counts, zero)
+
+
+def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
+    """By how much the best of a group beats the second best; 0 for all others.
+
+        A[p, g] = max(r[p, g] - max_{j != g} r[p, j], 0)
+
+    A group of one, or with two best, gets zeros. Source: arXiv:2503.19595 (pass@k with k = G); verl's
+    grpo_passk.
+    """
+    if rewards.shape[1] < 2:
+        return torch.zeros_like(rewards)
+    best = rewards.masked_fill(~scored, -torch.inf).topk(2, dim=1)
+    several = scored.sum(dim=1, keepdim=True) > 1
+    lead = (best.values[:, :1] - best.values[:, 1:]).where(several, rewards.new_zeros(()))
+    return torch.zeros_like(rewards).scatter(1, best.indices[:, :1], lead)
+
+
 def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
     """Reward relative to the mean of the whole step. Source: REINFORCE with a baseline, Williams 1992."""
     batch = batch_spread(rewards, scored)
@@ -95,6 +127,19 @@ def scaled(advantages: Rewards, spread: Spread, *, ddof: int, eps: float) -> Rew
     """
     deviation = spread.std(ddof=ddof) + eps
     return (advantages / deviation).where(spread.varies, advantages.new_zeros(()))
+
+
+def over_mean_reward(advantages: Rewards, spread: Spread, *, eps: float) -> Rewards:
+    """Advantages in units of the group's mean reward.
+
+        A / (mean(r) + eps)
+
+    With rewards 0 and 1, of which K are 1: (G - K) / K for a right answer, -1 for a wrong one. 0 where the
+    mean is not positive. Source: MaxRL, arXiv:2602.02710.
+    """
+    positive = spread.mean > 0
+    divisor = (spread.mean + eps).where(positive, advantages.new_ones(()))
+    return (advantages / divisor).where(positive, advantages.new_zeros(()))
 
 
 def reweighted_by_probability(

@@ -45,6 +45,8 @@ class PolicyBatch:
     """How many optimizer steps share out the tokens of the optimizer batch; this is one of them."""
     uncertain: Bool[Tensor, "B T"] | None = None
     """The tokens of highest entropy, when the objective keeps the policy loss on them."""
+    covariant: Bool[Tensor, "B T"] | None = None
+    """The tokens that are singled out by their covariance, when the surrogate does so."""
     old_experts: Int[Tensor, "B T L K"] | None = None
     """The experts that read each token's state in a mixture's L layers: replayed, or chosen at the start."""
     old_router_logprobs: Float[Tensor, "B T L K"] | None = None

@@ -44,6 +44,20 @@ def banded(log_rho: Float[Tensor, "B N"], *, low: float, high: float) -> Correct
     return Correction(rho.masked_fill(dropped, 0), dropped)
 
 
+def rejected_by_k3(
+    log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, threshold: float
+) -> Correction:
+    """w = 1 for completions whose mean over tokens of k3 is at most the threshold, else 0.
+
+        k3[i, t] = rho - 1 - log rho
+
+    Source: verl's rollout correction, seq_mean_k3; k3: Schulman 2020, joschu.net/blog/kl-approx.html.
+    """
+    k3 = log_rho.expm1() - log_rho
+    dropped = masked.token_mean(k3, mask) > threshold  # (B, 1)
+    return Correction((~dropped).to(log_rho.dtype), dropped)
+
+
 def geo_filtered(
     log_rho: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, low: float, high: float
 ) -> Correction:

@@ -32,13 +32,14 @@ def estimate_advantages(
     average: float = 0.0,
     terms: RewardTerms | None = None,
     visits: Visits | None = None,
+    lengths: Float[Tensor, "P G"] | None = None,
 ) -> AdvantageEstimate:
     """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
 
     Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
     the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
     `visits` is what is remembered of the prompts (None: nothing), `average` the
-    reward of earlier steps that the `ema` baseline subtracts.
+    reward of earlier steps that the `ema` baseline subtracts, `lengths` the tokens of each completion.
     """
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
@@ -54,6 +55,10 @@ def estimate_advantages(
             centred = advantages.group_centred(rewards, scored)
         case knobs.LeaveOneOut():
             centred = advantages.leave_one_out(rewards, scored)
+        case knobs.OptimalBaseline():
+            centred = advantages.length_weighted(rewards, scored, given(lengths, "lengths of completions"))
+        case knobs.BestOfGroup():
+            centred = advantages.lead_of_the_best(rewards, scored)
         case knobs.BatchMean():
             centred = advantages.batch_centred(rewards, scored)
         case knobs.MovingAverage():
@@ -108,6 +113,9 @@ def _scaled(
     match scale:
         case knobs.NoScale() | knobs.SeqWhiten() | knobs.TokenWhiten() | knobs.Sas():
             return centred
+        case knobs.MeanReward(eps=eps):
+            group = advantages.group_spread(rewards, scored)
+            return advantages.over_mean_reward(centred, group, eps=eps)
         case knobs.GroupStd():
             spread = advantages.group_spread(rewards, scored)
         case knobs.BatchStd(of=of):

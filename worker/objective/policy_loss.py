@@ -22,14 +22,12 @@ from worker.objective import (
     off_policy,
     ratios,
     regularizers,
-    surrogates,
 )
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.corrections import Correction
 from worker.objective.metric_sums import MetricSums
-from worker.objective.off_policy import RouterGate
-from worker.objective.surrogates import Surrogate
+from worker.objective.policy_term import surrogate_of
 
 
 class PolicyLoss(NamedTuple):
@@ -111,7 +109,7 @@ def policy_loss(
     old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
     token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
     gate = off_policy.router_gate(batch, objective.router)
-    surrogate = _surrogate(policy, old, token_advantages, mask, objective, gate)
+    surrogate = surrogate_of(policy, old, token_advantages, batch, objective, gate)
     kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
@@ -182,72 +180,6 @@ def _token_advantages(
             assert_never(token_weight)
 
 
-def _ratio(
-    log_ratio: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], ratio: knobs.Ratio
-) -> Float[Tensor, "B N"]:
-    match ratio:
-        case knobs.TokenRatio() | knobs.NoRatio():
-            return log_ratio.exp()
-        case knobs.SequenceGeometricRatio():
-            return ratios.sequence_geometric(log_ratio, mask).exp()
-        case knobs.SequenceGeometricTokenRatio():
-            return ratios.sequence_geometric_token(log_ratio, mask).exp()
-        case knobs.SequenceProductRatio():
-            return ratios.sequence_product(log_ratio).exp()
-        case _:
-            assert_never(ratio)
-
-
-def _surrogate(
-    policy: Float[Tensor, "B T"],
-    old: Float[Tensor, "B T"],
-    token_advantages: Float[Tensor, "B N"],
-    mask: Bool[Tensor, "B T"],
-    objective: Objective,
-    gate: RouterGate | None,
-) -> Surrogate:
-    if isinstance(objective.ratio, knobs.NoRatio):
-        return surrogates.log_likelihood(policy, token_advantages)
-    log_ratio = ratios.token_log_ratio(policy, old)
-    log_ratio = log_ratio if gate is None else log_ratio + gate.log_gamma
-    rule = objective.surrogate
-    if isinstance(rule, knobs.GeoToken):
-        return surrogates.geo_token(
-            log_ratio, token_advantages, mask, eps_low=rule.eps_low, eps_high=rule.eps_high
-        )
-    ratio = _ratio(log_ratio, mask, objective.ratio)
-    match rule:
-        case knobs.NoSurrogate():
-            return surrogates.unclipped(ratio, token_advantages)
-        case knobs.PpoClip(eps_low=low, eps_high=high, dual_clip=c):
-            return surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
-        case knobs.BookSigned(eps_high=high):
-            return surrogates.book_signed(ratio, token_advantages, eps_high=high)
-        case knobs.WeightCap(cap=cap, token_mask=token_mask):
-            capped = surrogates.weight_cap(policy, ratio, token_advantages, cap=cap)
-            return _with_token_mask(capped, token_advantages, token_mask)
-        case knobs.Sapo(tau_pos=pos, tau_neg=neg):
-            return surrogates.sapo(ratio, token_advantages, tau_pos=pos, tau_neg=neg)
-        case knobs.DynamicClip(eps_low=low, eps_high=high, r_max=r_max, dual_clip=c):
-            bounds = surrogates.dynamic_bounds(old, eps_low=low, eps_high=high, r_max=r_max)
-            return surrogates.bounded(ratio, token_advantages, bounds, dual_clip=c)
-        case _:
-            assert_never(rule)
-
-
-def _with_token_mask(
-    capped: Surrogate,
-    token_advantages: Float[Tensor, "B N"],
-    token_mask: knobs.NoTokenMask | knobs.PpoTokenMask,
-) -> Surrogate:
-    if isinstance(token_mask, knobs.NoTokenMask) or capped.ratio is None:
-        return capped
-    kept = surrogates.ppo_token_mask(
-        capped.ratio, token_advantages, eps_low=token_mask.eps_low, eps_high=token_mask.eps_high
-    )
-    return capped._replace(objective=capped.objective * kept)
-
-
 def _trainers_old(policy: Float[Tensor, "B T"], batch: PolicyBatch) -> Float[Tensor, "B T"]:
     """The trainer's own log-probabilities at the step's start, whatever the ratio divides by."""
     if batch.old_logprobs is None:
@@ -282,6 +214,8 @@ def _correction(
         case knobs.SequenceMask(level=level, low=low, high=high):
             log_rho_of_sequence = corrections.sequence_log_rho(log_rho, mask, level=level)
             return corrections.banded(log_rho_of_sequence, low=low, high=high)
+        case knobs.SequenceK3(threshold=threshold):
+            return corrections.rejected_by_k3(log_rho, mask, threshold=threshold)
         case knobs.GeoFilter(low=low, high=high):
             return corrections.geo_filtered(log_rho, mask, low=low, high=high)
         case _:

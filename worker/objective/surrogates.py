@@ -4,6 +4,7 @@ Ratios are (B, T), or (B, 1) where a completion has one; advantages likewise. Wi
 them has the gradient of A log p.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,13 @@ class Bounds(NamedTuple):
 
     low: float | Float[Tensor, "B T"]
     high: float | Float[Tensor, "B T"]
+
+
+class GammaShape(NamedTuple):
+    """The shape of a gamma density: w^k exp(-rate w)."""
+
+    k: float
+    rate: float
 
 
 def log_likelihood(policy_logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"]) -> Surrogate:
@@ -152,6 +160,47 @@ def ppo_token_mask(
     return ~(((advantages > 0) & (value > 1 + eps_high)) | ((advantages < 0) & (value < 1 - eps_low)))
 
 
+def divergence_mask(
+    policy_logprobs: Float[Tensor, "B T"],
+    old_logprobs: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    ratio: Float[Tensor, "B T"],
+    bounds: Bounds,
+    *,
+    measure: str,
+    cap: float,
+) -> Surrogate:
+    """The capped ratio as a constant weight on the tokens that are still inside a trust region.
+
+        M sg[min(r, cap)] A log p
+        M = 0 where A > 0, p > q and D > high, or A < 0, p < q and D > low; else 1
+
+    p = exp(policy), q = exp(old); D = |p - q| ("tv") or binary_kl(q, p) ("kl").
+    Source: DPPO, arXiv:2602.04879, and verl's dppo_tv and dppo_kl, which agree with each other.
+    """
+    p, q = policy_logprobs.detach().exp(), old_logprobs.exp()  # detach: a mask carries no gradient
+    distance = (p - q).abs() if measure == "tv" else binary_kl(old_logprobs, policy_logprobs.detach())
+    high = (advantages > 0) & (p > q) & (distance > bounds.high)
+    low = (advantages < 0) & (p < q) & (distance > bounds.low)
+    weight = ratio.detach().clamp(max=cap)  # detach: the weight is a constant, only log p carries gradient
+    objective = (weight * advantages * policy_logprobs).masked_fill(low | high, 0)
+    return Surrogate(objective, ratio, low=low, high=high)
+
+
+def binary_kl(
+    old_logprobs: Float[Tensor, "B T"], policy_logprobs: Float[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """The KL from the old to the new policy where all that counts is whether a token is drawn.
+
+        q log(q / p) + (1 - q) log((1 - q + 1e-8) / (1 - p + 1e-8))
+
+    Nats; 1e-8 keeps it finite where a token is certain, as in verl. Source: DPPO, arXiv:2602.04879.
+    """
+    q = old_logprobs.exp()
+    rest_old, rest = (1 - q).clamp(min=0), (1 - policy_logprobs.exp()).clamp(min=0)  # rounding may pass 1
+    return q * (old_logprobs - policy_logprobs) + rest_old * torch.log((rest_old + 1e-8) / (rest + 1e-8))
+
+
 def sapo(
     ratio: Float[Tensor, "B N"], advantages: Float[Tensor, "B M"], *, tau_pos: float, tau_neg: float
 ) -> Surrogate:
@@ -165,6 +214,55 @@ def sapo(
     p = torch.sigmoid(tau * (ratio - 1))
     weight = (4 * p * (1 - p)).detach()  # detach: reported only
     return Surrogate(p * 4 / tau * advantages, ratio, gate=weight)
+
+
+def silenced(found: Surrogate, chosen: Bool[Tensor, "B T"]) -> Surrogate:
+    """The surrogate without the chosen tokens, which count among those at the upper bound.
+
+    Source: Clip-Cov, arXiv:2505.22617.
+    """
+    high = chosen if found.high is None else found.high | chosen
+    return found._replace(objective=found.objective.masked_fill(chosen, 0), high=high)
+
+
+def held_back(
+    log_ratio: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    chosen: Bool[Tensor, "B T"],
+    *,
+    coef: float,
+) -> Surrogate:
+    """r A, with a penalty on the move of the chosen tokens.
+
+        r A - coef |log r| where chosen, else r A
+
+    Source: KL-Cov, arXiv:2505.22617; the distance is that of verl's kl_cov.
+    """
+    ratio = log_ratio.exp()
+    return Surrogate(ratio * advantages - coef * log_ratio.abs() * chosen, ratio)
+
+
+def vespo(
+    policy_logprobs: Float[Tensor, "B T"],
+    ratio: Float[Tensor, "B 1"],
+    advantages: Float[Tensor, "B 1"],
+    *,
+    positive: GammaShape,
+    negative: GammaShape,
+) -> Surrogate:
+    """A gamma density's shape as a constant weight on a whole completion.
+
+        sg[phi(w)] A log p with phi(w) = w^k exp(lambda (1 - w)), w >= 1e-8
+
+    k and lambda are those of `positive` where A >= 0, else of `negative`; phi(1) = 1.
+    Source: VESPO, arXiv:2602.10693, and TRL's vespo loss, which has the bound of w.
+    """
+    log_w = ratio.detach().log().clamp(min=math.log(1e-8))  # detach: only log p carries gradient
+    upwards = advantages >= 0
+    k = _either(upwards, positive.k, negative.k, log_w)
+    rate = _either(upwards, positive.rate, negative.rate, log_w)
+    phi = torch.exp(k * log_w + rate * (1 - log_w.exp()))
+    return Surrogate(phi * advantages * policy_logprobs, ratio, gate=phi)
 
 
 def geo_token(

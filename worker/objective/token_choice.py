@@ -1,4 +1,4 @@
-"""Choice of the tokens that an update trains: the rare ones apart (Lopti), or the most uncertain ones."""
+"""Choice of the tokens that an update singles out: the rare, the most uncertain, or the covariant ones."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -33,6 +33,78 @@ def most_uncertain(
     known = entropy.masked_fill(~mask, -torch.inf)
     threshold = known.flatten().topk(count).values[-1]
     return mask & (known >= threshold)
+
+
+def covariances(
+    logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """How much each token adds to the covariance of log-probability and advantage; 0 where masked.
+
+        cov[i, t] = (log p[i, t] - mean log p) (A[i, t] - mean A), means over all tokens
+
+    Source: Clip-Cov and KL-Cov, arXiv:2505.22617; verl's clip_cov and kl_cov.
+    """
+    count = mask.sum().clamp(min=1)
+    known = [masked.zeroed(values, mask) for values in (logprobs, advantages.expand_as(logprobs))]
+    moved, worth = (values - values.sum() / count for values in known)
+    return masked.zeroed(moved * worth, mask)
+
+
+def most_covariant(
+    covariance: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, share: float
+) -> Bool[Tensor, "B T"]:
+    """The share of all tokens with the highest covariance, at least one. Source: KL-Cov, arXiv:2505.22617."""
+    total = int(mask.sum())
+    chosen = torch.zeros_like(mask)
+    if not total:
+        return chosen
+    known = covariance.masked_fill(~mask, -torch.inf).flatten()
+    chosen.view(-1)[known.topk(max(1, int(share * total))).indices] = True
+    return chosen
+
+
+def drawn_from_band(
+    covariance: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    generator: torch.Generator,
+    *,
+    share: float,
+    low: float,
+    high: float,
+) -> Bool[Tensor, "B T"]:
+    """The share of all tokens, at least one, drawn at random among those with low < covariance < high.
+
+    All of the band where it holds fewer. Source: Clip-Cov, arXiv:2505.22617.
+    """
+    band = (mask & (covariance > low) & (covariance < high)).flatten().nonzero().squeeze(1)
+    order = torch.randperm(len(band), generator=generator).to(band.device)
+    chosen = torch.zeros_like(mask)
+    chosen.view(-1)[band[order[: max(1, int(share * int(mask.sum())))]]] = True
+    return chosen
+
+
+def with_covariance_choice(
+    batch: PolicyBatch, surrogate: knobs.Surrogate, generator: torch.Generator
+) -> PolicyBatch:
+    """One optimizer batch with the tokens that its surrogate singles out, if it does.
+
+    By the log-probabilities of the weights that opened the step (of the sampler, where they are not told
+    apart), so that a split into micro-batches does not change the choice.
+    """
+    if not isinstance(surrogate, knobs.ClipCov | knobs.KlCov):
+        return batch
+    opened = batch.sampler_logprobs if batch.old_logprobs is None else batch.old_logprobs
+    opened = given(opened, "old log-probabilities")
+    advantages = batch.advantages.unsqueeze(1) if batch.advantages.ndim == 1 else batch.advantages
+    covariance = covariances(opened, advantages.to(opened.dtype), batch.mask)
+    match surrogate:
+        case knobs.KlCov(share=share):
+            chosen = most_covariant(covariance, batch.mask, share=share)
+        case knobs.ClipCov(share=share, low=low, high=high):
+            chosen = drawn_from_band(covariance, batch.mask, generator, share=share, low=low, high=high)
+        case _:
+            assert_never(surrogate)
+    return replace(batch, covariant=chosen)
 
 
 def with_token_choice(

@@ -1,6 +1,7 @@
 """From completions to scored groups: each reward term, their weighted sum, and who is right."""
 
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from backend.config.rewards import (
     BoxedFormatReward,
@@ -147,6 +148,8 @@ class Scorer:
                 values = [boxed_format(text) for _, text in pairs]
             case PluginReward():
                 values = self._plugins[_key(term)].rewards(pairs)
+            case _:
+                assert_never(term)
         return _when_correct(values, grades) if term.only_when_correct else values
 
 

@@ -21,7 +21,7 @@ from worker.objective.estimation import estimate_advantages, whiten
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
 from worker.objective.router import router_metrics, with_router_shift
-from worker.objective.token_choice import updates_of
+from worker.objective.token_choice import updates_of, with_covariance_choice
 from worker.policy.logprobs import TokenLogprobs
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
@@ -151,6 +151,7 @@ class Learner:
                 here = rows.to(batch.mask.device)
                 part = whiten(batch.rows(here), self.config.objective.advantage, over="minibatch")
                 applied[here] = part.advantages
+                part = with_covariance_choice(part, self.config.objective.surrogate, generator)
                 for update in updates_of(part, self.config.objective.token_weight):
                     norm = self._update(tokens, update, rows, per_token, update_stats, loss_share=share)
                     update_stats.norms.append(norm)
@@ -225,7 +226,12 @@ class Learner:
             found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
         else:
             found = estimate_advantages(
-                rewards, scored, advantage, average=self.baseline.average, terms=reward_terms(groups)
+                rewards,
+                scored,
+                advantage,
+                average=self.baseline.average,
+                terms=reward_terms(groups),
+                lengths=batch.mask.sum(dim=1).cpu().to(rewards).view(rewards.shape),
             ).advantages
         values = found.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")

@@ -1,10 +1,34 @@
 """Knobs of the advantage: baselines, scales, and the critic."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from backend.config.base import Frozen, refusal
+
+__all__ = [
+    "Advantage",
+    "BatchMean",
+    "BatchStd",
+    "BestOfGroup",
+    "Critic",
+    "Ddof",
+    "GroupMean",
+    "GroupStd",
+    "LeaveOneOut",
+    "LengthAdaptive",
+    "MeanReward",
+    "MovingAverage",
+    "NoBaseline",
+    "NoScale",
+    "OptimalBaseline",
+    "RewardAdvantage",
+    "Sas",
+    "Scale",
+    "SeqWhiten",
+    "TokenWhiten",
+    "Value",
+]
 
 Ddof = Literal[0, 1]
 
@@ -40,6 +64,17 @@ class BatchStd(Frozen):
     """Added to the standard deviation; units of reward."""
 
 
+class MeanReward(Frozen):
+    """Divide by the mean reward of the prompt's own group, so that a prompt counts the more the rarer its
+    right answers are (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards
+    of 0 and 1; where the mean is not positive the advantages are 0.
+    """
+
+    type: Literal["mean_reward"] = "mean_reward"
+    eps: float = Field(default=1e-6, ge=0, le=1)
+    """Added to the mean; units of reward. MaxRL's code 1e-6."""
+
+
 class SeqWhiten(Frozen):
     """Mean 0 and deviation 1 over the completions of each minibatch (Magistral, arXiv:2506.10910)."""
 
@@ -71,10 +106,17 @@ class Sas(Frozen):
     """1: sample standard deviation of each group; 0: population."""
 
 
-Scale = Annotated[GroupStd | NoScale | BatchStd | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")]
+Scale = Annotated[
+    GroupStd | NoScale | BatchStd | MeanReward | SeqWhiten | TokenWhiten | Sas, Field(discriminator="type")
+]
 
 
-class _Advantage(Frozen):
+class _Baseline(Frozen):
+    compares_group: ClassVar[bool] = False
+    """Whether it needs at least two completions of a prompt."""
+
+
+class _Advantage(_Baseline):
     @field_validator("scale", check_fields=False)
     @classmethod
     def _sas_has_a_baseline_of_its_own(cls, scale: Scale) -> Scale:
@@ -95,6 +137,7 @@ class GroupMean(_Advantage):
     """Reward minus the mean of its group (GRPO, arXiv:2402.03300)."""
 
     type: Literal["group_mean"] = "group_mean"
+    compares_group = True
     scale: Scale = GroupStd()
     """What the centred reward is divided by."""
     multi_reward: Literal["sum", "gdpo"] = "sum"
@@ -116,8 +159,31 @@ class LeaveOneOut(_Advantage):
     """Reward minus the mean of the other G-1 completions of its group (RLOO, arXiv:2402.14740)."""
 
     type: Literal["loo"] = "loo"
+    compares_group = True
     scale: Scale = NoScale()
     """What the centred reward is divided by."""
+
+
+class OptimalBaseline(_Advantage):
+    """Reward minus the mean of its group in which long completions weigh more, each by its tokens: the
+    baseline of least variance where a gradient's square grows with length (OPO, arXiv:2505.23585).
+    """
+
+    type: Literal["optimal"] = "optimal"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
+class BestOfGroup(_Advantage):
+    """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
+    objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
+    """
+
+    type: Literal["best_of_group"] = "best_of_group"
+    compares_group = True
+    scale: Scale = NoScale()
+    """What the lead is divided by. verl: group_std."""
 
 
 class BatchMean(_Advantage):
@@ -155,7 +221,7 @@ class LengthAdaptive(Frozen):
     Completions shorter than 1 / alpha tokens get lambda 0."""
 
 
-class Critic(Frozen):
+class Critic(_Baseline):
     """An advantage for each token, by a critic that is trained beside the policy: generalized advantage
     estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward
     stands on the last token; one completion per prompt is enough.
@@ -177,12 +243,14 @@ class Critic(Frozen):
 
 
 RewardAdvantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline, Field(discriminator="type")
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
+    Field(discriminator="type"),
 ]
 """The ones that compare whole completions by their rewards."""
 
 Advantage = Annotated[
-    GroupMean | LeaveOneOut | BatchMean | MovingAverage | NoBaseline | Critic, Field(discriminator="type")
+    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
+    Field(discriminator="type"),
 ]
 
 

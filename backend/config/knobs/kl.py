@@ -8,6 +8,27 @@ from pydantic import Discriminator, Field, Tag
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "Controller",
+    "DomainCoefficients",
+    "DualController",
+    "EmaReference",
+    "EveryN",
+    "FixedCoefficient",
+    "FixedReference",
+    "HorizonController",
+    "Kl",
+    "KlCoefficient",
+    "KlK1",
+    "KlK2",
+    "KlK3",
+    "KlRatioK1",
+    "KlRatioK3",
+    "NoKl",
+    "OnStagnation",
+    "Reference",
+]
+
 
 class NoKl(Frozen):
     """No pull towards a reference; no reference model is loaded."""

@@ -1,19 +1,41 @@
 """Knobs for off-policy completions: corrections, masks and router shift."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "Correction",
+    "GeoFilter",
+    "NoCorrection",
+    "NoOffPolicyMask",
+    "NoRouterShift",
+    "OffPolicyMask",
+    "Opsm",
+    "Router",
+    "RouterShift",
+    "SequenceK3",
+    "SequenceMask",
+    "SequenceTis",
+    "TokenMask",
+    "TokenTis",
+]
 
-class NoCorrection(Frozen):
+
+class _Correction(Frozen):
+    is_shared: ClassVar[bool] = False
+    """Whether the tokens of a completion share one weight."""
+
+
+class NoCorrection(_Correction):
     """Trust that sampler and trainer agree."""
 
     type: Literal["none"] = "none"
 
 
-class TokenTis(Frozen):
+class TokenTis(_Correction):
     """Weight each token's loss by min(rho, cap), rho = p_old / p_sampler (truncated importance sampling,
     Yao et al. 2025; Olmo 3, arXiv:2512.13961).
     """
@@ -23,7 +45,7 @@ class TokenTis(Frozen):
     """Largest weight; 1.5 to 5."""
 
 
-class TokenMask(Frozen):
+class TokenMask(_Correction):
     """Weight each token by rho where low <= rho <= high and drop it elsewhere (IcePop, arXiv:2510.18855)."""
 
     type: Literal["token_mask"] = "token_mask"
@@ -33,20 +55,22 @@ class TokenMask(Frozen):
     """Largest rho that counts."""
 
 
-class SequenceTis(Frozen):
+class SequenceTis(_Correction):
     """Weight each completion's loss by its truncated rho (verl's rollout correction)."""
 
     type: Literal["seq_tis"] = "seq_tis"
+    is_shared = True
     level: Literal["product", "geo"] = "product"
     """rho of a completion: the product of its token rhos (unbiased), or their geometric mean."""
     cap: float = Field(default=2.0, gt=0, le=1e6)
     """Largest weight; 2 to 10."""
 
 
-class SequenceMask(Frozen):
+class SequenceMask(_Correction):
     """Weight each completion by its rho where low <= rho <= high and drop it elsewhere (TRL: 3)."""
 
     type: Literal["seq_mask"] = "seq_mask"
+    is_shared = True
     level: Literal["product", "geo"] = "product"
     """rho of a completion: the product of its token rhos, or their geometric mean."""
     low: float = Field(default=0.0, ge=0, le=1)
@@ -55,7 +79,18 @@ class SequenceMask(Frozen):
     """Largest rho that counts."""
 
 
-class GeoFilter(Frozen):
+class SequenceK3(_Correction):
+    """Leave out the completions on which sampler and trainer disagree: the mean over tokens of
+    k3 = rho - 1 - log rho is above a threshold; the others keep weight 1 (verl's rollout correction).
+    """
+
+    type: Literal["seq_k3"] = "seq_k3"
+    is_shared = True
+    threshold: float = Field(default=0.01, gt=0, le=1e6)
+    """Largest mean k3 that counts; nats per token. verl 0.01."""
+
+
+class GeoFilter(_Correction):
     """Keep completions whose geometric mean of rho is in the band; weight their tokens by rho (NeMo-RL)."""
 
     type: Literal["geo_filter"] = "geo_filter"
@@ -66,7 +101,8 @@ class GeoFilter(Frozen):
 
 
 Correction = Annotated[
-    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | GeoFilter, Field(discriminator="type")
+    NoCorrection | TokenTis | TokenMask | SequenceTis | SequenceMask | SequenceK3 | GeoFilter,
+    Field(discriminator="type"),
 ]
 
 

@@ -1,13 +1,29 @@
 """Knobs of the importance ratio: its level and the policy it compares with."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "NoRatio",
+    "Ratio",
+    "RatioType",
+    "SequenceGeometricRatio",
+    "SequenceGeometricTokenRatio",
+    "SequenceProductRatio",
+    "TokenRatio",
+]
+
+
+RatioType = Literal["token", "seq_geo", "seq_geo_token", "seq_product", "none"]
+
 
 class _LogProbs(Frozen):
+    is_shared: ClassVar[bool] = False
+    """Whether the tokens of a completion share one ratio, and with it one gradient."""
+
     logprob_temperature: Literal["sampling", "one"] = "sampling"
     """Logits are divided by this before the log-softmax: the sampling temperature (so that the ratio is 1 on
     fresh rollouts), or one, as the book's scripts do."""
@@ -30,6 +46,7 @@ class SequenceGeometricRatio(_Ratio):
     """One ratio per completion, the geometric mean of its token ratios (GSPO, arXiv:2507.18071)."""
 
     type: Literal["seq_geo"] = "seq_geo"
+    is_shared = True
 
 
 class SequenceGeometricTokenRatio(_Ratio):
@@ -42,6 +59,7 @@ class SequenceProductRatio(_Ratio):
     """One ratio per completion, the product of its token ratios; it grows with length (the book)."""
 
     type: Literal["seq_product"] = "seq_product"
+    is_shared = True
 
 
 class NoRatio(_LogProbs):

@@ -6,6 +6,22 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "AdaptiveEntropy",
+    "Aggregation",
+    "Entropy",
+    "EntropyBonus",
+    "Nll",
+    "NoEntropyBonus",
+    "NoNll",
+    "PositiveNll",
+    "PromptMean",
+    "SeqMeanTokenMean",
+    "SeqMeanTokenSum",
+    "SeqMeanTokenSumNorm",
+    "TokenMean",
+]
+
 
 class SeqMeanTokenMean(Frozen):
     """Mean over completions of the mean over their tokens: long answers weigh less per token (GRPO)."""

@@ -1,27 +1,41 @@
 """Weights and choices that tell the tokens of a completion apart."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from backend.config.base import Frozen
 
+__all__ = [
+    "AdvantageReweighting",
+    "Lopti",
+    "NoTokenWeight",
+    "TokenWeight",
+    "TopEntropy",
+]
 
-class NoTokenWeight(Frozen):
+
+class _TokenWeight(Frozen):
+    varies: ClassVar[bool] = False
+    """Whether it gives the tokens of a completion advantages of their own."""
+
+
+class NoTokenWeight(_TokenWeight):
     """Every token of a completion carries the same advantage."""
 
     type: Literal["none"] = "none"
 
 
-class AdvantageReweighting(Frozen):
+class AdvantageReweighting(_TokenWeight):
     """Multiply A by alpha p_old + 1 - alpha: rare tokens move the policy less (AR, arXiv:2505.12929)."""
 
     type: Literal["ar"] = "ar"
+    varies = True
     alpha: float = Field(default=0.3, ge=0, le=1)
     """0: no reweighting; 1: proportional to the token's old probability."""
 
 
-class Lopti(Frozen):
+class Lopti(_TokenWeight):
     """Two updates for each batch: rare tokens first, then, under the weights that this gave, the others, so
     that rare tokens are not drowned (low-probability token isolation, arXiv:2505.12929).
 
@@ -44,10 +58,11 @@ class Lopti(Frozen):
         return eta
 
 
-class TopEntropy(Frozen):
+class TopEntropy(_TokenWeight):
     """Keep the policy loss on the tokens at which the sampler was most uncertain (arXiv:2506.01939)."""
 
     type: Literal["top_entropy"] = "top_entropy"
+    varies = True
     q: float = Field(default=0.2, gt=0, le=1)
     """Share of the step's tokens that is kept; paper 0.2. The others still count in the divisor."""
 

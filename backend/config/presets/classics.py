@@ -1,8 +1,9 @@
 """Policy gradients from before GRPO."""
 
 from backend.config import knobs
+from backend.config.filters import FiltersConfig, ZeroVarianceFilter
 from backend.config.objective import Objective
-from backend.config.presets.preset import Preset, preset
+from backend.config.presets.preset import NO_SCALE, Preset, preset
 
 CLASSICS: dict[str, Preset] = {
     "reinforce": preset(
@@ -32,5 +33,70 @@ CLASSICS: dict[str, Preset] = {
             kl=knobs.KlK1(coef=0.03, place="reward"),
             aggregation=knobs.SeqMeanTokenSum(),
         ),
+    ),
+    "opo": preset(
+        "OPO",
+        "arXiv:2505.23585",
+        """The policy gradient, on-policy, with the baseline of least variance: the mean of a group's
+        rewards by tokens. No ratio, clip, deviation or KL. Watch optim/grad_norm, which the baseline should
+        calm, and policy/entropy. One update per batch.""",
+        objective=Objective(
+            advantage=knobs.OptimalBaseline(),
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "reinforce_plus_plus": preset(
+        "REINFORCE++",
+        "arXiv:2501.03262",
+        """Rewards whitened over all tokens of the step instead of over groups, under PPO's clip: one
+        completion per prompt is enough, and no prompt's group decides its scale. Watch advantage/std and
+        policy/entropy. The paper also takes a KL off each token's reward; here it is off, as in verl's
+        default.""",
+        objective=Objective(
+            advantage=knobs.NoBaseline(scale=knobs.TokenWhiten()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "reinforce_plus_plus_baseline": preset(
+        "REINFORCE++-baseline",
+        "arXiv:2501.03262",
+        """REINFORCE++ with the mean of the prompt's group taken off first, so that easy and hard prompts are
+        compared with themselves, and then whitened over all tokens of the step. Watch advantage/mean (0) and
+        groups/zero_variance_frac.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.TokenWhiten()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "pass_at_k": preset(
+        "Pass@k",
+        "arXiv:2503.19595",
+        """Rewards the best of a group by its lead over the second best and nothing else: what counts is that
+        one of a prompt's completions is right, not how many. Watch advantage/nonzero_frac, which falls as
+        prompts become easy, and eval/pass_at_<k> against eval/accuracy. verl's code divides the lead by the
+        group's deviation (scale group_std).""",
+        objective=Objective(
+            advantage=knobs.BestOfGroup(),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "gpg": preset(
+        "GPG",
+        "arXiv:2504.02546",
+        """The plain policy gradient with the group's mean as the baseline: no ratio, no clip, no deviation,
+        no reference. Groups of equal rewards are left out, and one mean over the tokens that are left makes
+        up for them. Watch groups/kept_frac and optim/grad_norm. One update per batch.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.TokenMean(),
+        ),
+        filters=FiltersConfig(groups=ZeroVarianceFilter()),
     ),
 }

@@ -5,7 +5,7 @@ from backend.config.filters import AccuracyFilter, FiltersConfig
 from backend.config.objective import Objective
 from backend.config.presets.preset import DYNAMIC_SAMPLING, NO_SCALE, SOFT_OVERLONG, Preset, preset
 from backend.config.rewards import CorrectnessReward, ThinkFormatReward
-from backend.config.run import UpdatesConfig
+from backend.config.run import SamplingConfig, UpdatesConfig
 
 _AR_LOPTI = Objective(
     surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.24, dual_clip=10.0),
@@ -52,6 +52,29 @@ GRPO: dict[str, Preset] = {
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
             aggregation=knobs.SeqMeanTokenSumNorm(),
         ),
+    ),
+    "maxrl": preset(
+        "MaxRL",
+        "arXiv:2602.02710",
+        """Advantages in units of the group's mean reward in place of its deviation: a right answer counts the
+        more the rarer it is, which follows the gradient of the log of the success rate. For rewards of 0 and
+        1. Watch reward/mean by prompt difficulty, eval/pass_at_<k> and advantage/std (larger on hard
+        prompts). Clip and aggregation are the defaults of verl, on which its code is built.""",
+        objective=Objective(
+            advantage=knobs.GroupMean(scale=knobs.MeanReward()),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "two_grpo": preset(
+        "2-GRPO",
+        "arXiv:2510.00977",
+        """GRPO with two completions per prompt: a pair of a right and a wrong answer is all the signal there
+        is, much as in DPO. Sample more prompts per step in return. Watch groups/zero_variance_frac, which is
+        high where prompts are easy or hard, and optim/grad_norm. Paper: as good as 16 completions per prompt
+        at an eighth of the rollouts.""",
+        objective=Objective(surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2)),
+        sampling=SamplingConfig(group_size=2),
     ),
     "lite_ppo": preset(
         "Lite PPO",
@@ -125,6 +148,63 @@ GRPO: dict[str, Preset] = {
         filters=DYNAMIC_SAMPLING,
         length=SOFT_OVERLONG,
         updates=UpdatesConfig(minibatches=16),
+    ),
+    "dppo": preset(
+        "DPPO (total variation)",
+        "arXiv:2602.04879",
+        """A trust region in place of the clip: a token learns until its probability has moved by 0.2 in the
+        direction of its advantage, however large or small its ratio. Rare tokens, whose ratios are noise,
+        keep their gradient; likely ones are held sooner. Compared with the sampler's probabilities, as the
+        paper asks, so the mismatch is inside the region too. Watch clip/high_frac and clip/low_frac (tokens
+        that have left the region), mismatch/k3 and policy/entropy. 0.2 is prime-rl's; the authors' recipe
+        for verl has 0.15 and sums tokens over a constant.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.TokenRatio(old="sampler"),
+            surrogate=knobs.DivergenceMask(measure="tv", low=0.2, high=0.2, cap=20.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
+    "dppo_kl": preset(
+        "DPPO (KL)",
+        "arXiv:2602.04879",
+        """DPPO with the binary KL as the distance, which grows faster than the total variation where a token
+        was nearly certain. Watch the same as there. 0.05 is the recipe for verl.""",
+        objective=Objective(
+            advantage=NO_SCALE,
+            ratio=knobs.TokenRatio(old="sampler"),
+            surrogate=knobs.DivergenceMask(measure="kl", low=0.05, high=0.05, cap=20.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
+    "clip_cov": preset(
+        "Clip-Cov",
+        "arXiv:2505.22617",
+        """Entropy falls because of a few tokens: likely ones with a high advantage, and unlikely ones with a
+        low one. Clip-Cov takes the gradient from a tiny random share of them and hardly clips otherwise.
+        Watch policy/entropy (it should stay up) and clip/high_frac (the share that lost its gradient).
+        Covariances are those of the step's start; the authors' code and verl take each micro-batch's
+        present ones. Shares and bounds are those of the authors' script; lr there 5e-7.""",
+        objective=Objective(
+            surrogate=knobs.ClipCov(eps_low=1.0, eps_high=1.0, share=2e-4, low=1.0, high=5.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=8),
+    ),
+    "kl_cov": preset(
+        "KL-Cov",
+        "arXiv:2505.22617",
+        """As Clip-Cov, but the tokens of highest covariance keep their gradient and are pulled back to their
+        old probability. The first update of a step has no pull, for nothing has moved yet: it needs
+        several. Watch policy/entropy, which the share tunes, and ratio/max: nothing is clipped. The share is
+        that of verl's recipe.""",
+        objective=Objective(
+            surrogate=knobs.KlCov(share=2e-3, coef=1.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=8),
     ),
     "sapo": preset(
         "SAPO",

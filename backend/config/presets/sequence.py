@@ -30,6 +30,19 @@ SEQUENCE: dict[str, Preset] = {
         ),
         updates=UpdatesConfig(minibatches=4),
     ),
+    "luspo": preset(
+        "LUSPO",
+        "arXiv:2602.05261",
+        """GSPO with the loss of each completion times its length, so that long completions no longer count
+        less for each of their tokens. Watch length/mean, which GSPO tends to shrink, and reward/mean. Clip
+        and minibatches are GSPO's.""",
+        objective=Objective(
+            ratio=knobs.SequenceGeometricRatio(),
+            surrogate=knobs.PpoClip(eps_low=3e-4, eps_high=4e-4),
+            aggregation=knobs.SeqMeanTokenSum(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
     "gmpo": preset(
         "GMPO",
         "arXiv:2507.20673",
@@ -41,6 +54,21 @@ SEQUENCE: dict[str, Preset] = {
             ratio=knobs.SequenceGeometricRatio(),
             surrogate=knobs.GeoToken(eps_low=0.4, eps_high=0.4),
         ),
+    ),
+    "vespo": preset(
+        "VESPO",
+        "arXiv:2602.10693",
+        """Whole completions are weighed by how far their probability has moved since they were sampled, with
+        a smooth weight that fades on both sides and sooner for good completions that have become likely. No
+        length normalisation and no clip. Watch gate/mean (the weight, 1 on fresh rollouts), ratio/max and
+        policy/entropy; made for stale rollouts, so try sampling.staleness above 0. Weights as TRL's, compared
+        with the sampler's probabilities. Paper: stable at rollouts up to 64 updates old.""",
+        objective=Objective(
+            ratio=knobs.SequenceProductRatio(old="sampler"),
+            surrogate=knobs.Vespo(k_pos=2.0, lambda_pos=3.0, k_neg=3.0, lambda_neg=2.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
     ),
     "rspo": preset(
         "RSPO",

@@ -42,6 +42,18 @@ SYSTEMS: dict[str, Preset] = {
         ),
         filters=FiltersConfig(groups=ZeroVarianceFilter(), refill=ActiveRefill(max_batches=10)),
     ),
+    "k3_rejection": preset(
+        "GRPO with k3 rejection",
+        "verl's rollout correction (decoupled_k3_rs)",
+        """GRPO under one mean over all tokens that leaves out every completion on which sampler and trainer
+        disagree by more than 0.01 nats per token. For samplers with other kernels, a lower precision or old
+        weights. Watch mismatch/masked_frac (rejecting much of a step wastes it) and mismatch/k3.""",
+        objective=Objective(
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            correction=knobs.SequenceK3(threshold=0.01),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
     "scalerl": preset(
         "ScaleRL",
         "arXiv:2510.13786",
