@@ -116,7 +116,8 @@ PAGE = """<!doctype html>
   <title>{title} · Help · GRPO Lab</title>
   <link rel="icon" href="/static/favicon.svg" type="image/svg+xml">
   <script src="/static/src/first_paint.js"></script>
-  <link rel="stylesheet" href="/static/style.css">
+  <link rel="stylesheet" href="/static/styles/base.css">
+  <link rel="stylesheet" href="/static/styles/components.css">
   <link rel="stylesheet" href="/static/styles/help.css">
 </head>
 <body class="help">

@@ -510,14 +510,14 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
 def test_a_link_that_names_an_unknown_metric_says_so_in_its_place(page):
     page.goto("/runs?panel=rewrad/mean")
     alert = page.get_by_role("dialog").get_by_role("alert")
-    expect(alert).to_contain_text("there is no metric 'rewrad/mean'; near it are reward/mean")
+    expect(alert).to_contain_text("there is no metric 'rewrad/mean'; did you mean reward/mean")
     expect(page.get_by_role("dialog").get_by_role("button", name="Close")).to_be_visible()
 
 
 def test_a_link_that_sorts_by_an_unknown_metric_says_so_and_leads_back(page):
     page.goto("/runs?sort=summary.rewrad/mean")
     expect(page.get_by_role("alert")).to_contain_text(
-        "there is no metric 'rewrad/mean'; near it are reward/mean"
+        "there is no metric 'rewrad/mean'; did you mean reward/mean"
     )
     page.get_by_role("button", name="Newest first").click()
     expect(page.get_by_role("row").nth(1)).to_be_visible()

@@ -115,7 +115,10 @@ def test_a_parameter_of_a_task_is_refused_with_what_was_expected(task, config, e
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ({"name": "reasoning_gym", "task": "chain_sm"}, "there is no task 'chain_sm'; near it are chain_sum"),
+        (
+            {"name": "reasoning_gym", "task": "chain_sm"},
+            "there is no task 'chain_sm'; did you mean chain_sum",
+        ),
         (
             {"name": "reasoning_gym", "task": "gcd", "task_config": {"max": 3}},
             "task_config.max: gcd takes min_numbers",

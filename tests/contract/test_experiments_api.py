@@ -195,7 +195,7 @@ def test_the_summary_has_mean_spread_and_interval_per_variant(client, database):
 @pytest.mark.parametrize(
     ("params", "path", "words"),
     [
-        ({"metrics": "eval/acuracy"}, "metrics", "near it are eval/accuracy"),
+        ({"metrics": "eval/acuracy"}, "metrics", "did you mean eval/accuracy"),
         ({"baseline": "dapo"}, "baseline", "there is no variant 'dapo'; there are GRPO"),
     ],
 )

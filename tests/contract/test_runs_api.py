@@ -119,7 +119,7 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
     [
         ({"sort": "config"}, "sort", "created_at"),
         ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
-        ({"sort": "summary.rewrad/mean"}, "sort", "near it are reward/mean"),
+        ({"sort": "summary.rewrad/mean"}, "sort", "did you mean reward/mean"),
         ({"status": "crashed"}, "status", "'crashed'"),
         ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
         ({"limit": "1000"}, "limit", "200"),

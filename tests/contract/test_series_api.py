@@ -142,7 +142,7 @@ def test_what_cannot_be_asked_is_refused_at_its_parameter(client, params, path):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rewrad/mean", "there is no metric 'rewrad/mean'; near it are reward/mean"),
+        ("rewrad/mean", "there is no metric 'rewrad/mean'; did you mean reward/mean"),
         ("reward_std", "there is no metric 'reward_std'; it is called reward/std here"),
         ("qqqqqq", "there is no metric 'qqqqqq'; GET /api/v1/metric-catalog lists them"),
         ("x" * 200, "at most 128 characters"),

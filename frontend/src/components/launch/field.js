@@ -16,6 +16,7 @@ import {
 } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { DatasetField } from './dataset.js';
+import { Name } from './name.js';
 import { Icon } from '../shared/icons.js';
 
 /**
@@ -42,24 +43,6 @@ export function FormField({ field, value, layer, label = field.key }) {
       dataset: DatasetField,
     }[field.kind] ?? TextField;
   return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
-}
-
-const EXPLAINED = /^(objective|filters|length|updates)\./;
-
-/** The name of a field; that of a knob leads to its row in the help. */
-function Name({ id, field, label, title = field.path }) {
-  return html`<label for=${id} title=${title}>${label}</label>
-    ${
-      EXPLAINED.test(field.path) &&
-      html`<a
-        class="form-reset"
-        href=${`/help/methods#${field.path}`}
-        target="_blank"
-        title="Help"
-        aria-label=${`Help: ${field.path}`}
-        >?</a
-      >`
-    }`;
 }
 
 /** A sentence of the schema; what stands between backticks is code. */
