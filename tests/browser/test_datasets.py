@@ -67,5 +67,5 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     page.goto(f"/launch?from={run['id']}")
     page.get_by_role("button", name="Delete this upload").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    expect(page.get_by_text(f"is needed by {run['name']}")).to_be_visible()
+    expect(page.get_by_text(f"is used by {run['name']}")).to_be_visible()
     assert len(service.get("/datasets")["items"]) == 1

@@ -50,7 +50,7 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
         (
             {"step": 10, "changes": {"policy": {"dtype": "bfloat16"}}},
             "policy.dtype",
-            "goes on with the policy",
+            "continues the policy",
         ),
         ({"step": 10, "changes": {"optimizer": {"lr": -1}}}, "optimizer.lr", "greater than 0"),
         ({"step": 10, "changes": {"nothing": 1}}, "nothing", "there is no such field"),

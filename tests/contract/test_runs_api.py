@@ -121,7 +121,7 @@ def test_pages_hold_each_run_once_while_runs_are_added(client, made, sort):
         ({"sort": 'summary.a"b'}, "sort", "summary.<metric>"),
         ({"sort": "summary.rewrad/mean"}, "sort", "did you mean reward/mean"),
         ({"status": "crashed"}, "status", "'crashed'"),
-        ({"cursor": "nonsense"}, "cursor", "not one that this list has given out"),
+        ({"cursor": "nonsense"}, "cursor", "not a cursor of this list"),
         ({"limit": "1000"}, "limit", "200"),
         ({"limit": "many"}, "limit", "'many'"),
     ],
@@ -167,7 +167,7 @@ def test_a_cursor_serves_only_the_order_that_gave_it_out(client, made):
     assert get(client, "/runs", sort="last_step", limit=1, cursor=cursor)["items"]
     answer = client.get("/api/v1/runs", params={"sort": "-last_step", "cursor": cursor})
     assert answer.status_code == 422
-    assert "belongs to the order 'last_step', but '-last_step' is asked for" in answer.text
+    assert "belongs to the order 'last_step', but '-last_step' was requested" in answer.text
 
 
 @pytest.mark.parametrize("place", [[2**40, 0], [1, 2**40], [True, 1], [1.5, 1]])
@@ -203,7 +203,7 @@ def test_a_run_is_renamed_tagged_archived_and_its_history_is_kept(client, made):
 )
 def test_a_change_that_cannot_be_is_refused_at_its_field(client, made, changes, path):
     run = made()
-    content = json.dumps(changes)  # escaped: half a surrogate pair cannot be sent otherwise
+    content = json.dumps(changes)  # escaped: an unpaired surrogate cannot be sent otherwise
     headers = {"Content-Type": "application/json"}
     answer = client.patch(f"/api/v1/runs/{run.id}", content=content, headers=headers)
     assert answer.status_code == 422, answer.text

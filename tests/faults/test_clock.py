@@ -23,7 +23,7 @@ from tests.faults.plant import Kind, Plant
 from tests.faults.processes import wait_for
 from tests.system.lab import TOKEN, Program
 
-TOY = Path(__file__).parent.parent / "worker" / "toy_trainer.py"
+TOY = Path(__file__).parent.parent / "worker" / "host" / "toy_trainer.py"
 HOUR = 3600
 LEASE = 4.0
 """Seconds: long enough for a busy machine to renew it."""

@@ -15,7 +15,7 @@ from backend import cli
 from backend.process.gc_freeze import gc_frozen
 
 with gc_frozen():
-    for _name in ("main", "migrate", "server"):
+    for _name in ("main", "db.migrate", "process.server"):
         import_module(f"backend.{_name}")
 
 LOG = "SERVICE_LOG"

@@ -132,7 +132,7 @@ def test_a_newer_database_is_refused_with_what_to_do(empty_url):
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(NewerDatabase, match="schema 9999, which this version does not know"):
+    with pytest.raises(NewerDatabase, match="schema 9999, which is newer than this version knows"):
         upgrade(empty_url)
 
 

@@ -77,7 +77,7 @@ def test_a_database_of_a_newer_version_is_named_with_what_to_do(state_dir):
     with closing(sqlite3.connect(state_dir / "grpolab.db")) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     said = complaint(command("up", STATE_DIR=state_dir, PORT=free_port()))
-    assert said.startswith("the database has schema 9999, which this version does not know")
+    assert said.startswith("the database has schema 9999, which is newer than this version knows")
     assert said.endswith("start the newer version again, or use another STATE_DIR or DATABASE_URL")
 
 

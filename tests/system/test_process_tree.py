@@ -168,9 +168,9 @@ def test_the_link_logs_in_once(lab):
 
 @pytest.mark.parametrize("word", ["backend.cli serve", "worker.host.app", "valkey-server"])
 def test_a_program_that_dies_is_started_again(lab, word):
-    said = lab.said().count("ended by itself")
+    said = lab.said().count("exited unexpectedly")
     victim = lab.child(word)
     victim.kill()
     wait_for(lambda: any(word in " ".join(line) for p, line in command_lines(lab.family()) if p != victim))
-    assert lab.said().count("ended by itself") == said + 1
+    assert lab.said().count("exited unexpectedly") == said + 1
     wait_for(lab.client.is_alive)

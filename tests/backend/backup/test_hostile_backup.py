@@ -194,7 +194,7 @@ def test_nothing_that_is_there_is_written_over_and_no_link_of_the_target_is_foll
     assert [path.name for path in outside.parent.iterdir()] == ["precious"]
     shutil.rmtree(lab.datasets_dir / "uploads")
     (lab.datasets_dir / "uploads").symlink_to(outside.parent)
-    assert_refused(lab, backup, "is a link", among=[outside.parent])
+    assert_refused(lab, backup, "is a symbolic link", among=[outside.parent])
 
 
 def test_what_is_restored_does_not_change_with_the_backup(lab, backup, database):

@@ -34,7 +34,11 @@ def of_postgres(sqlstate):
     ("code", "kind", "words"),
     [
         (sqlite3.SQLITE_FULL, "full", "the disk of the database /state/grpolab.db is full: "),
-        (sqlite3.SQLITE_IOERR_FSYNC, "broken", "the disk of the database /state/grpolab.db reports an error"),
+        (
+            sqlite3.SQLITE_IOERR_FSYNC,
+            "broken",
+            "the disk of the database /state/grpolab.db reports a write error",
+        ),
         (sqlite3.SQLITE_READONLY, "read_only", "the database /state/grpolab.db is read-only"),
         (sqlite3.SQLITE_BUSY, "busy", "the database /state/grpolab.db is locked by another program"),
         (sqlite3.SQLITE_CANTOPEN, "away", "the database file /state/grpolab.db cannot be opened"),

@@ -74,7 +74,7 @@ def test_layers_of_the_sandbox_are_named_and_a_missing_one_is_a_warning_or_worse
     layers.cache_clear()
     try:
         assert "no namespaces, which keeps out other processes" in found(healthy, "sandbox", "warn")
-        assert "refuses user namespaces" in found(with_(healthy, sandbox="required"), "sandbox")
+        assert "does not allow user namespaces" in found(with_(healthy, sandbox="required"), "sandbox")
     finally:
         monkeypatch.undo()
         layers.cache_clear()
@@ -150,7 +150,7 @@ def test_a_token_that_others_may_read(healthy):
     assert found(healthy, "privacy", "ok")
     if os.getuid() == 0:
         os.chown(token, 65534, 65534)
-        assert "belongs to another user" in found(healthy, "privacy")
+        assert "is owned by another user" in found(healthy, "privacy")
     assert stat.S_IMODE(healthy.state.stat().st_mode) == 0o700
 
 

@@ -329,4 +329,4 @@ def test_one_token_follows_only_so_many_pages(sqlite_url, settings):
         cast("Service", client.app).state.streams.update(viewer=2, operator=1)
         refused = client.get("/api/v1/stream", headers={"Authorization": f"Bearer {VIEWER_TOKEN}"})
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "15")
-        assert refused.json()["detail"] == "2 pages of viewers follow already: close some"
+        assert refused.json()["detail"] == "2 live pages of viewers are open already: close some"

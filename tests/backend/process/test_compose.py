@@ -219,4 +219,4 @@ def test_everything_that_the_dockerfile_copies_is_in_the_build_context():
         name for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()
     }
     assert copied
-    assert all((ROOT / name).exists() and f"!{name}" in ignore for name in copied)
+    assert all(list(ROOT.glob(name)) and f"!{name}" in ignore for name in copied)

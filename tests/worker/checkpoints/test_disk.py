@@ -93,7 +93,9 @@ def test_a_disk_that_is_read_only(sessions, run_id, state, straight):  # noqa: F
     assert reason.startswith(f"disk: the disk of {state}/runs/{run_id} is read-only")
 
 
-@pytest.mark.parametrize(("number", "words"), [(errno.EIO, "reports an error"), (errno.EDQUOT, "is full")])
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.EIO, "reports a write error"), (errno.EDQUOT, "is full")]
+)
 def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeypatch, number, words):  # noqa: F811
     def faulty(_descriptor):
         raise OSError(number, os.strerror(number))
@@ -147,7 +149,7 @@ def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, str
         assert client.get("/api/v1/runs").status_code == 200
         answer = client.post("/api/v1/experiments", json=LAUNCH)
         assert (answer.status_code, answer.headers["content-type"]) == (507, "application/problem+json")
-        assert "make room" in answer.json()["detail"]
+        assert "free some space" in answer.json()["detail"]
         assert trainer.is_alive()
         filler.unlink()
         trainer.join(120)

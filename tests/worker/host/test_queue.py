@@ -92,7 +92,7 @@ def test_a_long_state_path_gets_a_short_socket(tmp_path):
 
 def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    with pytest.raises(Unavailable, match="belongs to another user"):
+    with pytest.raises(Unavailable, match="is owned by another user"):
         private_directory(tmp_path)
 
 
