@@ -57,7 +57,7 @@ def test_a_link_in_another_sites_page_asks_before_it_logs_in(stranger, settings)
     ticket = ticket_of(settings, Role.VIEWER)
     for _ in range(20):
         page = stranger.get(f"/run/abc?x=1&token={ticket}", headers=NAVIGATION)
-        assert (page.status_code, "Another site leads to this" in page.text) == (200, True)
+        assert (page.status_code, "Another site sent you to this" in page.text) == (200, True)
         assert "set-cookie" not in page.headers
     form = {"ticket": ticket, "path": "/run/abc?x=1"}
     assert stranger.post("/login", data=form, headers=NAVIGATION).status_code == 403
@@ -132,7 +132,7 @@ def test_logging_out_ends_the_session_and_not_only_the_cookie(stranger, settings
 
 def test_a_client_with_a_token_cannot_log_out(client):
     answer = client.delete("/api/v1/session")
-    assert (answer.status_code, "it is not logged in" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "it has no session to end" in answer.json()["detail"]) == (409, True)
 
 
 def test_an_operator_sees_and_ends_every_session_a_viewer_its_own(browsers):
