@@ -166,7 +166,7 @@ frontend/node_modules/.stamp: frontend/package-lock.json frontend/package.json |
 	  printf '#!/bin/sh\nexec "%s/node" "%s/../lib/node_modules/npm/bin/npm-cli.js" "$$@"\n' "$(NODE_BIN)" "$(NODE_BIN)" > $(NODE_BIN)/npm; \
 	  chmod +x $(NODE_BIN)/npm $(NODE_BIN)/node; }
 	@echo "Installing what checks the frontend into frontend/node_modules ..."
-	@cd frontend && $(NODE_PATH_FIRST) npm ci --no-audit --no-fund --loglevel=error && touch node_modules/.stamp
+	@cd frontend && $(NODE_PATH_FIRST) npm install --no-save --no-audit --no-fund --loglevel=error && touch node_modules/.stamp
 
 # ---------------------------------------------------------------- what the tests need beside Python
 # Postgres and Redis come in wheels. Python's venv module, a browser and libfaketime do not; root on Debian gets them by
