@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -104,6 +104,9 @@ bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoint
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)
 
+bench-parity-verl: .venv/runtime.stamp ## compare advantages and losses with verl's; installs verl into .venv-verl
+	@.venv/bin/python -m benchmarks.parity_verl $(ARGS)
+
 bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
 	@.venv/bin/python -m benchmarks.sandbox $(ARGS)
 
@@ -123,7 +126,7 @@ evidence: .venv/runtime.stamp ## train what is missing of the learning evidence,
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-trl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-verl .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

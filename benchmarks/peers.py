@@ -1,4 +1,4 @@
-"""TRL in an environment of its own, `.venv-trl`, which is made when it is first needed."""
+"""The peers, each in an environment of its own (`.venv-trl`, `.venv-verl`) that is made when first needed."""
 
 import json
 import os
@@ -8,17 +8,29 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = ROOT / ".venv-trl"
-REQUIREMENTS = Path(__file__).parent / "step" / "requirements.txt"
+REQUIREMENTS = {
+    "trl": Path(__file__).parent / "step" / "requirements.txt",
+    "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
+}
 
 
 def python_of_trl() -> Path:
     """The interpreter that can import TRL."""
-    python = ENVIRONMENT / "bin" / "python"
+    return _python_of("trl")
+
+
+def python_of_verl() -> Path:
+    """The interpreter that can import verl."""
+    return _python_of("verl")
+
+
+def _python_of(peer: str) -> Path:
+    environment = ROOT / f".venv-{peer}"
+    python = environment / "bin" / "python"
     if not python.exists():
-        print("installing TRL into .venv-trl (once)", flush=True)
-        venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-r", REQUIREMENTS], check=True)
+        print(f"installing {peer} into .venv-{peer} (once)", flush=True)
+        venv.create(environment, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-r", REQUIREMENTS[peer]], check=True)
     return python
 
 

@@ -16,6 +16,7 @@ from backend.formula.mathml import (
     product,
     root,
     row,
+    summed,
     symbol,
 )
 from backend.formula.symbols import (
@@ -62,6 +63,10 @@ def surrogate_term(objective: Objective) -> Math:
         case knobs.ClipCov():
             clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
             return product(symbol("m", "it"), _pessimistic(plain, clipped, advantage, 0))
+        case knobs.Fipo():
+            clipped = call("clip", ratio, number(1 - rule.eps_low), number(1 + rule.eps_high))
+            weight = constant(symbol("f", "it"))
+            return product(weight, _pessimistic(plain, clipped, advantage, rule.dual_clip))
         case knobs.KlCov():
             moved = bracketed(row("log", ratio), "||")
             return row(plain, "−", product(number(rule.coef), symbol("u", "it"), moved))
@@ -106,6 +111,8 @@ def surrogate_definitions(objective: Objective) -> list[Math]:
             band = row("a share", number(rule.share), "of the tokens, drawn where", low, "<", _COV, "<", high)
             silent = row(symbol("m", "it"), "=", number(0), "for", band, ",", "else", ONE)
             return [silent, _covariance(advantage)]
+        case knobs.Fipo():
+            return _influence(rule, ratio, advantage)
         case knobs.KlCov():
             top = row("a share", number(rule.share), "of the tokens, that of highest", _COV)
             held = row(symbol("u", "it"), "=", ONE, "for", top, ",", "else", number(0))
@@ -132,6 +139,21 @@ def _covariance(advantage: Math) -> Math:
     opened = row("log", call("π_old", TOKEN))._replace(is_atom=True)
     centred = bracketed(row(opened, "−", call("mean", opened)))
     return row(_COV, "=", product(centred, bracketed(row(advantage, "−", call("mean", advantage)))))
+
+
+def _influence(rule: knobs.Fipo, ratio: Math, advantage: Math) -> list[Math]:
+    """The weight of a token by what has become of those after it."""
+    weight, future, later = symbol("f", "it"), symbol("F", "it"), symbol("r", "i,t+k")
+    decay = power(number(round(2 ** (-1 / rule.half_life), 12)), "k")
+    plain = call("clip", call("exp", future), number(rule.low), number(rule.high))
+    held = call("clip", plain, number(0.8), ONE)
+    unsafe = row("where", advantage, "<", number(0), "and", ratio, ">", number(rule.safety))
+    whose: list[Math | str] = ["without those above", number(rule.dual_clip)] if rule.dual_clip else []
+    return [
+        row(weight, "=", plain),
+        row(weight, "=", held, unsafe),
+        row(future, "=", summed("k", product(decay, row("log", later)._replace(is_atom=True))), *whose),
+    ]
 
 
 def _gamma(ratio: Math, k: float, rate: float) -> Math:
@@ -221,6 +243,9 @@ MEANINGS = {
     "mᵢₜ": "0 for tokens that learn nothing from here on",
     "uᵢₜ": "1 for a token that is held back",
     "covᵢₜ": "what a token adds to the covariance of log-probability and advantage over the optimizer step",
+    "fᵢₜ": "weight of a token by what has become of the tokens after it",
+    "Fᵢₜ": "how much likelier the token and those after it have become, nearer ones more; nats",
+    "r_i,t+k": "the ratio k tokens later; 1 after the last token",
     "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
     "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
     "pᵢₜ": "probability of a token under the policy that is trained",

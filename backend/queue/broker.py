@@ -118,7 +118,7 @@ def private_directory(path: Path) -> None:
     """Make a directory that only this user can open; refuse one that belongs to somebody else."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_uid != os.getuid():
-        raise Unavailable(f"{path} belongs to another user")
+        raise Unavailable(f"{path} is owned by another user")
     path.chmod(0o700)
 
 

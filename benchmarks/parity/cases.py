@@ -141,6 +141,13 @@ CASES = [
     _with(GRPO, "grpo, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3; TRL's default"),
     _with(GSPO, "grpo, sequence, beta 0.04, bias correction", {"beta": 0.04}, R_K3, note="r_k3"),
     _with(
+        DAPO,
+        "vespo",
+        {"loss_type": "vespo"},
+        {"ratio": {"type": "seq_product"}, "surrogate": {"type": "vespo"}},
+        note="its weight is TRL's default",
+    ),
+    _with(
         GRPO,
         "grpo, delta 1.3",
         {"delta": 1.3},
@@ -216,7 +223,7 @@ DIFFERENT = [
 """What both sides have and mean differently."""
 
 ONLY_TRL = {
-    "loss_type vespo": "sequence weights of its own (arXiv:2602.10693); out of our scope",
+    "loss_type vespo with a sampler's correction": "our vespo takes ratio.old = sampler instead",
     "loss_type cispo with importance_sampling_level sequence": "our weight_cap is defined for token ratios",
     "vllm_importance_sampling_clip_min with a truncate mode": "our truncation has an upper end alone",
     "sampler log-probabilities of NaN count as no mismatch": "our sampler always reports them",
@@ -225,11 +232,14 @@ ONLY_TRL = {
 ONLY_OURS = {
     "ratio seq_geo_token": "GSPO-token; TRL 1.16 knows token and sequence (and has no sequence_token)",
     "ratio seq_product and none": "the book's and REINFORCE's forms",
-    "surrogate dynamic, book_signed": "DCPO and the book",
+    "surrogate dynamic, divergence, clip_cov, kl_cov, fipo, book_signed": (
+        "DCPO, DPPO, the Covs, FIPO, the book"
+    ),
     "aggregation prompt_mean": "DAPO as written, Magistral",
     "correction with level geo, geo_filter": "geometric sequence weights; NeMo-RL",
     "off_policy_mask source old": "the book's script",
     "kl k1, k2, r_k1, in the reward, to the old policy, by domain, under a controller": "TRL has k3 and r_k3",
-    "advantage loo, batch_mean, ema, none, critic, and the scales seq_whiten, token_whiten, sas": "",
+    "advantage loo, optimal, best_of_group, batch_mean, ema, none, critic, and the scales mean_reward, "
+    "seq_whiten, token_whiten, sas": "",
     "router_shift, nll, ar": "RSPO, VAPO and AR",
 }

@@ -181,3 +181,27 @@ def test_vespo_forgets_a_completion_that_has_become_impossible():
         negative=shape,
     )
     assert found.gate.max().item() < 1e-13
+
+
+def test_later_tokens_count_half_after_the_half_life():
+    found = surrogates.future_log_ratio(
+        torch.tensor([[0.0, 0.4, 0.0, 0.8]], dtype=torch.float64), half_life=2.0
+    )
+    assert found.tolist() == [pytest.approx([0.4 * 0.5**0.5 + 0.8 * 0.5**1.5, 0.8, 0.8 * 0.5**0.5, 0.8])]
+
+
+@pytest.mark.parametrize(("advantage", "weight"), [(1.0, 1.2), (-1.0, 1.0)])
+def test_a_bad_token_that_has_become_far_likelier_gets_no_extra_weight(advantage, weight):
+    log_ratio = torch.tensor([[math.log(5.0)]], dtype=torch.float64)
+    a = torch.tensor([[advantage]], dtype=torch.float64)
+    clipped = surrogates.ppo_clip(log_ratio.exp(), a, eps_low=0.2, eps_high=0.2)
+    found = surrogates.influenced(
+        clipped,
+        log_ratio,
+        a,
+        half_life=32.0,
+        weights=surrogates.Band(1.0, 1.2),
+        safety=4.0,
+        dual_clip=0.0,
+    )
+    assert found.gate.item() == pytest.approx(weight)

@@ -621,6 +621,19 @@ def clip_cov(groups, max_new_tokens):
     return loss / tokens(groups)
 
 
+def fipo(groups, max_new_tokens):
+    loss = 0.0
+    for c, a in completions(groups, group_normalised(groups)):
+        moved = [new.item() - old for new, old in zip(c.new, c.old, strict=True)]
+        for t, ratio in enumerate(ratios(c)):
+            future = sum(0.5 ** ((k - t) / 32) * moved[k] for k in range(t, len(moved)))
+            weight = min(max(math.exp(future), 1.0), 1.2)
+            if a < 0 and ratio.item() > 4:
+                weight = min(max(weight, 0.8), 1.0)
+            loss -= weight * ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
 def vespo(groups, max_new_tokens):
     loss = 0.0
     for c, a in completions(groups, group_normalised(groups)):
@@ -688,6 +701,7 @@ LOSSES = {
         rspo,
         prorl,
         clip_cov,
+        fipo,
         kl_cov,
         vespo,
         dppo,

@@ -58,6 +58,17 @@ def surrogate_of(
         case knobs.KlCov(coef=coef):
             chosen = given(batch.covariant, "tokens chosen by covariance")
             return surrogates.held_back(log_ratio, token_advantages, chosen, coef=coef)
+        case knobs.Fipo(eps_low=low, eps_high=high, dual_clip=c):
+            clipped = surrogates.ppo_clip(ratio, token_advantages, eps_low=low, eps_high=high, dual_clip=c)
+            return surrogates.influenced(
+                clipped,
+                log_ratio,
+                token_advantages,
+                half_life=rule.half_life,
+                weights=surrogates.Band(rule.low, rule.high),
+                safety=rule.safety,
+                dual_clip=c,
+            )
         case knobs.Vespo():
             positive = surrogates.GammaShape(rule.k_pos, rule.lambda_pos)
             negative = surrogates.GammaShape(rule.k_neg, rule.lambda_neg)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from worker.objective import masked
+from worker.objective.ratios import LOG_RATIO_LIMIT
 
 
 class Surrogate(NamedTuple):
@@ -29,6 +30,13 @@ class Surrogate(NamedTuple):
     """Where the cap for negative advantages removed the gradient."""
     gate: Float[Tensor, "B N"] | None = None
     """The weight a smooth gate leaves of the gradient."""
+
+
+class Band(NamedTuple):
+    """The smallest and the largest weight."""
+
+    low: float
+    high: float
 
 
 class Bounds(NamedTuple):
@@ -240,6 +248,48 @@ def held_back(
     """
     ratio = log_ratio.exp()
     return Surrogate(ratio * advantages - coef * log_ratio.abs() * chosen, ratio)
+
+
+def future_log_ratio(log_ratio: Float[Tensor, "B T"], *, half_life: float) -> Float[Tensor, "B T"]:
+    """The log-ratios of a token and those after it, each worth half of one that is half_life tokens nearer.
+
+        F[i, t] = sum_{k >= t} 2^(-(k - t) / half_life) log r[i, k]
+
+    Source: FIPO, arXiv:2603.19835, as ms-swift has it.
+    """
+    decay = 2 ** (-1 / half_life)
+    total = torch.zeros_like(log_ratio[:, :1])
+    columns = []
+    for column in reversed(log_ratio.split(1, dim=1)):
+        total = column + decay * total
+        columns.append(total)
+    return torch.cat(columns[::-1], dim=1)
+
+
+def influenced(
+    clipped: Surrogate,
+    log_ratio: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B M"],
+    *,
+    half_life: float,
+    weights: Band,
+    safety: float,
+    dual_clip: float,
+) -> Surrogate:
+    """A clipped objective with a constant weight on each token by what has become of the tokens after it.
+
+        f = clip(exp(F), low, high);  clip(f, 0.8, 1) where A < 0 and r > safety
+
+    F is future_log_ratio, without the tokens whose ratio is above the dual clip. Source: FIPO,
+    arXiv:2603.19835, as ms-swift has it.
+    """
+    moved = log_ratio.detach()  # detach: the weight is a constant
+    ratio = moved.exp()
+    counted = moved.masked_fill(ratio > dual_clip, 0) if dual_clip else moved
+    future = future_log_ratio(counted, half_life=half_life)
+    weight = future.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp().clamp(weights.low, weights.high)
+    weight = weight.clamp(0.8, 1).where((advantages < 0) & (ratio > safety), weight)
+    return clipped._replace(objective=clipped.objective * weight, gate=weight)
 
 
 def vespo(

@@ -13,6 +13,7 @@ __all__ = [
     "ClipCov",
     "DivergenceMask",
     "DynamicClip",
+    "Fipo",
     "GeoToken",
     "KlCov",
     "NoSurrogate",
@@ -227,6 +228,29 @@ class KlCov(_Surrogate):
     """Weight of the penalty; per nat. The authors' script and verl: 1."""
 
 
+class Fipo(_DualClip):
+    """PPO's clip, with a constant weight on each token by how the policy has moved on the tokens after it:
+    more where they have become likelier (future-KL influenced policy optimization, FIPO, arXiv:2603.19835).
+    """
+
+    type: Literal["fipo"] = "fipo"
+    ratios = ("token",)
+    acts = "weighs each token by the ratios of those after it"
+    eps_low: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the lower bound of the ratio below 1."""
+    eps_high: float = Field(default=0.2, ge=0, le=1e3)
+    """Distance of the upper bound of the ratio above 1."""
+    half_life: float = Field(default=32.0, gt=0, le=1e6)
+    """Tokens after which the log-ratio of a later token counts half. ms-swift 32."""
+    low: float = Field(default=1.0, gt=0, le=1)
+    """Smallest weight. ms-swift 1, or 0.8 where it may also weigh less."""
+    high: float = Field(default=1.2, ge=1, le=1e3)
+    """Largest weight. ms-swift 1.2."""
+    safety: float = Field(default=4.0, ge=1, le=1e6)
+    """Where the advantage is negative and the ratio above this, the weight is at most 1 and at least 0.8.
+    ms-swift 4."""
+
+
 Surrogate = Annotated[
     PpoClip
     | GeoToken
@@ -237,6 +261,7 @@ Surrogate = Annotated[
     | DivergenceMask
     | ClipCov
     | KlCov
+    | Fipo
     | BookSigned
     | NoSurrogate,
     Field(discriminator="type"),

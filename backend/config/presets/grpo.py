@@ -206,6 +206,19 @@ GRPO: dict[str, Preset] = {
         ),
         updates=UpdatesConfig(minibatches=8),
     ),
+    "fipo": preset(
+        "FIPO",
+        "arXiv:2603.19835",
+        """A token counts up to a fifth more where the policy has made those after it likelier: it
+        has credit for what it leads to, without a critic. Watch gate/mean (1 on fresh rollouts),
+        clip/high_frac and length/mean. A step needs several updates: at the first nothing has moved. All
+        numbers are ms-swift's defaults.""",
+        objective=Objective(
+            surrogate=knobs.Fipo(half_life=32.0, low=1.0, high=1.2, safety=4.0),
+            aggregation=knobs.TokenMean(),
+        ),
+        updates=UpdatesConfig(minibatches=4),
+    ),
     "sapo": preset(
         "SAPO",
         "arXiv:2511.20347",

@@ -37,7 +37,7 @@ def of_postgres(sqlstate):
         (
             sqlite3.SQLITE_IOERR_FSYNC,
             "broken",
-            "the disk of the database /state/grpolab.db reports a write error",
+            "the disk of the database /state/grpolab.db reports an error: ",
         ),
         (sqlite3.SQLITE_READONLY, "read_only", "the database /state/grpolab.db is read-only"),
         (sqlite3.SQLITE_BUSY, "busy", "the database /state/grpolab.db is locked by another program"),
