@@ -35,7 +35,7 @@ export function Header({ onHelp }) {
     <${ViewerMark} />
     <${WorkerStatus} />
     <button
-      class="button-icon"
+      class="button-icon keys"
       title="Keyboard shortcuts (?)"
       aria-label="Keyboard shortcuts"
       onClick=${onHelp}
