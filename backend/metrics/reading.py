@@ -61,9 +61,18 @@ def read_points(
                 _valid(session, part, key, blocks[part.run, key], limits.get(part.run, ())).of_run(number)
                 for number, part in enumerate(parts)
             ]
-            if points := _points(sum(pieces[1:], pieces[0])):
+            stored = sum(pieces[1:], pieces[0])
+            if outlined is not None and _overlap(stored):
+                return read_points(session, runs, metrics)
+            if points := _points(stored):
                 found[run, name] = points
     return found
+
+
+def _overlap(stored: Stored) -> bool:
+    """Whether an attempt wrote among the steps of an earlier one: an outline may lack what it replaces."""
+    in_order = stored.attempts[np.argsort(stored.steps, kind="stable")]
+    return bool((in_order[1:] < in_order[:-1]).any())
 
 
 def _inherited(

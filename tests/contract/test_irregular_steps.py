@@ -129,6 +129,23 @@ def test_a_row_that_an_attempt_writes_before_its_own_beginning_is_read(database)
     assert same_as_rows(database, [run.id])
 
 
+def test_an_attempt_that_writes_among_the_steps_of_an_earlier_one_replaces_its_points(database, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    with database.sessions.begin() as session:
+        run = make(session, status="finished")
+        write_points(session, run.id, 1, [(107, {"reward/mean": 1.0})])
+        make_attempt(session, run, 2, from_step=153)
+        run.attempt, run.last_step = 2, 600
+        write_points(session, run.id, 2, [(step, {"reward/mean": 2 + step / 1e5}) for step in range(64, 192)])
+    pack_all(database)
+    view = View("step", None, None, 10, 0.0, None)
+    with database.sessions() as session:
+        known = names_of(session, [run.id])
+        drawn = _read(session, known, [run.id], ["reward/mean"], view, is_grouped=False)
+    assert drawn[run.id, "reward/mean"].raw_points == 128
+    assert drawn[run.id, "reward/mean"].values.min() > 2
+
+
 STEPS = st.one_of(
     st.lists(st.integers(0, 900), max_size=12),
     st.builds(
