@@ -22,8 +22,8 @@ from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
 from backend.runs.deletion import carry_on
 from backend.runs.high_water_mark import raise_mark
+from backend.runs.leases import LostRuns
 from backend.runs.lifecycle import claimable, take_back_lost
-from backend.runs.lost import LostRuns
 from backend.runs.strays import Strays
 from backend.settings import Settings
 from backend.workers.store import live_slots

@@ -23,8 +23,9 @@ from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
 from backend.metrics.means import Picture, average
 from backend.metrics.reading import read_curves
-from backend.metrics.series import Curve, Floats, is_fine, thin, thin_non_finite
+from backend.metrics.series import Curve, Floats
 from backend.metrics.statistics import t_975
+from backend.metrics.thinning import is_fine, thin, thin_non_finite
 from backend.metrics.view import View
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.metrics.series import Curve, Floats, Ints, coarseness, peaks
+from backend.metrics.series import Curve, Floats, Ints
+from backend.metrics.thinning import coarseness, peaks
 
 MOST_CELLS = 250_000
 """Curves x points. Up to there a mean has all points of its curves, beyond it those that show their peaks."""

@@ -15,7 +15,7 @@ from backend.db.engine import Sessions, reading
 from backend.db.models import ALL_PACKED, NOT_BEGUN, Attempt, Metric, MetricBlock, MetricKey, Run
 from backend.metrics import blocks
 from backend.metrics.blocks import STEP, VALUE, Stored, points_of
-from backend.metrics.series import OUTLINE_SHIFT, peaks
+from backend.metrics.thinning import OUTLINE_SHIFT, peaks
 
 TASKS = 1_000
 """So many attempts are packed in one go."""

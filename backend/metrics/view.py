@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.metrics.blocks import Outlined
-from backend.metrics.series import OUTLINE_SHIFT, Curve, coarseness, ema, window
+from backend.metrics.series import Curve, ema, window
+from backend.metrics.thinning import OUTLINE_SHIFT, coarseness
 
 LAST_STEP = 2**31 - 1
 

@@ -1,4 +1,4 @@
-"""Detection of runs that have lost their worker.
+"""Leases: how a worker holds a run, renews its hold, and is noticed when it is lost.
 
 A lease that has run out is no proof: a laptop that slept, or a database that was away, lets every lease run
 out at once, and the healthy worker renews it as soon as it can. So a process counts a run as lost only after
@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, false, or_, select
+from sqlalchemy import ColumnElement, and_, false, or_, select, true, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now
 from backend.db.models import Run
+from backend.errors import Fenced
 
 
 class Lease(NamedTuple):
@@ -22,6 +23,33 @@ class Lease(NamedTuple):
     run_id: str
     attempt: int
     until: float
+
+
+def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
+    """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
+
+    With `owner`, the attempt must also be that worker's.
+    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
+    """
+    is_owners = Run.worker_id == owner if owner else true()
+    statement = (
+        update(Run)
+        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", is_owners)
+        .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
+        .returning(Run.wish)
+    )
+    wish = session.execute(statement).scalar_one_or_none()
+    if wish is None:
+        raise Fenced(run_id, attempt)
+    return wish
+
+
+def renew_lease(
+    session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
+) -> str:
+    """Own the run for another while; returns the user's wish, raises Fenced."""
+    until = db_now() + lease_seconds
+    return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 
 
 def grace_seconds(lease_seconds: float) -> float:

@@ -13,7 +13,7 @@ Leases are compared with the database's clock only. Functions take a Session and
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple, cast
 
-from sqlalchemy import CursorResult, and_, case, or_, select, true, update
+from sqlalchemy import CursorResult, and_, case, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now, now_or_later
@@ -22,7 +22,7 @@ from backend.db.text import clean_text
 from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.redaction import redact
 from backend.runs.events import add_event
-from backend.runs.lost import Lease, is_one_of
+from backend.runs.leases import Lease, fence, is_one_of
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
@@ -113,33 +113,6 @@ def _next_claimable(lost: Collection[Lease]) -> Any:
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-
-
-def fence(session: Session, run_id: str, attempt: int, *, owner: str = "", **values: Any) -> str:
-    """Prove that this attempt owns the run, store `values` in its row and return the user's wish.
-
-    With `owner`, the attempt must also be that worker's.
-    The first statement of every transaction of a trainer; raises Fenced when another attempt owns the run.
-    """
-    is_owners = Run.worker_id == owner if owner else true()
-    statement = (
-        update(Run)
-        .where(Run.id == run_id, Run.attempt == attempt, Run.status == "running", is_owners)
-        .values(**(values or {"attempt": attempt, "changed_at": Run.changed_at}))
-        .returning(Run.wish)
-    )
-    wish = session.execute(statement).scalar_one_or_none()
-    if wish is None:
-        raise Fenced(run_id, attempt)
-    return wish
-
-
-def renew_lease(
-    session: Session, run_id: str, attempt: int, *, owner: str = "", lease_seconds: float = 60.0
-) -> str:
-    """Own the run for another while; returns the user's wish, raises Fenced."""
-    until = db_now() + lease_seconds
-    return fence(session, run_id, attempt, owner=owner, lease_until=until, changed_at=Run.changed_at)
 
 
 def begin_attempt(session: Session, run_id: str, attempt: int, from_step: int, **facts: Any) -> None:

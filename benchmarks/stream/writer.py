@@ -10,7 +10,7 @@ import time
 from backend.config.run import RunConfig
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Run
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
 
@@ -32,7 +32,7 @@ def main(url: str, per_second: float, seconds: float) -> None:
             sent = {"n": number, "sent": time.time()}
             add_event(session, "data", "an event of the benchmark", run_id=run.id, data=sent)
             if number % round(per_second) == 0:
-                lifecycle.fence(session, run.id, 1, last_step=number)
+                leases.fence(session, run.id, 1, last_step=number)
     print(number)
 
 

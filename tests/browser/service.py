@@ -18,7 +18,7 @@ from backend.metrics.store import write_points
 from backend.process.preflight import free_port
 from backend.process.server import server_config
 from backend.rollouts.store import pack_groups, write_groups
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint
 from backend.runs.store import append_log
 from backend.settings import Settings
@@ -65,7 +65,7 @@ class Service:
                 kind = "train" if step else "eval"
                 groups = [group_of(kind, step, index) for index in range(3)]
                 write_groups(session, pack_groups(run_id, step, claim.attempt, groups))
-            lifecycle.fence(session, run_id, claim.attempt, last_step=steps, summary=summary_of(steps))
+            leases.fence(session, run_id, claim.attempt, last_step=steps, summary=summary_of(steps))
             append_log(session, run_id, claim.attempt, 1, "step 1\nstep 2\n\x1b[31mred\x1b[0m\n")
             add_checkpoint(session, checkpoint_of(run_id, claim.attempt, steps))
             lifecycle.finish_run(session, run_id, claim.attempt, end, reason)

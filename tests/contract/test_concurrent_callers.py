@@ -6,7 +6,7 @@ import threading
 from sqlalchemy import select
 
 from backend.db.models import Checkpoint, Run
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints
 from tests.contract.test_forks import add_checkpoints
 from tests.factories import make_run
@@ -51,7 +51,7 @@ def test_a_fork_never_loses_its_origin_to_a_parent_that_goes_on_training(client,
                     lambda session: forget_old_checkpoints(session, parent, keep=1),
                 ):
                     with database.sessions.begin() as session:
-                        lifecycle.fence(session, parent, 1)
+                        leases.fence(session, parent, 1)
                         write(session)
         finally:
             has_trained.set()

@@ -9,8 +9,8 @@ from sqlalchemy import func, select, update
 from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import NOT_BEGUN, Attempt, Event, Run
 from backend.errors import Fenced, MoveForbidden, RunNotFound
-from backend.runs import lifecycle
-from backend.runs.lost import Lease, run_out
+from backend.runs import leases, lifecycle
+from backend.runs.leases import Lease, run_out
 from tests.factories import make_run
 
 
@@ -79,8 +79,8 @@ def test_an_older_attempt_is_fenced_from_everything(session):
     claim(session)
     claim(session, lost=lose_lease(session, run.id))
     for write in (
-        lambda: lifecycle.fence(session, run.id, 1),
-        lambda: lifecycle.renew_lease(session, run.id, 1),
+        lambda: leases.fence(session, run.id, 1),
+        lambda: leases.renew_lease(session, run.id, 1),
         lambda: lifecycle.begin_attempt(session, run.id, 1, 0),
         lambda: lifecycle.finish_run(session, run.id, 1, "finished"),
         lambda: lifecycle.release_run(session, run.id, 1),
@@ -88,14 +88,14 @@ def test_an_older_attempt_is_fenced_from_everything(session):
     ):
         with pytest.raises(Fenced):
             write()
-    assert lifecycle.fence(session, run.id, 2) == ""
+    assert leases.fence(session, run.id, 2) == ""
 
 
 def test_the_fence_stores_what_it_is_given_and_tells_the_wish(session):
     run = make_run(session)
     claim(session)
     lifecycle.request_wish(session, run.id, "stop")
-    assert lifecycle.fence(session, run.id, 1, last_step=7) == "stop"
+    assert leases.fence(session, run.id, 1, last_step=7) == "stop"
     assert session.scalar(select(Run.last_step)) == 7
 
 
@@ -103,7 +103,7 @@ def test_a_renewed_lease_ends_later_and_is_no_change_of_the_run(session):
     run = make_run(session)
     claim(session, lease_seconds=10)
     before = session.execute(select(Run.lease_until, Run.changed_at)).one()
-    lifecycle.renew_lease(session, run.id, 1, lease_seconds=100)
+    leases.renew_lease(session, run.id, 1, lease_seconds=100)
     after = session.execute(select(Run.lease_until, Run.changed_at)).one()
     assert after.lease_until - before.lease_until == pytest.approx(90, abs=5)
     assert after.changed_at == before.changed_at
@@ -170,7 +170,7 @@ def test_a_failed_attempt_is_tried_again_after_a_pause(session, monkeypatch):
     assert session.scalar(select(Run.run_after - db_now())) == pytest.approx(60.0, abs=30)
 
 
-def test_lost_runs_are_taken_back_without_counting_against_them(session):
+def test_leases_are_taken_back_without_counting_against_them(session):
     run, ours = make_run(session, queued_at=1.0), make_run(session, queued_at=2.0)
     claim(session)
     claim(session)

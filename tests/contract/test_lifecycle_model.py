@@ -13,9 +13,9 @@ from sqlalchemy import select, update
 from backend.db.engine import db_now
 from backend.db.models import Run
 from backend.errors import Conflict, Fenced, RunNotFound
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.deletion import begin_deletion, carry_on
-from backend.runs.lost import Lease
+from backend.runs.leases import Lease
 from backend.runs.store import restore_run, trash_run
 from tests.factories import make_run
 from tests.faults.audit import audit
@@ -135,7 +135,7 @@ def claim(models, sessions):
         models[taken.run_id].status = "running"
         models[taken.run_id].attempt += 1
         with sessions.begin() as session, pytest.raises(Fenced):
-            lifecycle.fence(session, taken.run_id, taken.attempt - 1)
+            leases.fence(session, taken.run_id, taken.attempt - 1)
 
 
 def delete(models, sessions, settings, run_id):

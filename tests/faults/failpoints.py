@@ -2,7 +2,7 @@
 
 The product knows nothing of this: SQLAlchemy's events and wrapped functions of `os` tell where it is.
 
-    before Recorder._begin > lifecycle.fence: UPDATE run
+    before Recorder._begin > leases.fence: UPDATE run
     after  Checkpoints.save: commit
     before checkpoint._publish: rename .CHECKPOINT.draft
 """

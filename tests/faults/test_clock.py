@@ -15,7 +15,7 @@ from backend.db.engine import reading
 from backend.db.models import Attempt, Event
 from backend.process.preflight import free_port
 from backend.runs import lifecycle
-from backend.runs.lost import grace_seconds
+from backend.runs.leases import grace_seconds
 from tests.conftest import require
 from tests.faults.audit import audit
 from tests.faults.clocks import Clock

@@ -10,7 +10,7 @@ from backend.config.merge import resolve
 from backend.config.objective import Objective
 from backend.config.rules import warnings
 from tests.objective import fixture_f as f
-from worker.objective import off_policy
+from worker.objective import off_policy_masks
 
 CENTRED = knobs.GroupMean(scale=knobs.NoScale())
 
@@ -36,12 +36,12 @@ def test_against_the_old_policy_it_is_masked_at_a_tenth_and_not_at_a_half():
 
 def test_good_completions_are_never_masked_however_far_they_are():
     drift = torch.tensor([[9.0], [9.0]])
-    kept = off_policy.near_enough(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
+    kept = off_policy_masks.near_enough(drift, torch.tensor([[1.0], [-1.0]]), delta=0.5)
     assert kept.tolist() == [[True], [False]]
 
 
 def test_where_advantages_differ_between_tokens_the_mask_does_too():
-    kept = off_policy.near_enough(torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5)
+    kept = off_policy_masks.near_enough(torch.tensor([[9.0]]), torch.tensor([[1.0, -1.0, 0.0]]), delta=0.5)
     assert kept.tolist() == [[True, False, True]]
 
 
@@ -63,14 +63,14 @@ def test_gamma_of_two_layers():
     assert of_layer.tolist() == pytest.approx([0.2939, 0.1438], abs=6e-5)
     shift = -of_layer.mean()
     assert -shift.item() == pytest.approx(0.2189, abs=6e-5)
-    assert off_policy.floored_gate(shift.view(1, 1), gamma_min=0.1).gamma.item() == pytest.approx(
+    assert off_policy_masks.floored_gate(shift.view(1, 1), gamma_min=0.1).gamma.item() == pytest.approx(
         0.8034, abs=6e-5
     )
 
 
 def test_gamma_is_floored_and_has_no_gradient():
     shift = torch.tensor([[math.log(0.6), math.log(0.9)]], requires_grad=True)
-    gate = off_policy.floored_gate(shift, gamma_min=0.8)
+    gate = off_policy_masks.floored_gate(shift, gamma_min=0.8)
     assert gate.log_gamma.exp().tolist()[0] == pytest.approx([0.8, 0.9])
     assert gate.gamma.tolist()[0] == pytest.approx([0.6, 0.9])
     assert gate.floored.tolist() == [[True, False]]

@@ -20,8 +20,8 @@ from tests.property.batches import draw_sample, samples
 from tests.property.objectives import allowed, any_objective, every_pair, members, variants
 from worker.objective import kl
 from worker.objective.batch import PolicyBatch
-from worker.objective.corrections import truncated
 from worker.objective.policy_loss import policy_loss
+from worker.objective.sampler_correction import truncated
 
 OBJECTIVES = {name: resolve({"preset": name}).objective for name in PRESETS} | {
     "everything": Objective(

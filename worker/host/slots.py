@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from backend.db.engine import Sessions, reading
 from backend.runs import lifecycle
+from backend.runs.leases import Lease, LostRuns
 from backend.runs.lifecycle import Claim
-from backend.runs.lost import Lease, LostRuns
 from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from backend.workers.devices import Slot

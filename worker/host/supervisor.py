@@ -25,7 +25,7 @@ from backend.db.engine import Sessions, db_now, reading
 from backend.db.models import Run
 from backend.errors import Fenced
 from backend.logs import about
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.lifecycle import Claim
 from backend.runs.store import append_log
 from backend.settings import Settings
@@ -242,9 +242,7 @@ class Supervisor:
         lease, run_id = self._settings.lease_seconds, claim.run_id
         try:
             with self._sessions.begin() as session:
-                lifecycle.renew_lease(
-                    session, run_id, claim.attempt, owner=claim.worker_id, lease_seconds=lease
-                )
+                leases.renew_lease(session, run_id, claim.attempt, owner=claim.worker_id, lease_seconds=lease)
                 step = session.execute(select(Run.last_step, Run.progress_at).where(Run.id == run_id)).one()
         except SQLAlchemyError as error:
             logger.warning("cannot renew the lease: %s", first_line(error))
@@ -302,10 +300,10 @@ class Supervisor:
 
     def _move_on(self, session: Session, claim: Claim, verdict: Verdict) -> None:
         run_id, attempt = claim.run_id, claim.attempt
-        lifecycle.fence(session, run_id, attempt, owner=claim.worker_id)
+        leases.fence(session, run_id, attempt, owner=claim.worker_id)
         if verdict.is_own_fault:
             lifecycle.fail_attempt(session, run_id, attempt, verdict.reason, limit=verdict.limit)
         else:
             pause = 0.0 if self._stopping.is_set() else verdict.pause_seconds
-            lifecycle.fence(session, run_id, attempt, run_after=db_now() + pause)
+            leases.fence(session, run_id, attempt, run_after=db_now() + pause)
             lifecycle.release_run(session, run_id, attempt, verdict.reason)

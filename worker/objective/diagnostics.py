@@ -8,9 +8,9 @@ from torch import Tensor
 
 from worker.objective import kl as kl_estimators
 from worker.objective.batch import PolicyBatch
-from worker.objective.corrections import Correction
 from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
-from worker.objective.off_policy import RouterGate
+from worker.objective.off_policy_masks import RouterGate
+from worker.objective.sampler_correction import Correction
 from worker.objective.surrogates import Surrogate
 from worker.objective.token_choice import improbable
 

@@ -15,19 +15,19 @@ from backend.config.objective import Objective
 from worker.objective import (
     advantages,
     aggregation,
-    corrections,
     diagnostics,
     kl,
     masked,
-    off_policy,
+    off_policy_masks,
     ratios,
     regularizers,
+    sampler_correction,
 )
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
-from worker.objective.corrections import Correction
 from worker.objective.metric_sums import MetricSums
 from worker.objective.policy_term import surrogate_of
+from worker.objective.sampler_correction import Correction
 
 
 class PolicyLoss(NamedTuple):
@@ -108,9 +108,9 @@ def policy_loss(
     policy = masked.zeroed(policy_logprobs, mask)
     old, trainers_old = _old_logprobs(policy, batch, objective), _trainers_old(policy, batch)
     token_advantages = _token_advantages(batch, trainers_old, objective.token_weight)
-    gate = off_policy.router_gate(batch, objective.router)
+    gate = off_policy_masks.router_gate(batch, objective.router)
     surrogate = surrogate_of(policy, old, token_advantages, batch, objective, gate)
-    kept = off_policy.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
+    kept = off_policy_masks.kept_by_mask(policy, token_advantages, batch, objective.off_policy_mask)
     log_rho = _log_rho(trainers_old, batch, objective)
     correction = _correction(log_rho, mask, objective.correction)
     x = _log_ratio_to_anchor(policy, batch, objective)
@@ -206,18 +206,20 @@ def _correction(
         case knobs.NoCorrection():
             return None
         case knobs.TokenTis(cap=cap):
-            return corrections.truncated(log_rho, cap=cap)
+            return sampler_correction.truncated(log_rho, cap=cap)
         case knobs.TokenMask(low=low, high=high):
-            return corrections.banded(log_rho, low=low, high=high)
+            return sampler_correction.banded(log_rho, low=low, high=high)
         case knobs.SequenceTis(level=level, cap=cap):
-            return corrections.truncated(corrections.sequence_log_rho(log_rho, mask, level=level), cap=cap)
+            return sampler_correction.truncated(
+                sampler_correction.sequence_log_rho(log_rho, mask, level=level), cap=cap
+            )
         case knobs.SequenceMask(level=level, low=low, high=high):
-            log_rho_of_sequence = corrections.sequence_log_rho(log_rho, mask, level=level)
-            return corrections.banded(log_rho_of_sequence, low=low, high=high)
+            log_rho_of_sequence = sampler_correction.sequence_log_rho(log_rho, mask, level=level)
+            return sampler_correction.banded(log_rho_of_sequence, low=low, high=high)
         case knobs.SequenceK3(threshold=threshold):
-            return corrections.rejected_by_k3(log_rho, mask, threshold=threshold)
+            return sampler_correction.rejected_by_k3(log_rho, mask, threshold=threshold)
         case knobs.GeoFilter(low=low, high=high):
-            return corrections.geo_filtered(log_rho, mask, low=low, high=high)
+            return sampler_correction.geo_filtered(log_rho, mask, low=low, high=high)
         case _:
             assert_never(correction)
 

@@ -9,7 +9,7 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective import ratios, surrogates
 from worker.objective.batch import PolicyBatch, given
-from worker.objective.off_policy import RouterGate
+from worker.objective.off_policy_masks import RouterGate
 from worker.objective.surrogates import Surrogate
 
 

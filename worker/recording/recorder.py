@@ -25,7 +25,7 @@ from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
@@ -236,7 +236,7 @@ class Recorder:
         """Prove ownership and renew the lease, as the first statement of a transaction; raises Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
-        self.wish = lifecycle.fence(session, self._run_id, self._attempt, lease_until=until, **values)
+        self.wish = leases.fence(session, self._run_id, self._attempt, lease_until=until, **values)
 
     def _summary_at(self, session: Session, step: int) -> Summary:
         summary = Summary()

@@ -13,7 +13,7 @@ from backend.db.models import Event, Run, Worker
 from backend.live.broadcaster import MOST_WAITING, Broadcaster, Parcel
 from backend.live.changes import GAP_SECONDS, Position, events_after, read_place
 from backend.main import Service
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
 from tests.api_client import VIEWER_TOKEN, empty, serving
 from tests.factories import make_run
@@ -77,7 +77,7 @@ def test_a_claim_and_a_step_are_told_within_moments(sessions):
     def work():
         with sessions.begin() as session:
             lifecycle.claim_run(session, "w", "h")
-            lifecycle.fence(session, run.id, 1, last_step=3)
+            leases.fence(session, run.id, 1, last_step=3)
 
     hello, event, told, points = listen(sessions, "", 4, then=work)
     assert hello[0] == "hello"
@@ -147,7 +147,7 @@ def test_a_renewed_lease_is_no_news(sessions):
 
     def work():
         with sessions.begin() as session:
-            lifecycle.renew_lease(session, run.id, 1)
+            leases.renew_lease(session, run.id, 1)
             session.add(Worker(id="w-0", host="h", pid=1, slot=0, device="cpu", stats={}))
 
     assert [message[0] for message in listen(sessions, "", 2, then=work)] == ["hello", "worker"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.metrics.series import Curve, ema, thin, thin_non_finite, window
+from backend.metrics.series import Curve, ema, window
+from backend.metrics.thinning import thin, thin_non_finite
 
 NAN, INF = math.nan, math.inf
 VALUES = st.lists(

@@ -5,8 +5,8 @@ from sqlalchemy import update
 
 from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import Run
-from backend.runs import lifecycle
-from backend.runs.lost import LostRuns, grace_seconds
+from backend.runs import leases, lifecycle
+from backend.runs.leases import LostRuns, grace_seconds
 from tests.factories import make_run
 
 
@@ -63,7 +63,7 @@ def test_a_lease_that_stays_over_for_the_grace_is_lost(session, clock, run_id):
 def test_a_renewal_within_the_grace_keeps_the_run(session, clock, run_id):
     watch = watching(clock)
     looks(watch, session, clock, 15)
-    lifecycle.renew_lease(session, run_id, 1)
+    leases.renew_lease(session, run_id, 1)
     assert looks(watch, session, clock, 20) == []
     session.execute(update(Run).values(lease_until=db_now() - 1))
     assert looks(watch, session, clock, 20) == []
@@ -83,6 +83,6 @@ def test_a_lease_renewed_after_it_was_seen_is_neither_claimed_nor_taken_back(ses
     watch = watching(clock)
     looks(watch, session, clock, 21)
     lost = watch.look(session)
-    lifecycle.renew_lease(session, run_id, 1)
+    leases.renew_lease(session, run_id, 1)
     assert lifecycle.take_back_lost(session, lost) == []
     assert lifecycle.claim_run(session, "other", "h", lost=lost) is None

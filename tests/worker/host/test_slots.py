@@ -7,7 +7,7 @@ from sqlalchemy.exc import OperationalError
 from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Run
 from backend.errors import Fenced
-from backend.runs import lifecycle
+from backend.runs import leases, lifecycle
 from backend.workers.devices import Slot
 from tests.factories import make_run
 from worker.host.slots import SlotPool
@@ -50,6 +50,6 @@ def test_an_attempt_of_the_same_number_belongs_to_one_worker_only(sessions):
         run = make_run(session)
         claim = lifecycle.claim_run(session, "first", "host")
     with sessions.begin() as session:
-        lifecycle.renew_lease(session, run.id, claim.attempt, owner="first")
+        leases.renew_lease(session, run.id, claim.attempt, owner="first")
         with pytest.raises(Fenced):
-            lifecycle.renew_lease(session, run.id, claim.attempt, owner="second")
+            leases.renew_lease(session, run.id, claim.attempt, owner="second")
