@@ -40,7 +40,7 @@ from backend.runs.high_water_mark import tell_if_older
 from backend.settings import Settings
 from backend.workers import api as workers
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 THREADS = 64
 """Requests that are worked on at the same time; the database's pool holds as many connections."""
 
