@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from backend.main import VERSION
+
 ROOT = Path(__file__).parents[2]
 VENDOR = ROOT / "frontend" / "vendor"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -165,3 +167,7 @@ def test_vendored_scripts_are_the_ones_the_manifest_names():
         assert hashlib.sha256((VENDOR / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
         assert (VENDOR / entry["licence_file"]).is_file()
         assert entry["version"]
+
+
+def test_the_service_has_the_version_of_the_project():
+    assert PROJECT["version"] == VERSION
