@@ -37,11 +37,18 @@ def serve(settings: Settings) -> int:
     from backend.db.migrate import migrate
     from backend.logs import set_up_logging
     from backend.process.lifeline import follow_launcher
-    from backend.process.preflight import check_database, check_exposure, check_port, check_state_dir
+    from backend.process.preflight import (
+        check_database,
+        check_exposure,
+        check_frontend,
+        check_port,
+        check_state_dir,
+    )
     from backend.process.server import run_server
 
     follow_launcher()
     set_up_logging(settings)
+    check_frontend()
     check_exposure(settings)
     check_state_dir(settings)
     check_port(settings)
