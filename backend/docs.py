@@ -65,7 +65,7 @@ def tables() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """What the benchmarks wrote down when they were last run: `benchmarks/NAME/results.md`."""
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`."""
     files = sorted((ROOT / "benchmarks").glob("*/results.md"))
     return {f"benchmark {file.parent.name}": _from_docs(file.read_text(encoding="utf-8")) for file in files}
 
@@ -76,7 +76,7 @@ def _from_docs(text: str) -> str:
 
 
 def survived() -> dict[str, str]:
-    """What the rounds in the ledger of faults add up to: written by `make faults`."""
+    """Totals of the fault rounds in the ledger: written by `make faults`."""
     return {"faults": (ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
 
 

@@ -20,7 +20,7 @@ BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
 
 
 class Settings(BaseSettings):
-    """Where this installation listens, what it writes to and what it may reach."""
+    """The settings of an installation: where it listens, what it writes to and what it may reach."""
 
     model_config = SettingsConfigDict(
         env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True
@@ -125,7 +125,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def permissions(self) -> dict[str, Permissions]:
-        """What each reward plugin that is named may reach."""
+        """The permissions of each reward plugin that is named."""
         return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
 
     @property

@@ -68,9 +68,9 @@ class DynamicRefill(_Batches):
 
 
 class ActiveRefill(_Batches):
-    """As dynamic, but informative groups found too much wait for the next step, which trains on them first
-    (active sampling, Olmo 3, arXiv:2512.13961). They are one step old then: the policy has moved since they
-    were sampled, which is what `objective.correction` weighs.
+    """Like dynamic, but surplus informative groups wait for the next step, which trains on them first (active
+    sampling, Olmo 3, arXiv:2512.13961). They are then one step old: the policy has moved since they were
+    sampled, and `objective.correction` weighs that.
     """
 
     type: Literal["active"] = "active"
@@ -96,7 +96,7 @@ Refill = Annotated[NoRefill | DynamicRefill | ActiveRefill | NeighboursRefill, F
 
 
 class FiltersConfig(Frozen):
-    """Which groups train."""
+    """The selection of groups that train."""
 
     groups: GroupFilter = KeepAllGroups()
     """Which groups are left out."""

@@ -40,7 +40,7 @@ class NoLengthPenalty(Frozen):
 
 
 class Ramp(NamedTuple):
-    """Where a penalty begins and how many tokens it takes to become whole."""
+    """The ramp of a length penalty, in tokens."""
 
     start: int
     """L_max - L_cache, in tokens."""
@@ -85,7 +85,7 @@ LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Fie
 
 
 class LengthConfig(Frozen):
-    """How length enters reward and loss."""
+    """The effect of length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
     """What happens to completions cut at the cap."""

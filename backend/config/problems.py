@@ -47,7 +47,7 @@ class SumsProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return self.name
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class ReasoningGymProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{self.task}"
 
     @model_validator(mode="after")
@@ -130,7 +130,7 @@ class FileProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{UPLOADED.sub('upload ', self.path)}"
 
 
@@ -174,7 +174,7 @@ class HubProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{self.dataset}"
 
     @model_validator(mode="after")
@@ -205,7 +205,7 @@ class PluginProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return self.entry_point
 
 

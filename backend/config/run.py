@@ -33,7 +33,7 @@ class PolicyConfig(Frozen):
 
 
 class SamplingConfig(Frozen):
-    """How completions are generated at each step."""
+    """The sampling of completions at each step."""
 
     prompts_per_step: Annotated[int, Field(ge=1, le=4096)] = 16
     """P: prompts per step."""
@@ -74,7 +74,7 @@ class SamplingConfig(Frozen):
 
 
 class TrustRegion(Frozen):
-    """How far and how carefully a step goes; read only with updates.rule = natural_gradient."""
+    """The limits of a natural-gradient step; read only with updates.rule = natural_gradient."""
 
     delta: Annotated[float, Field(gt=0, le=1e3)] = 0.01
     """Largest mean KL between the policy before and after a step; nats per token. TRPO 0.01."""
@@ -93,7 +93,7 @@ class TrustRegion(Frozen):
 
 
 class UpdatesConfig(Frozen):
-    """How one step's rollouts become optimizer steps."""
+    """The optimizer steps that one step's rollouts become."""
 
     rule: Literal["adam", "natural_gradient"] = "adam"
     """adam: AdamW on minibatches; natural_gradient: one step along the natural gradient, as long as the trust
@@ -169,7 +169,7 @@ class CheckpointingConfig(Frozen):
 
 
 class RecordingConfig(Frozen):
-    """Which rollouts are stored."""
+    """The selection of rollouts that are stored."""
 
     rollouts: Literal["auto", "all", "selected", "none"] = "auto"
     """auto: all of a small run, a selection of a big one (first, last, alarmed steps, extremes)."""
@@ -209,7 +209,7 @@ StopRule = Annotated[StopAtAccuracy | StopAfterTime | StopOnNonFinite, Field(dis
 
 
 class ResourcesConfig(Frozen):
-    """What a run needs of the machine."""
+    """The needs of a run on its machine."""
 
     microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
     """Completions per forward and backward pass; 0: the whole minibatch. Never changes the gradient."""

@@ -95,7 +95,7 @@ class Gauges:
 
 
 def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
-    """What the database knows."""
+    """The values that come from the database."""
     counted: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )

@@ -1,4 +1,4 @@
-"""What it costs that SQLite forces each commit to the disk: launches and recorded steps, with and without.
+"""The cost of forcing each SQLite commit to the disk: launches and recorded steps, with and without.
 
     python -m benchmarks.durability
 

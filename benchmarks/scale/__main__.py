@@ -1,4 +1,4 @@
-"""How long a person waits where there is much: 10,000 runs, 100 million points, a million rollouts.
+"""Waiting times at scale: 10,000 runs, 100 million points, a million rollouts.
 
     python -m benchmarks.scale                     both databases, about half an hour and 20 GB of disk
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself

@@ -176,8 +176,9 @@ class OptimalBaseline(_Advantage):
 
 
 class BestOfGroup(_Advantage):
-    """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
-    objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
+    """The lead of the best completion of a group over the second best; 0 for all others (the pass@k objective
+    for k = G, arXiv:2503.19595). With rewards 0 and 1, an answer counts only if it is the only right one
+    of its group.
     """
 
     type: Literal["best_of_group"] = "best_of_group"
@@ -255,8 +256,8 @@ Advantage = Annotated[
 
 
 class Value(Frozen):
-    """How the critic is trained; read only where the advantage is `critic`. It is a copy of the policy's body
-    with weights and an optimizer of its own.
+    """Training of the critic; read only where the advantage is `critic`. The critic is a copy of the policy's
+    body with its own weights and its own optimizer.
     """
 
     coef: float = Field(default=0.5, ge=0, le=1e3)
