@@ -77,8 +77,8 @@ class ActiveRefill(_Batches):
 
 
 class NeighboursRefill(Frozen):
-    """Places without an informative group try the prompts that come next, while the run's place in the data
-    moves on by one step all the same, so neighbouring steps share prompts (the book's olmo3 script).
+    """A place without an informative group tries the prompts that come next. The position in the data still
+    moves on by one step only, so neighbouring steps share prompts (the book's olmo3 script).
     """
 
     type: Literal["neighbours"] = "neighbours"
@@ -102,7 +102,7 @@ class FiltersConfig(Frozen):
     """Which groups are left out."""
 
     refill: Refill = NoRefill()
-    """What replaces them."""
+    """What replaces the groups that are left out."""
 
     upweight: bool = False
     """Multiply means over completions or prompts by 1 / (1 - left-out fraction): they become means over the

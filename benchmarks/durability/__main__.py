@@ -142,7 +142,7 @@ def table(found: dict[str, dict[str, list[float]]], sync: float) -> str:
         "step": f"storing a step of {PROMPTS} x {COMPLETIONS} completions at once",
     }
     setting = (
-        f"SQLite on a disk that has a write after {sync * 1000:.1f} ms, {facts['cores']} cores, Python "
+        f"SQLite on a disk that confirms a write after {sync * 1000:.1f} ms, {facts['cores']} cores, Python "
         f"{facts['python']}; {times} times each by turns; median and 95th percentile."
     )
     lines = [
