@@ -6,10 +6,10 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 PIP := .venv/bin/python -m pip --disable-pip-version-check
 COMPILE := .venv/bin/python -m piptools compile --quiet --strip-extras --no-annotate --no-header \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --generate-hashes --allow-unsafe
-# Of a lock, the lines of a package and of its hashes.
+# The lines of a lock that belong to one package, with its hashes.
 APART = awk '/^[^ ]/ { drop = /^(\#|torch==|triton==|nvidia-|cuda-|pycosat==|reasoning-gym==)/ } NF && !drop'
 ONLY_NODEPS = awk '/^[^ ]/ { keep = /^reasoning-gym==/ } keep'
-# A third of the tests' time is waiting for other processes: two cores have work for three.
+# A third of the tests' time is spent waiting for other processes, so two cores have work for three.
 PROCESSES ?= 3
 ARGS ?=
 KILLS ?= 500
@@ -25,34 +25,34 @@ FORMS ?= storms
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: .venv/runtime.stamp ## start the lab: API, worker, broker, database; Ctrl-C stops all of it
+up: .venv/runtime.stamp ## start everything: API, worker, broker, database; Ctrl-C stops it
 	@.venv/bin/python -m backend.cli up
 
-demo: .venv/runtime.stamp ## the same, with a demo experiment already launched
+demo: .venv/runtime.stamp ## start everything and launch a demo experiment
 	@.venv/bin/python -m backend.cli demo
 
-link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=viewer for somebody who may only look
+link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=viewer for read-only access
 	@.venv/bin/python -m backend.cli link $(if $(filter viewer,$(ROLE)),--viewer)
 
-doctor: .venv/runtime.stamp ## say what this machine has and what is missing
+doctor: .venv/runtime.stamp ## check this machine: what it has, what is missing, what to do
 	@.venv/bin/python -m backend.cli doctor
 
-backup: .venv/runtime.stamp ## save everything into a new directory, while runs train: TO=/path
-	@.venv/bin/python -m backend.cli backup "$(or $(TO),$(error say where: make backup TO=/path))"
+backup: .venv/runtime.stamp ## save everything to a new directory while runs train: TO=/path
+	@.venv/bin/python -m backend.cli backup "$(or $(TO),$(error TO is missing: make backup TO=/path))"
 
-restore: .venv/runtime.stamp ## put a backup in place: FROM=/path, and OVERWRITE=1 to replace what is there
-	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error say which: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
+restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to replace what is there
+	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error FROM is missing: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
 
-faults: .venv/dev.stamp ## kill, crash and damage until the ledger has KILLS per database; FORMS= SEED= MINUTES= DATABASES=
+faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)
 
 fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger holds 100,000 requests (ARGS="--goal N")
 	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
 
-hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of every page, in Chromium; half an hour
+hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of every page, in Chromium (half an hour)
 	@GRPOLAB_HOSTILE=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py --timeout 3600 $(ARGS)
 
 test-images: .venv/dev.stamp ## build both images with buildah, without Docker, and train a run in them (ARGS="--volume /a:/b")
@@ -61,7 +61,7 @@ test-images: .venv/dev.stamp ## build both images with buildah, without Docker, 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
 
-screenshot: test-tools .venv/dev.stamp ## take README's picture from real runs, through the browser test
+screenshot: test-tools .venv/dev.stamp ## retake the screenshot in README from real runs, with the browser test
 	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200
 
 check: venv-tools .venv/dev.stamp frontend/node_modules/.stamp ## format, lint, types and import rules; changes nothing
@@ -71,7 +71,7 @@ check: venv-tools .venv/dev.stamp frontend/node_modules/.stamp ## format, lint, 
 	@.venv/bin/lint-imports
 	@cd frontend && $(NODE_PATH_FIRST) npm run --silent check
 
-format: .venv/dev.stamp frontend/node_modules/.stamp ## format the code and mend what ruff and Biome can mend
+format: .venv/dev.stamp frontend/node_modules/.stamp ## format the code, and fix what ruff and Biome can fix
 	@.venv/bin/python -m ruff format .
 	@.venv/bin/python -m ruff check --fix .
 	@cd frontend && $(NODE_PATH_FIRST) npm run --silent format
@@ -122,7 +122,7 @@ bench-stream: .venv/runtime.stamp ## put the event streams under load for ten mi
 bench-scale: .venv/dev.stamp ## time lists, curves and pages over 10,000 runs and 100 million points
 	@.venv/bin/python -m benchmarks.scale $(ARGS)
 
-evidence: .venv/runtime.stamp ## train what is missing of the learning evidence, hours; CLAIM=a takes one claim
+evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours); CLAIM=a trains one claim
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay

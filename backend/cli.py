@@ -26,22 +26,29 @@ def up(settings: Settings) -> int:
 
 
 def demo(settings: Settings) -> int:
-    """the same, with a demo experiment launched once"""
+    """start everything and launch a demo experiment once"""
     from backend.process.launcher import run_tree
 
     return run_tree(settings, show_demo=True)
 
 
 def serve(settings: Settings) -> int:
-    """the HTTP service alone; brings the database up to date first"""
+    """start the HTTP service alone; migrates the database first"""
     from backend.db.migrate import migrate
     from backend.logs import set_up_logging
     from backend.process.lifeline import follow_launcher
-    from backend.process.preflight import check_database, check_exposure, check_port, check_state_dir
+    from backend.process.preflight import (
+        check_database,
+        check_exposure,
+        check_frontend,
+        check_port,
+        check_state_dir,
+    )
     from backend.process.server import run_server
 
     follow_launcher()
     set_up_logging(settings)
+    check_frontend()
     check_exposure(settings)
     check_state_dir(settings)
     check_port(settings)
@@ -51,7 +58,7 @@ def serve(settings: Settings) -> int:
 
 
 def worker(settings: Settings) -> int:
-    """a worker alone; several machines may run one each"""
+    """start a worker alone; several machines can each run one"""
     from backend.db.migrate import migrate
     from backend.process.preflight import check_database, check_state_dir
     from backend.sandbox.layers import check_sandbox
@@ -108,7 +115,7 @@ MARKS = {"ok": "ok ", "warn": "?  ", "bad": "NO "}
 
 
 def doctor(settings: Settings) -> int:
-    """say what this machine has and what is missing"""
+    """check this machine: what it has, what is missing, and what to do"""
     from backend.doctor import examine
 
     findings = examine(settings)
@@ -118,7 +125,7 @@ def doctor(settings: Settings) -> int:
 
 
 def backup(settings: Settings, *, to: str) -> int:
-    """save database, checkpoints and uploads into a new directory, while runs train"""
+    """save database, checkpoints and uploads to a new directory; runs keep training"""
     from backend.backup.save import save_backup
     from backend.process.terminal import Terminal
 
@@ -133,7 +140,7 @@ def backup(settings: Settings, *, to: str) -> int:
 
 
 def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
-    """put a backup in the place of this installation, which must not run"""
+    """replace this installation, which must be stopped, with a backup"""
     from backend.backup.restore import restore_backup
     from backend.process.terminal import Terminal
 
@@ -153,7 +160,7 @@ COMMANDS: dict[str, Callable[..., int]] = {
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="grpolab", description="Launch GRPO runs, compare them, read their rollouts."
+        prog="python -m backend.cli", description="Launch GRPO runs, compare them, read their rollouts."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     parsers = {name: commands.add_parser(name, help=command.__doc__) for name, command in COMMANDS.items()}
@@ -161,8 +168,8 @@ def _parser() -> argparse.ArgumentParser:
         parsers[name].add_argument(
             "--viewer", action="store_true", help="for a viewer, who can read everything and change nothing"
         )
-    parsers["backup"].add_argument("to", help="directory that does not exist yet")
-    parsers["restore"].add_argument("source", help="directory that `backup` made")
+    parsers["backup"].add_argument("to", help="directory to create")
+    parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
     return parser
 

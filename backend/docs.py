@@ -4,18 +4,13 @@ Each table stands in one page, between `<!-- NAME -->` and `<!-- /NAME -->`; the
 """
 
 import re
-import types
-import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
-
+from backend.config.fields import Row, Section, sections
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
-from backend.config.run import RunConfig
 from backend.monitoring.prometheus import GAUGES
 from backend.settings import Settings
 
@@ -23,75 +18,6 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs"
 PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 """A table's place in a page."""
-
-KNOBS: tuple[tuple[str, str], ...] = (
-    ("adv.baseline", "objective.advantage"),
-    ("adv.scale", "objective.advantage[group_mean].scale"),
-    ("adv.ddof", "objective.advantage[group_mean].scale[group_std].ddof"),
-    ("adv.eps", "objective.advantage[group_mean].scale[group_std].eps"),
-    ("adv.multi_reward", "objective.advantage[group_mean].multi_reward"),
-    ("adv.group_sum", "objective.advantage[group_mean].group_sum"),
-    ("gae.gamma", "objective.advantage[critic].gamma"),
-    ("gae.lambda_policy", "objective.advantage[critic].lambda_policy"),
-    ("gae.lambda_critic", "objective.advantage[critic].lambda_critic"),
-    ("gae.n_step", "objective.advantage[critic].n_step"),
-    ("gae.scale", "objective.advantage[critic].scale"),
-    ("value.coef", "objective.value.coef"),
-    ("value.clip", "objective.value.clip"),
-    ("value.lr", "objective.value.lr_factor"),
-    ("value.epochs", "objective.value.epochs"),
-    ("value.pretrain_steps", "objective.value.pretrain_steps"),
-    ("ratio.level", "objective.ratio"),
-    ("ratio.old", "objective.ratio[token].old"),
-    ("logprobs.temperature", "objective.ratio[token].logprob_temperature"),
-    ("clip.rule", "objective.surrogate"),
-    ("clip.eps_low", "objective.surrogate[ppo_clip].eps_low"),
-    ("clip.eps_high", "objective.surrogate[ppo_clip].eps_high"),
-    ("clip.c", "objective.surrogate[ppo_clip].dual_clip"),
-    ("sapo.tau_pos", "objective.surrogate[sapo].tau_pos"),
-    ("sapo.tau_neg", "objective.surrogate[sapo].tau_neg"),
-    ("dynamic.r_max", "objective.surrogate[dynamic].r_max"),
-    ("agg", "objective.aggregation"),
-    ("agg.l_max", "objective.aggregation[seq_mean_token_sum_norm].l_max"),
-    ("kl.est", "objective.kl"),
-    ("kl.coef", "objective.kl[k3].coef"),
-    ("kl.controller", "objective.kl[k3].controller"),
-    ("kl.to", "objective.kl[k3].to"),
-    ("ref.update", "objective.reference"),
-    ("ref.update.n", "objective.reference[every_n].n"),
-    ("ref.update.reset_opt", "objective.reference[every_n].reset_optimizer"),
-    ("kl.agg", "objective.kl[k3].aggregation"),
-    ("kl.place", "objective.kl[k1].place"),
-    ("offp.weight", "objective.correction"),
-    ("offp.opsm", "objective.off_policy_mask"),
-    ("offp.opsm.delta", "objective.off_policy_mask[opsm].delta"),
-    ("offp.opsm.src", "objective.off_policy_mask[opsm].source"),
-    ("offp.router_shift", "objective.router[router_shift].gamma_min"),
-    ("ent.coef", "objective.entropy"),
-    ("ent.target", "objective.entropy[adaptive].target"),
-    ("ent.step", "objective.entropy[adaptive].step"),
-    ("nll.coef", "objective.nll[positive].coef"),
-    ("token.weight", "objective.token_weight"),
-    ("filter.groups", "filters.groups"),
-    ("filter.refill", "filters.refill"),
-    ("filter.refill.max_gen_batches", "filters.refill[dynamic].max_batches"),
-    ("filter.refill.neighbours", "filters.refill[neighbours].n"),
-    ("filter.upweight", "filters.upweight"),
-    ("len.truncated", "length.truncated"),
-    ("len.penalty", "length.penalty"),
-    ("update.rule", "updates.rule"),
-    ("update.trust.delta", "updates.trust.delta"),
-    ("update.trust.damping", "updates.trust.damping"),
-    ("update.trust.cg_iters", "updates.trust.cg_iters"),
-    ("update.trust.backtracks", "updates.trust.backtracks"),
-    ("update.trust.backtrack_factor", "updates.trust.backtrack_factor"),
-    ("update.epochs", "updates.epochs"),
-    ("update.minibatches", "updates.minibatches"),
-    ("update.resample_each_epoch", "updates.resample_each_epoch"),
-    ("prompts.order", "sampling.order"),
-    ("reward.terms", "rewards"),
-)
-"""(short name, path in RunConfig); `field[member]` picks one member of a union."""
 
 
 def main() -> None:
@@ -130,7 +56,7 @@ def tables() -> dict[str, str]:
     """Every generated table by its name."""
     written = {
         "presets": presets(),
-        "knobs": knobs(),
+        "fields": fields(),
         "metrics": metrics(),
         "gauges": gauges(),
         "settings": settings(),
@@ -139,7 +65,7 @@ def tables() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """What the benchmarks wrote down when they were last run: `benchmarks/NAME/results.md`."""
+    """Tables of the last benchmark runs: `benchmarks/NAME/results.md`."""
     files = sorted((ROOT / "benchmarks").glob("*/results.md"))
     return {f"benchmark {file.parent.name}": _from_docs(file.read_text(encoding="utf-8")) for file in files}
 
@@ -150,7 +76,7 @@ def _from_docs(text: str) -> str:
 
 
 def survived() -> dict[str, str]:
-    """What the rounds in the ledger of faults add up to: written by `make faults`."""
+    """Totals of the fault rounds in the ledger: written by `make faults`."""
     return {"faults": (ROOT / "tests/faults/results.md").read_text(encoding="utf-8").strip()}
 
 
@@ -193,51 +119,59 @@ def gauges() -> str:
     return _table(["name", "labels", "meaning"], [*rows, times, process])
 
 
-def knobs() -> str:
-    """One line per knob: its short name in the literature's words, its place in RunConfig, its values."""
-    rows = ([f"`{short}`", f"`{path}`", _values(field_at(path))] for short, path in KNOBS)
-    return _table(["knob", "where in a run's config", "values, default first"], rows)
+def fields() -> str:
+    """Every field of a run's config, by section: options, defaults, values and meanings."""
+    found = sections()
+    rows = [pair for section in found.values() for pair in section.rows.items()]
+    own = {path: {row: options for row, options in rows if row.path == path} for path in found}
+    return "\n\n".join(_section(section, own[path]) for path, section in found.items())
 
 
-def field_at(path: str) -> FieldInfo:
-    """The field of RunConfig at a dotted path; `field[member]` picks one member of a union."""
-    *parents, last = path.split(".")
-    model: type[BaseModel] = RunConfig
-    for segment in parents:
-        name, _, member = segment.rstrip("]").partition("[")
-        model = _members(model.model_fields[name].annotation)[member]
-    name, _, member = last.rstrip("]").partition("[")
-    return model.model_fields[name]
+def _section(section: Section, own: Mapping[Row, Iterable[str]]) -> str:
+    """A heading, what the section is for, the options of a union, and the table of fields."""
+    title = f"`{section.path}`" if section.path else "The run"
+    options = "\n".join(f"- `{name}`: {_prose(meaning)}" for name, meaning in section.options.items())
+    parts = [f"### {title}", _opening(own), options, _fields_of(section)]
+    return "\n\n".join(part for part in parts if part)
 
 
-def _members(annotation: Any) -> dict[str, type[BaseModel]]:
-    """The models an annotation allows, by their `type`; a plain model under the empty name."""
-    if get_origin(annotation) is typing.Annotated:
-        return _members(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, types.UnionType}:
-        return {name: model for part in get_args(annotation) for name, model in _members(part).items()}
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        kind = annotation.model_fields.get("type")
-        return {str(kind.default) if kind else "": annotation}
-    return {}
+def _opening(own: Mapping[Row, Iterable[str]]) -> str:
+    """Meaning and default of a section, from its row in the section above; each default with its options."""
+    meanings = {_prose(row.meaning) for row in own}
+    defaults: dict[str, list[str]] = {}
+    for row, options in own.items():
+        defaults.setdefault(row.default, []).extend(options)
+    said = [f"`{default}`" for default in defaults if default]
+    if len(said) > 1:
+        said = [f"`{default}` with {_codes(options)}" for default, options in defaults.items()]
+    default = f"Default: {'; '.join(said)}." if said else ""
+    return " ".join([*(meanings if len(meanings) == 1 else ()), default]).strip()
 
 
-def _values(field: FieldInfo) -> str:
-    members = _members(field.annotation)
-    default = field.default
-    if members and not isinstance(default, BaseModel):  # a number, or a model in its place
-        return ", ".join([_value(default), *(f"`{name}`" for name in members)])
-    if "" not in members and members:
-        return ", ".join(f"`{name}`" for name in _first(getattr(default, "type", ""), members))
-    if get_origin(field.annotation) is Literal:
-        return ", ".join(_value(choice) for choice in _first(default, get_args(field.annotation)))
-    if isinstance(default, tuple):
-        return "list, default " + ", ".join(f"`{getattr(part, 'name', part)}`" for part in default)
-    return _value(default)
+def _fields_of(section: Section) -> str:
+    if not section.rows:
+        return ""
+    head = ["field", "default", "values", "meaning"]
+    rows = [[f"`{row.path}`", _default(row), row.values, _prose(row.meaning)] for row in section.rows]
+    if section.options:
+        head.insert(1, "option")
+        for cells, options in zip(rows, section.rows.values(), strict=True):
+            cells.insert(1, _codes(options))
+    return _table(head, rows)
 
 
-def _first(default: Any, choices: Iterable[Any]) -> list[Any]:
-    return sorted(choices, key=lambda choice: choice != default)
+def _default(row: Row) -> str:
+    return "required" if row.required else _value(row.default)
+
+
+def _codes(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _prose(text: str) -> str:
+    """A docstring on one line; Markdown must not take its `<think>` for HTML."""
+    parts = _one_line(text).split("`")
+    return "`".join(part if at % 2 else part.replace("<", "\\<") for at, part in enumerate(parts))
 
 
 def _changes(changes: Mapping[str, Any]) -> str:

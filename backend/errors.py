@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class FieldError(NamedTuple):
-    """What is wrong with one field of a request."""
+    """An error in one field of a request."""
 
     path: str
     """Dotted path of the field, e.g. `objective.surrogate.eps_low`."""
@@ -98,7 +98,7 @@ class Unavailable(GrpoLabError):
 
 
 class TooMany(GrpoLabError):
-    """As much of it as one client may have is under way already."""
+    """Error: this client already has as many such requests in progress as one client may."""
 
     status = 429
     title = "Too many requests"

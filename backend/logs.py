@@ -64,7 +64,7 @@ def about(**fields: Any) -> Iterator[None]:
 
 
 def request_id() -> str:
-    """Of the request that is being answered; empty outside of one."""
+    """The id of the request in progress; empty outside of one."""
     return str(_about.get().get("request_id", ""))
 
 
@@ -81,7 +81,7 @@ class Lines(logging.Formatter):
         self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """Of this event."""
+        """The line of this event."""
         now = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": now.replace("+00:00", "Z"),

@@ -1,6 +1,10 @@
 """The list of pages, the only place that names their addresses: routes, permissions, styles, menu follow."""
 
+from pathlib import Path
 from typing import NamedTuple
+
+FRONTEND = Path(__file__).parents[1] / "frontend"
+"""The folder of the pages' scripts and styles."""
 
 
 class Page(NamedTuple):

@@ -48,7 +48,7 @@ _watched: dict[Path, Stamp | None] = {}
 
 
 def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = None) -> None:
-    """From now on `redact` also knows this installation's tokens and the passwords of its addresses."""
+    """Make `redact` recognise this installation's tokens and the passwords in its addresses."""
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
     values += [_password(settings.database_url), _password(settings.broker_url)]

@@ -20,7 +20,7 @@ BROKERS = ("redis://", "rediss://", "redis+socket://", "filesystem://")
 
 
 class Settings(BaseSettings):
-    """Where this installation listens, what it writes to and what it may reach."""
+    """The settings of an installation: where it listens, what it writes to and what it may reach."""
 
     model_config = SettingsConfigDict(
         env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True
@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     """SQLAlchemy URL; empty: SQLite in the state directory."""
 
     broker_url: str = ""
-    """Celery broker URL; empty: our own (Valkey on a unix socket, else files)."""
+    """Celery broker URL; empty: the embedded broker (Valkey on a unix socket, else files)."""
 
     models_dir: Path = Path("models")
     """Directory whose subdirectories are offered as local policies."""
@@ -54,42 +54,43 @@ class Settings(BaseSettings):
     """Size of the largest data set that may be uploaded, in bytes, packed and unpacked."""
 
     hf_online: bool = False
-    """Whether policies and data sets may be fetched from the Hugging Face hub."""
+    """Whether policies and data sets may be downloaded from the Hugging Face hub."""
 
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
-    """Runs at a time on this machine; 0: one per GPU, or the measured default on a CPU machine."""
+    """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
 
     lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
-    """How long a worker owns a run without a sign of life, in seconds."""
+    """How long a worker owns a run without renewing its lease, in seconds."""
 
     poll_seconds: Annotated[float, Field(gt=0.05, le=600)] = 15.0
-    """How often a worker looks for runs without being called, in seconds."""
+    """How often a worker looks for runs without a doorbell, in seconds."""
 
     grpolab_token: str = ""
-    """Operator's token; empty: one is made and kept in the state directory."""
+    """Operator's token; empty: one is generated and stored in the state directory."""
 
     log_format: Literal["text", "json"] = "text"
-    """What the programs report: lines for people, or one JSON object per line."""
+    """Format of the logs: `text` for people, `json` for one JSON object per line."""
 
     grpolab_viewer_token: str = ""
-    """Token of viewers, who read everything and change nothing; empty: made and kept likewise."""
+    """Token of viewers, who can read everything and change nothing; empty: generated in the same way."""
 
     trusted_proxies: str = ""
-    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are believed; empty: none."""
+    """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""
 
     writes_per_second: Annotated[float, Field(ge=0, le=100_000)] = 10.0
-    """Changes that one token may make, on average; 20 seconds' worth may come at once. 0: no limit."""
+    """Changes per second that one token may make, on average; up to 20 seconds' worth at once. 0: no
+    limit."""
 
     streams_per_token: Annotated[int, Field(ge=0, le=100_000)] = 20
     """Pages that one token may follow live at a time. 0: no limit."""
 
     sandbox: Literal["auto", "required"] = "auto"
-    """Whether a machine that lacks a layer of the sandbox may train: `auto`: yes; `required`: no."""
+    """Whether a machine without every layer of the sandbox may train: `auto`: yes; `required`: no."""
 
     plugin_permissions: str = ""
     """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
-    """Curves and rollouts of one token worked on at a time, and as many exports; others wait. 0: no limit."""
+    """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -125,7 +126,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def permissions(self) -> dict[str, Permissions]:
-        """What each reward plugin that is named may reach."""
+        """The permissions of each reward plugin that is named."""
         return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
 
     @property

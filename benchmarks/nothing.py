@@ -1,4 +1,4 @@
-"""What a trainer may have instead of a recorder and checkpoints where a benchmark keeps nothing."""
+"""Stand-ins for a recorder and checkpoints, for benchmarks in which a trainer keeps nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -46,7 +46,7 @@ def persist(
 def consult(
     sessions: Sessions, query: Callable[[Session], Result], *, waiting: Waiting = _in_silence
 ) -> Result:
-    """What a query finds, however long the database is away; no writer waits for it."""
+    """The result of a query, however long the database is away; no writer waits for it."""
 
     def once() -> Result:
         with reading(sessions) as session:
@@ -72,7 +72,7 @@ def _insist(once: Callable[[], Result], sessions: Sessions, waiting: Waiting) ->
 
 @contextmanager
 def left_for_later(what: str) -> Iterator[None]:
-    """What is done again anyway may fail, whatever the database says."""
+    """A context in which the database may fail, because the work is repeated anyway."""
     try:
         yield
     except SQLAlchemyError as error:

@@ -23,18 +23,18 @@ def is_memory_error(error: BaseException) -> bool:
 
 
 def memory_text() -> str:
-    """What this process has taken at most, and what the machine has, in words."""
+    """The most memory that this process has taken, and the machine's memory, in words."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return used_text(peak)
 
 
 def used_text(count: float) -> str:
-    """How much of the machine's memory a process took."""
+    """The share of the machine's memory that a process took, in words."""
     return f"the trainer took {size_text(count)} of the machine's {size_text(psutil.virtual_memory().total)}"
 
 
 def oom_kills() -> int:
-    """How many processes the kernel of this machine has killed for want of memory."""
+    """The number of processes that this machine's kernel has killed for lack of memory."""
     try:
         words = Path("/proc/vmstat").read_text().split()
     except OSError:

@@ -23,7 +23,7 @@ class SamplingMask:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the sampler generated for a prompt.
+    """A completion as the sampler generated it for a prompt.
 
     All per-token values have one entry per generated token; an end-of-sequence token that the policy emitted
     is one of them.

@@ -13,7 +13,7 @@ from backend.pages import HOME, PAGES
 
 
 class Role(StrEnum):
-    """Who somebody is; each has a token of its own."""
+    """A caller's role; each role has its own token."""
 
     VIEWER = "viewer"
     """Reads everything, changes nothing."""
@@ -100,7 +100,7 @@ FILES = (("POST", "/api/v1/datasets"),)
 
 
 class Access(StrEnum):
-    """What a request needs."""
+    """The access that a request needs."""
 
     PUBLIC = "public"
     READ = "read"
@@ -130,7 +130,7 @@ def methods_of(path: str) -> list[str]:
 
 
 def access_of(method: str, path: str) -> Access | None:
-    """What this request needs; None where no line covers it."""
+    """The access that this request needs; None if no line of the table covers it."""
     for pattern, access in _LINES.get("GET" if method == "HEAD" else method, []):
         if pattern.match(path):
             return access

@@ -35,7 +35,7 @@ _FILES = {Role.OPERATOR: "token", Role.VIEWER: "viewer-token"}
 
 
 def token_of(settings: Settings, role: Role) -> str:
-    """From the environment, or the one that the state directory keeps; the first call makes it."""
+    """The token of a role: from the environment, else from the state directory; the first call creates it."""
     chosen = settings.grpolab_token if role is Role.OPERATOR else settings.grpolab_viewer_token
     if chosen:
         return chosen
@@ -96,7 +96,7 @@ def redeem_link(settings: Settings, ticket: str) -> Role | None:
 
 
 def return_link(settings: Settings, ticket: str) -> None:
-    """It opened nothing after all: it may be used."""
+    """Make a link usable again that was taken but opened nothing."""
     (_used_links(settings) / ticket.rpartition(".")[0]).unlink(missing_ok=True)
 
 
@@ -125,7 +125,7 @@ class Login(NamedTuple):
 
 
 def new_cookie(settings: Settings, role: Role) -> tuple[str, Login]:
-    """What the cookie of a browser that logs in holds: when it ends, a secret, a signature."""
+    """The cookie of a browser that logs in: expiry, secret and signature."""
     content = f"{int(time.time()) + COOKIE_SECONDS}.{secrets.token_urlsafe(32)}"
     cookie = f"{content}.{_signature(settings, role, f'cookie:{content}')}"
     return cookie, Login(_hashed(content), role, int(content[:10]))

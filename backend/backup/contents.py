@@ -66,7 +66,7 @@ class SavedTable(Strict):
 
 
 class Manifest(Strict):
-    """What a backup holds."""
+    """The manifest of a backup: what it holds."""
 
     format: int = FORMAT
     program: Word
@@ -83,7 +83,7 @@ class Manifest(Strict):
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Of a backup; raises BadBackup."""
+    """The manifest of a backup; raises BadBackup."""
     try:
         with open_below(directory, MANIFEST) as file:
             content = file.read(MANIFEST_BYTES + 1)
@@ -162,5 +162,5 @@ def draft_of(directory: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """In a form that people can read."""
+    """Write a document as indented JSON, for people to read."""
     path.write_text(json.dumps(document, indent=1) + "\n")

@@ -24,7 +24,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class BadBackup(Conflict):
-    """What was given is no backup, or not whole, or not for this installation."""
+    """Error: the directory is no backup, is incomplete, or does not fit this installation."""
 
 
 class Digest(BaseModel):

@@ -1,4 +1,4 @@
-"""Puts a backup in the place of an installation.
+"""Restore of a backup in the place of an installation.
 
 A mark in the state directory says that a restore is under way: where it was killed nothing starts until it
 is run again, so half of an old installation and half of a new one never work together. Postgres gets its
@@ -92,7 +92,7 @@ def _check_place(settings: Settings, *, overwrite: bool) -> None:
 
 
 class Content(NamedTuple):
-    """What a database holds already."""
+    """The present content of a database."""
 
     has_rows: bool
     has_workers: bool = False

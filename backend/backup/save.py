@@ -1,4 +1,4 @@
-"""Makes a backup while runs train: one moment of the database, and the checkpoints that it names.
+"""Creation of a backup while runs train: one moment of the database, and the checkpoints that it names.
 
 Retention may remove a checkpoint between the database's moment and the look at its directory. So the
 directories are taken first (as hard links, which is quick), then the database, then what is new; where a
@@ -42,7 +42,7 @@ TRIES = 5
 
 
 class SavedBackup(NamedTuple):
-    """What was saved, in words for the terminal."""
+    """A finished backup, described for the terminal."""
 
     manifest: Manifest
     missing: list[str]

@@ -68,17 +68,17 @@ class DynamicRefill(_Batches):
 
 
 class ActiveRefill(_Batches):
-    """As dynamic, but informative groups found too much wait for the next step, which trains on them first
-    (active sampling, Olmo 3, arXiv:2512.13961). They are one step old then: the policy has moved since they
-    were sampled, which is what `objective.correction` weighs.
+    """Like dynamic, but surplus informative groups wait for the next step, which trains on them first (active
+    sampling, Olmo 3, arXiv:2512.13961). They are then one step old: the policy has moved since they were
+    sampled, and `objective.correction` weighs that.
     """
 
     type: Literal["active"] = "active"
 
 
 class NeighboursRefill(Frozen):
-    """Places without an informative group try the prompts that come next, while the run's place in the data
-    moves on by one step all the same, so neighbouring steps share prompts (the book's olmo3 script).
+    """A place without an informative group tries the prompts that come next. The position in the data still
+    moves on by one step only, so neighbouring steps share prompts (the book's olmo3 script).
     """
 
     type: Literal["neighbours"] = "neighbours"
@@ -96,13 +96,13 @@ Refill = Annotated[NoRefill | DynamicRefill | ActiveRefill | NeighboursRefill, F
 
 
 class FiltersConfig(Frozen):
-    """Which groups train."""
+    """The selection of groups that train."""
 
     groups: GroupFilter = KeepAllGroups()
     """Which groups are left out."""
 
     refill: Refill = NoRefill()
-    """What replaces them."""
+    """What replaces the groups that are left out."""
 
     upweight: bool = False
     """Multiply means over completions or prompts by 1 / (1 - left-out fraction): they become means over the

@@ -21,13 +21,13 @@ class MaskTruncated(Frozen):
 
 class ScaleTruncatedReward(Frozen):
     """The reward of completions cut at the cap is multiplied by a factor (arXiv:2510.15110); a reward below 0
-    stays as it is, for nearer to 0 it would reward truncation.
+    stays as it is, because a value nearer to 0 would reward truncation.
     """
 
     type: Literal["scale_reward"] = "scale_reward"
 
     factor: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The factor."""
+    """Factor on the reward."""
 
 
 Truncated = Annotated[KeepTruncated | MaskTruncated | ScaleTruncatedReward, Field(discriminator="type")]
@@ -40,7 +40,7 @@ class NoLengthPenalty(Frozen):
 
 
 class Ramp(NamedTuple):
-    """Where a penalty begins and how many tokens it takes to become whole."""
+    """The ramp of a length penalty, in tokens."""
 
     start: int
     """L_max - L_cache, in tokens."""
@@ -76,7 +76,9 @@ class SoftOverlong(_Overlong):
 
 
 class MagistralPenalty(_Overlong):
-    """A tenth of that: from 0 to -0.1 over the last part of the length (Magistral, arXiv:2506.10910)."""
+    """A penalty that falls linearly from 0 to -0.1 over the last part of the allowed length (Magistral,
+    arXiv:2506.10910).
+    """
 
     type: Literal["magistral"] = "magistral"
 
@@ -85,7 +87,7 @@ LengthPenalty = Annotated[NoLengthPenalty | SoftOverlong | MagistralPenalty, Fie
 
 
 class LengthConfig(Frozen):
-    """How length enters reward and loss."""
+    """The effect of length on reward and loss."""
 
     truncated: Truncated = KeepTruncated()
     """What happens to completions cut at the cap."""

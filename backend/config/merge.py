@@ -1,4 +1,4 @@
-"""From what a user wrote to the RunConfig that runs.
+"""The merge of defaults, preset, profile and user's changes into the RunConfig of a run.
 
 Merge order: defaults <- profile of the policy <- preset <- `base` fields <- variant fields. Mappings
 merge deeply; lists and unions whose `type` differs are replaced whole. A variant's preset replaces the

@@ -22,19 +22,19 @@ class Objective(Frozen):
     advantage: knobs.Advantage = knobs.GroupMean()
     """How a reward becomes an advantage; `type` is the baseline that is subtracted."""
     value: knobs.Value = knobs.Value()
-    """How the critic is trained, where the advantage has one."""
+    """The critic's training, if the advantage has a critic."""
     ratio: knobs.Ratio = knobs.TokenRatio()
-    """What is compared between the present policy and the one that wrote the completions."""
+    """The probability ratio between the current policy and the one that wrote the completions."""
     surrogate: knobs.Surrogate = knobs.PpoClip()
     """How far a ratio may carry the policy before its gradient is bounded."""
     correction: knobs.Correction = knobs.NoCorrection()
     """Weights against the mismatch between the sampler's probabilities and the trainer's."""
     off_policy_mask: knobs.OffPolicyMask = knobs.NoOffPolicyMask()
-    """Which completions are too far from the present policy to learn from."""
+    """Completions that are left out because the current policy has moved too far away from them."""
     router: knobs.Router = knobs.NoRouterShift()
-    """How moves of a mixture's router enter the ratios."""
+    """How shifts of a mixture's router enter the ratios."""
     kl: knobs.Kl = knobs.NoKl()
-    """Pull towards the reference policy."""
+    """KL penalty that pulls the policy towards the reference policy."""
     reference: knobs.Reference = knobs.FixedReference()
     """When the reference policy is replaced; the KL is 0 right after."""
     aggregation: knobs.Aggregation = knobs.SeqMeanTokenMean()

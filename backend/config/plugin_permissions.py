@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Permissions(BaseModel):
-    """What a sandboxed process may reach besides the code that it runs."""
+    """The permissions of a sandboxed process, beyond reading the code that it runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -26,7 +26,7 @@ FEWEST_SUMS = 200
 
 
 class SumsProblem(Frozen):
-    """Sums of a few integers such as `85+60+88=?`: built in, checkable by eye."""
+    """Sums of a few integers such as `85+60+88=?`: built in and easy to check by eye."""
 
     name: Literal["sums"] = "sums"
 
@@ -47,7 +47,7 @@ class SumsProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return self.name
 
     @model_validator(mode="after")
@@ -84,7 +84,7 @@ class ReasoningGymProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{self.task}"
 
     @model_validator(mode="after")
@@ -105,10 +105,10 @@ class FileProblem(Frozen):
     """Share of the prompts, relative to the other sources."""
 
     domain: Domain = "data"
-    """Domain of rows that name none themselves; reward terms may be limited to one."""
+    """Domain of rows that do not name one; reward terms may be limited to one."""
 
     path: Annotated[str, Field(min_length=1, max_length=255, json_schema_extra={"format": "dataset"})]
-    """The file, relative to DATASETS_DIR; what was uploaded stands under `uploads/`."""
+    """The file, relative to DATASETS_DIR; uploads are under `uploads/`."""
 
     prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "prompt"
     """Field that holds the question."""
@@ -130,12 +130,12 @@ class FileProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{UPLOADED.sub('upload ', self.path)}"
 
 
 class HubProblem(Frozen):
-    """A data set of the Hugging Face hub, read from its Parquet files; no code of it is ever run."""
+    """A data set of the Hugging Face hub, read from its Parquet files; its code is never run."""
 
     name: Literal["hub"] = "hub"
 
@@ -174,7 +174,7 @@ class HubProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return f"{self.name}:{self.dataset}"
 
     @model_validator(mode="after")
@@ -195,7 +195,7 @@ class PluginProblem(Frozen):
     """Share of the prompts, relative to the other sources."""
 
     domain: Domain = "custom"
-    """Domain of prompts that name none themselves; reward terms may be limited to one."""
+    """Domain of prompts that do not name one; reward terms may be limited to one."""
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
     """Name of the entry point; it is called as `factory(seed=..., **params)` and returns a problem."""
@@ -205,7 +205,7 @@ class PluginProblem(Frozen):
 
     @property
     def label(self) -> str:
-        """How prompts of this source name it."""
+        """The name of this source in prompts."""
         return self.entry_point
 
 

@@ -36,8 +36,8 @@ class _ConditionTerm(_Term):
     """Give it to correct completions only."""
 
     required: bool = False
-    """A completion without it gets 0 in all: no other term and no length penalty counts (Magistral's format,
-    arXiv:2506.10910). With weight 0 it is a condition only."""
+    """A completion that lacks it gets a total reward of 0: no other term and no length penalty counts
+    (Magistral's format, arXiv:2506.10910). With weight 0 it is a condition only."""
 
 
 class CorrectnessReward(_Term):
@@ -126,8 +126,8 @@ class LanguageReward(_ConditionTerm):
 
 
 class LengthReward(_Term):
-    """Shorter than the others of its group: 0.5 for the shortest to -0.5 for the longest, 0 where all are
-    equally long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
+    """Brevity relative to the group: 0.5 for the shortest to -0.5 for the longest, 0 where all are equally
+    long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
     """
 
     title = "Shorter than its group"

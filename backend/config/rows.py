@@ -29,7 +29,7 @@ _TOO_DEEP = f"is nested too deeply: at most {MAX_DEPTH} lists and objects within
 
 
 class LineError(NamedTuple):
-    """What is wrong with one line; line 0 is the file as a whole."""
+    """An error in one line; line 0 is the file as a whole."""
 
     line: int
     reason: str
@@ -39,7 +39,7 @@ class LineError(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which fields hold what."""
+    """The names of the fields that hold prompt and answer."""
 
     prompt: str = "prompt"
     answer: str = "answer"

@@ -33,7 +33,7 @@ class PolicyConfig(Frozen):
 
 
 class SamplingConfig(Frozen):
-    """How completions are generated at each step."""
+    """The sampling of completions at each step."""
 
     prompts_per_step: Annotated[int, Field(ge=1, le=4096)] = 16
     """P: prompts per step."""
@@ -58,15 +58,15 @@ class SamplingConfig(Frozen):
     per token; not the embedding and the output layer)."""
 
     staleness: Annotated[int, Field(ge=0, le=64)] = 0
-    """How many steps old the weights are that sample, as an asynchronous sampler's; each version kept takes
-    the memory of one copy of the weights."""
+    """Age of the weights that sample, in steps, as with an asynchronous sampler; each version kept takes the
+    memory of one copy of the weights."""
 
     keep_mask: bool = False
     """Take the learner's probabilities over the ids that top_p or top_k left at each token (DeepSeek-V3.2,
     arXiv:2512.02556)."""
 
     routing_replay: bool = False
-    """Send each token to the experts that read it in the sampler (DeepSeek-V3.2); nothing on a dense
+    """Send each token to the experts that read it in the sampler (DeepSeek-V3.2); no effect on a dense
     policy."""
 
     order: Literal["shuffled", "sequential"] = "shuffled"
@@ -74,7 +74,7 @@ class SamplingConfig(Frozen):
 
 
 class TrustRegion(Frozen):
-    """How far and how carefully a step goes; read only with updates.rule = natural_gradient."""
+    """The limits of a natural-gradient step; read only with updates.rule = natural_gradient."""
 
     delta: Annotated[float, Field(gt=0, le=1e3)] = 0.01
     """Largest mean KL between the policy before and after a step; nats per token. TRPO 0.01."""
@@ -86,21 +86,21 @@ class TrustRegion(Frozen):
     """Conjugate-gradient iterations; each is a double backward pass over the step's tokens."""
 
     backtracks: Annotated[int, Field(ge=1, le=100)] = 10
-    """How many lengths the line search tries before it gives the step up."""
+    """Step lengths that the line search tries before it gives up on the step."""
 
     backtrack_factor: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """Each length as a share of the one before."""
 
 
 class UpdatesConfig(Frozen):
-    """How one step's rollouts become optimizer steps."""
+    """The optimizer steps that one step's rollouts become."""
 
     rule: Literal["adam", "natural_gradient"] = "adam"
     """adam: AdamW on minibatches; natural_gradient: one step along the natural gradient, as long as the trust
     region allows (TRPO, arXiv:1502.05477). The learning rate is then the critic's alone."""
 
     trust: TrustRegion = TrustRegion()
-    """The region of natural_gradient."""
+    """The trust region of natural_gradient."""
 
     epochs: Annotated[int, Field(ge=1, le=64)] = 1
     """Passes over one step's rollouts; above 1 the ratio leaves 1 and clipping acts."""
@@ -128,8 +128,8 @@ class OptimizerConfig(Frozen):
     """Decoupled weight decay."""
 
     decayed: Literal["matrices", "all"] = "matrices"
-    """What decays: weights of two or more dimensions, as most trainers have it, or all, gains and biases too
-    (torch's AdamW as it comes)."""
+    """Weights that decay. matrices: those with two or more dimensions, as in most trainers; all: gains and
+    biases too (the default of torch's AdamW)."""
 
     max_grad_norm: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """Gradients are scaled down to this L2 norm; a very large one leaves them as they are."""
@@ -161,21 +161,21 @@ class CheckpointingConfig(Frozen):
     """Steps between checkpoints; 0: only at the end and when the run is paused."""
 
     keep: Annotated[int, Field(ge=1, le=1000)] = 3
-    """How many of the newest checkpoints are kept, beside the best one and some older ones."""
+    """Newest checkpoints that are kept, in addition to the best one and some older ones."""
 
     spaced: Annotated[int, Field(ge=0, le=64)] = 4
-    """How many older checkpoints are kept, the first among them, evenly spaced on a log scale of age: after a
-    collapse there is one from before it."""
+    """Older checkpoints that are kept, the first among them, evenly spaced on a log scale of age, so that
+    after a collapse there is one from before it."""
 
 
 class RecordingConfig(Frozen):
-    """Which rollouts are stored."""
+    """The selection of rollouts that are stored."""
 
     rollouts: Literal["auto", "all", "selected", "none"] = "auto"
     """auto: all of a small run, a selection of a big one (first, last, alarmed steps, extremes)."""
 
     tokens: bool = True
-    """Store per-token strings, log-probabilities and entropies of the kept rollouts."""
+    """Store per-token strings, log-probabilities and entropies of the stored rollouts."""
 
 
 class StopAtAccuracy(Frozen):
@@ -209,7 +209,7 @@ StopRule = Annotated[StopAtAccuracy | StopAfterTime | StopOnNonFinite, Field(dis
 
 
 class ResourcesConfig(Frozen):
-    """What a run needs of the machine."""
+    """The needs of a run on its machine."""
 
     microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
     """Completions per forward and backward pass; 0: the whole minibatch. Never changes the gradient."""
@@ -228,19 +228,19 @@ class RunConfig(Frozen):
     """Training steps; 0: only evaluate."""
 
     policy: PolicyConfig = PolicyConfig()
-    """The model."""
+    """The language model that is trained."""
 
     problems: Annotated[tuple[ProblemSource, ...], Field(min_length=1, max_length=32)] = (SumsProblem(),)
     """Problem sources, mixed by weight."""
 
     sampling: SamplingConfig = SamplingConfig()
-    """Rollouts of a step."""
+    """The completions of a step and how they are sampled."""
 
     objective: Objective = Objective()
-    """The loss."""
+    """The loss and everything that shapes it."""
 
     filters: FiltersConfig = FiltersConfig()
-    """Which groups train."""
+    """The groups that train."""
 
     length: LengthConfig = LengthConfig()
     """How length enters reward and loss."""
@@ -249,25 +249,25 @@ class RunConfig(Frozen):
     """Reward terms; their weighted sum is the reward."""
 
     updates: UpdatesConfig = UpdatesConfig()
-    """Rollouts to optimizer steps."""
+    """The optimizer steps on a step's rollouts."""
 
     optimizer: OptimizerConfig = OptimizerConfig()
-    """AdamW."""
+    """AdamW and its learning-rate schedule."""
 
     evaluation: EvaluationConfig = EvaluationConfig()
     """Held-out evaluation."""
 
     checkpointing: CheckpointingConfig = CheckpointingConfig()
-    """Checkpoints."""
+    """When checkpoints are saved, and how many are kept."""
 
     recording: RecordingConfig = RecordingConfig()
-    """Stored rollouts."""
+    """Which rollouts are stored."""
 
     stop_rules: Annotated[tuple[StopRule, ...], Field(max_length=16)] = (StopOnNonFinite(),)
-    """When a run ends before its last step."""
+    """Rules that end a run before its last step."""
 
     resources: ResourcesConfig = ResourcesConfig()
-    """Memory."""
+    """Use of memory."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "RunConfig":

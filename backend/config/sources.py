@@ -66,7 +66,7 @@ def checked_file(source: FileProblem, datasets_dir: Path) -> JsonlIndex:
 
 
 def offline_reason(dataset: str) -> str:
-    """Why a data set of the hub cannot be had."""
+    """The reason why a data set of the hub cannot be fetched."""
     return f"{dataset!r} is on the Hugging Face hub and HF_ONLINE is off: set HF_ONLINE=1, or use a file"
 
 

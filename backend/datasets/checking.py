@@ -1,4 +1,4 @@
-"""From the bytes of an upload to a checked data set in its place."""
+"""Checks of an upload, from its bytes to a data set in its place."""
 
 import threading
 import time

@@ -26,7 +26,7 @@ LOCK = ".lock"
 
 
 class Upload(BaseModel):
-    """What is known of an uploaded data set."""
+    """An uploaded data set, as far as its files tell."""
 
     sha256: str
     name: str

@@ -28,7 +28,7 @@ class BadFile(ValueError):
 
 
 def kind_of(name: str) -> str | None:
-    """How a file of this name is packed; None where it is none of the kinds that are read."""
+    """The compression of a file with this name; None if it is not a supported kind."""
     return next((kind for kind in KINDS if name.lower().endswith(kind)), None)
 
 

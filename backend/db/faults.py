@@ -56,14 +56,14 @@ POSTGRES: dict[str, Kind] = {
 
 
 class Fault(NamedTuple):
-    """Why something cannot be stored or read at the moment."""
+    """The reason why something cannot be stored or read at the moment."""
 
     kind: Kind
     sentence: str
 
 
 def database_fault(error: BaseException, url: str | URL) -> Fault | None:
-    """What an error says about the database at `url`; None when the database is not to blame."""
+    """The fault of the database at `url` that an error reports; None if the database is not to blame."""
     if isinstance(error, PoolTimeout):
         return Fault("busy", "the database is busy: every connection is in use")
     if not isinstance(error, SQLAlchemyError):
@@ -114,7 +114,7 @@ def _by_class(error: SQLAlchemyError) -> Kind | None:
 
 
 def disk_fault(error: BaseException, path: Path) -> Fault | None:
-    """What an error says about the disk that `path` is on; None when it says nothing about a disk."""
+    """The fault of the disk that holds `path`; None if the error does not concern a disk."""
     kind = DISK.get(_errno_of(error))
     sentences: dict[Any, str] = {
         "full": f"the disk of {path} is full: {free_text(path)} free",

@@ -13,7 +13,7 @@ AGAIN_SECONDS = 0.05
 
 @dataclass(slots=True)
 class Wait:
-    """How long the client of one request waits."""
+    """The time that the client of one request waits."""
 
     seconds: float
     heard_at: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""Brings the database up to the schema of this code.
+"""Migration of the database to the schema of this code.
 
 One transaction holds the whole upgrade: a process that is killed in the middle leaves the database as it
 was, and of two that start together one upgrades while the other waits (SQLite's write lock, Postgres's

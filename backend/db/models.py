@@ -354,7 +354,7 @@ class BrowserSession(Base):
 
 
 class Singleton(Base):
-    """Who does a job that one process at a time should do; harmless when two believe it is them."""
+    """The holder of a job that one process at a time should do; harmless if two believe to hold it."""
 
     __tablename__ = "singleton"
 

@@ -17,7 +17,7 @@ def must_exist(session: Session, run_id: str) -> None:
 
 
 def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
-    """What names a run, and what groups it, of those runs that exist."""
+    """Names and groups of those runs that exist."""
     experiment = Experiment.name.label("experiment_name")
     columns = (
         Run.id,

@@ -1,4 +1,4 @@
-"""Examines a machine: what it has, what is missing, and what to do, one line each."""
+"""Examination of a machine: what it has, what is missing, and what to do, one line each."""
 
 from backend.doctor.finding import Finding
 from backend.doctor.machine import examine_machine

@@ -7,7 +7,7 @@ from backend.errors import GrpoLabError
 
 
 class Finding(NamedTuple):
-    """What was looked at, how it is, and what to do about it."""
+    """One finding: the thing examined, its condition, and the remedy."""
 
     what: str
     level: Literal["ok", "warn", "bad"]
@@ -21,17 +21,17 @@ class Finding(NamedTuple):
 
 
 def ok(what: str, text: str) -> Finding:
-    """Nothing to do."""
+    """A finding that needs nothing to be done."""
     return Finding(what, "ok", text)
 
 
 def warn(what: str, text: str) -> Finding:
-    """Worth a thought."""
+    """A warning: it works, but worse than it could."""
     return Finding(what, "warn", text)
 
 
 def bad(what: str, text: str) -> Finding:
-    """To be mended."""
+    """A finding that must be mended."""
     return Finding(what, "bad", text)
 
 

@@ -41,7 +41,7 @@ def python(version: tuple[int, ...]) -> Finding:
 
 
 def memory_bytes() -> int:
-    """What this process may use: the machine's memory, or less in a container."""
+    """Memory that this process may use: the machine's, or less in a container."""
     total: int = psutil.virtual_memory().total
     limit = CGROUP_LIMIT.read_text().strip() if CGROUP_LIMIT.exists() else ""
     return min(total, int(limit)) if limit.isdecimal() else total
@@ -59,7 +59,7 @@ def memory(settings: Settings, total: int) -> Finding:
 
 
 def torch() -> Finding:
-    """Which build, and whether GPU and driver can use it."""
+    """The build of torch, and whether GPU and driver can use it."""
     build, gpus = torch_build(), find_gpus()
     if not build:
         return bad("torch", "not installed: workers here cannot train (pip install -r requirements.lock)")
@@ -83,7 +83,7 @@ def torch() -> Finding:
 
 
 def sandbox(settings: Settings) -> Finding:
-    """Which barriers stand around the processes that read what a model writes."""
+    """The sandbox layers around the processes that read a model's output."""
     absent = missing_layers()
     if not absent:
         return ok("sandbox", f"all layers: {', '.join(layer.name for layer in layers())}")

@@ -81,7 +81,7 @@ def port(settings: Settings) -> Finding:
 
 
 def leftovers(settings: Settings) -> Iterator[Finding]:
-    """What a killed installation left; the next start tidies up by itself."""
+    """Leftovers of a killed installation; the next start removes them."""
     found = choose_broker(settings).socket
     is_stale = found is not None and found.exists() and not is_ready(found)
     if is_stale:
@@ -220,7 +220,7 @@ def _collation(connection: Connection) -> str:
 
 
 def sqlite(version: tuple[int, ...], journal: str) -> Finding:
-    """Of the library that Python brings."""
+    """The version of the SQLite library that Python brings."""
     found = ".".join(map(str, version))
     if version < OLDEST_SQLITE:
         return bad("sqlite", f"SQLite {found} is too old: use a newer Python (3.35 is needed)")

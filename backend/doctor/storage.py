@@ -71,7 +71,7 @@ def space(path: Path, free: int | None) -> Finding:
 
 
 def sync_seconds(directory: Path) -> float:
-    """How long it takes until a few bytes are on the disk: the median of five tries."""
+    """Seconds until a few bytes are on the disk: the median of five tries."""
     path, taken = directory / f".doctor.{os.getpid()}", []
     try:
         with path.open("wb", buffering=0) as file:

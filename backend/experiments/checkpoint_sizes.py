@@ -27,7 +27,7 @@ MASTER_BYTES = 4
 
 
 def most_checkpoints(config: RunConfig) -> int:
-    """How many lie on the disk at a time: after the last step, and while the run's next one is written."""
+    """The largest number of checkpoints on the disk at a time, counting the one that is being written."""
     rule, steps = config.checkpointing, config.steps
     saves = -(-steps // rule.every) if rule.every else min(steps, 1)
     return min(saves, most_kept(keep=rule.keep, spaced=rule.spaced) + 1)

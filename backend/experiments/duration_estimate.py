@@ -52,7 +52,7 @@ class Duration:
 
 
 def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
-    """How long the steps of a run take: a range, the wider the less is known."""
+    """The time that a run's steps take, as a range: the less is known, the wider."""
     seen = _seen(session)
     own = config.model_dump(mode="json")
     if alike := [seconds for seconds, other in seen if _size(other) == _size(own)]:

@@ -1,4 +1,4 @@
-"""Variants x seeds become runs in the queue: all of them or none."""
+"""Launch of an experiment: variants x seeds become queued runs, all of them or none."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -54,7 +54,7 @@ class LaunchedRun(BaseModel):
 
 
 class LaunchedExperiment(BaseModel):
-    """What a launch has queued."""
+    """The runs that a launch has queued."""
 
     id: str
     name: str

@@ -36,7 +36,7 @@ def token_advantage(critic: knobs.Critic) -> Math:
 
 
 def critic_definitions(objective: Objective, critic: knobs.Critic) -> list[Math]:
-    """What the token advantage is made of, and what the critic minimises."""
+    """Definitions of the token advantage and of the loss that the critic minimises."""
     value = objective.value
     gamma = [number(critic.gamma)] if critic.gamma != 1 else []
     return [

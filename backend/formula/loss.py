@@ -41,7 +41,7 @@ class Formula(TypedDict):
 
 
 def formula(config: RunConfig) -> Formula:
-    """What the run minimises, and under it the definitions of its symbols.
+    """The loss that a run minimises, followed by the definitions of its symbols.
 
     Example: the text of the defaults begins with "L = − 1/B ∑ᵢ 1/|oᵢ| ∑ₜ min(rᵢₜ Aᵢ, ".
     """

@@ -11,7 +11,7 @@ _RAISED = {"2": "²", "k": "ᵏ", "m": "ᵐ"}
 
 
 class Symbol(NamedTuple):
-    """What a legend has to explain, in both forms."""
+    """A symbol that a legend explains, as text and as MathML."""
 
     text: str
     mathml: str

@@ -1,4 +1,4 @@
-"""What the symbols of formulas mean; numbers of a run are in `legend`."""
+"""Meanings of the symbols of formulas; the numbers of a run are in `legend`."""
 
 from backend.formula import critic, ratio, reward, shaped_reward, surrogate, tokens, updates, weights
 

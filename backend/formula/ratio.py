@@ -22,7 +22,7 @@ _OWN = symbol("q", "it")
 
 
 def ratio_definitions(objective: Objective) -> list[Math]:
-    """What r is made of; nothing without a ratio."""
+    """Definitions of the ratio r; empty without a ratio."""
     ratio = objective.ratio
     if isinstance(ratio, knobs.NoRatio):
         return []

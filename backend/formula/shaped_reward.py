@@ -37,7 +37,7 @@ class Share(NamedTuple):
 
 
 def reward_rows(config: RunConfig) -> list[Math]:
-    """What R is."""
+    """Definition of the reward R."""
     shares = shares_of(config)
     if is_decoupled(config.objective):
         rows = [row for share in shares for row in _apart(config, share)]

@@ -35,7 +35,7 @@ _COV = symbol("cov", "it")
 
 
 def surrogate_term(objective: Objective) -> Math:
-    """What is averaged over tokens or completions."""
+    """The term that is averaged over tokens or completions."""
     advantage, ratio = advantage_of(objective), _ratio(objective)
     plain = product(ratio, advantage)
     log_likelihood = product(advantage, row("log", POLICY))

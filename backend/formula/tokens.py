@@ -10,7 +10,7 @@ _TRAINED = symbol("U", "it")
 
 
 def token_weighted(value: Math, knob: knobs.TokenWeight) -> Math:
-    """What a token's advantage is made of, from the completion's."""
+    """Definition of a token's advantage, from the completion's."""
     match knob:
         case knobs.NoTokenWeight() | knobs.Lopti():
             return value
@@ -30,7 +30,7 @@ def trained(term: Math, knob: knobs.TokenWeight) -> Math:
 
 
 def trained_definition(knob: knobs.TokenWeight) -> list[Math]:
-    """Which tokens U lets through in which update."""
+    """Definition of U: the tokens that each update trains."""
     if not isinstance(knob, knobs.Lopti):
         return []
     bound = number(abs(knob.eta))

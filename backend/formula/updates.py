@@ -14,7 +14,7 @@ _LOSS = symbol("L")
 
 
 def update_rows(config: RunConfig) -> list[Math]:
-    """What an optimizer step does to the weights."""
+    """The change that an optimizer step makes to the weights."""
     match config.updates.rule:
         case "natural_gradient":
             trained, rows = [], _trust_region(config.updates.trust)

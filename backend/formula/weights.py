@@ -34,7 +34,7 @@ def kl_weight(kl: AnyKl) -> Math:
 
 
 def kl_weight_definition(kl: knobs.Kl) -> list[Math]:
-    """What β is, and how it moves."""
+    """Definition of β, and how it changes."""
     if isinstance(kl, knobs.NoKl):
         return []
     by_domain = isinstance(kl.coef, Mapping)
@@ -73,7 +73,7 @@ def _course(controller: knobs.Controller, weight: Math) -> list[Math]:
 
 
 def reference_definition(objective: Objective) -> list[Math]:
-    """When π_ref follows π, where there is a reference."""
+    """The rule by which π_ref follows π; empty without a reference."""
     if not objective.needs_reference:
         return []
     reference, policy = symbol("π", "ref"), symbol("π")
@@ -98,7 +98,7 @@ def entropy_weight(entropy: knobs.EntropyBonus | knobs.AdaptiveEntropy) -> Math:
 
 
 def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
-    """How c follows the entropy."""
+    """The rule by which c follows the entropy."""
     match entropy:
         case knobs.NoEntropyBonus() | knobs.EntropyBonus():
             return []
@@ -118,7 +118,7 @@ def entropy_weight_definition(entropy: knobs.Entropy) -> list[Math]:
 
 
 def off_policy_definition(objective: Objective, *, subscript: str) -> list[Math]:
-    """What M leaves out, and what gᵢₜ does to a ratio; `subscript` says whose advantages there are."""
+    """Definitions of the mask M and of the gate gᵢₜ on a ratio; `subscript` is that of the advantages."""
     return [*_mask(objective.off_policy_mask, subscript), *_gate(objective.router)]
 
 

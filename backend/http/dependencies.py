@@ -15,7 +15,7 @@ from backend.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What the application is made of; `app.state.lab`."""
+    """The parts of the application, kept in `app.state.lab`."""
 
     settings: Settings
     engine: Engine

@@ -17,9 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from backend.http.dependencies import lab_of
-from backend.pages import HOME, PAGES
-
-FRONTEND = Path(__file__).parents[2] / "frontend"
+from backend.pages import FRONTEND, HOME, PAGES
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """What of the frontend browsers get."""

@@ -72,7 +72,7 @@ def too_many(what: str, wait: float) -> Response:
 
 
 def address_refusal(scope: Scope, headers: Headers) -> Response | None:
-    """What is wrong with the first lines of a request."""
+    """The refusal of a request whose address or headers exceed the limits; None if they are within."""
     if any(character < " " or character == "\x7f" for character in scope["path"]):
         return problem(400, "Bad request", "the address contains a control character")
     if b"%00" in scope["query_string"]:
@@ -87,7 +87,7 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
 
 
 def body_refusal(headers: Headers) -> Response | None:
-    """What the headers say about a body that nobody wants."""
+    """The refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()) or int(length[:20]) > BODY_BYTES:
         return problem(413, "Too large", _too_large(BODY_BYTES))

@@ -164,7 +164,7 @@ def _local(path: str) -> str:
 
 
 def address_of(scope: Scope) -> str:
-    """Who asks, as an address; of IPv6 its first half, for the second is everybody's own choice."""
+    """The client's address; for IPv6 the first half only, because the client chooses the second freely."""
     client = scope.get("client")
     host = str(client[0]) if client else ""
     try:

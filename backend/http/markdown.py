@@ -16,8 +16,6 @@ from markdown_it.utils import OptionsDict
 
 MARKER = re.compile(r"^<!-- /?[^\n]* -->\n", re.MULTILINE)
 """Where a generated table begins and ends; GitHub hides it as a comment."""
-MEMBER = re.compile(r"\[\w+\]")
-"""Which member of a union a knob belongs to: the launch form's names of fields do not say it."""
 BREAKABLE = re.compile(r"(?<=[./_])(?=[a-z])")
 
 
@@ -75,6 +73,13 @@ def anchor_of(text: str) -> str:
     return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
 
 
+def _heading_anchor(inline: Token, text: str) -> str:
+    """A heading that is a single piece of code names a field of a config: its anchor is the field's path."""
+    children = inline.children or []
+    is_field = len(children) == 1 and children[0].type == "code_inline"
+    return text if is_field else anchor_of(text)
+
+
 def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
     for token, inline in itertools.pairwise(tokens):
         if token.type != "heading_open":
@@ -82,14 +87,14 @@ def _name_headings(tokens: Sequence[Token], reading: _Reading) -> None:
         text = "".join(child.content for child in inline.children or [])
         if token.tag == "h1":
             reading.title = reading.title or text
-        if (name := _claim(anchor_of(text), reading)) and token.tag == "h2":
+        if (name := _claim(_heading_anchor(inline, text), reading)) and token.tag == "h2":
             reading.sections.append((name, text))
         if name:
             token.attrSet("id", name)
 
 
 def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
-    """Anchors for table rows: the code in the first cell, and for a knob its field in the config too."""
+    """Anchors for table rows: the code in the first cell."""
     row: Token | None = None
     for opened, inline in itertools.pairwise(tokens):
         if opened.type == "tr_open":
@@ -97,8 +102,7 @@ def _name_rows(tokens: Sequence[Token], reading: _Reading) -> None:
         if opened.type != "td_open" or not inline.children or inline.children[0].type != "code_inline":
             continue
         named, row = row or opened, None
-        field_name = MEMBER.sub("", inline.children[0].content)
-        if len(inline.children) == 1 and (name := _claim(field_name, reading)):
+        if len(inline.children) == 1 and (name := _claim(inline.children[0].content, reading)):
             named.attrSet("id", name)
 
 

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1", tags=["session"], responses=ERRORS)
 
 
 class Session(BaseModel):
-    """As whom this client is logged in."""
+    """The session of this client: its role."""
 
     role: Role
     session: str | None

@@ -97,7 +97,7 @@ class Broadcaster:
 
     @property
     def listeners(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return len(self._listeners)
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ RECENT = 500
 
 
 class Position(NamedTuple):
-    """How far a stream has come."""
+    """A stream's position in the history."""
 
     event: int
     changed: float
@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 
 def read_place(text: str) -> Position | None:
-    """What `Position.write` wrote; None for anything else."""
+    """The position that `Position.write` wrote; None for any other text."""
     event, dot, changed = text.partition(".")
     if not (text.isascii() and dot and event.isdecimal() and changed.isdecimal() and len(text) <= 34):
         return None
@@ -54,7 +54,7 @@ class Message(NamedTuple):
     place: Position | None = None
 
     def encode(self) -> bytes:
-        """As it goes over the wire."""
+        """The message in the wire format of server-sent events."""
         head = f"id: {self.place.write()}\n" if self.place else ""
         return f"{head}event: {self.kind}\ndata: ".encode() + Json(self.data).body + b"\n\n"
 
@@ -66,7 +66,7 @@ def current_place(session: Session) -> Position:
 
 
 def settled_place(session: Session) -> Position:
-    """Where a stream begins that resumes nothing: no event before it can still appear."""
+    """The position where a new stream begins: no event before it can still appear."""
     place = current_place(session)
     last = 0
     query = select(Event.id, Event.at, db_now()).where(Event.id > place.event - RECENT).order_by(Event.id)

@@ -57,7 +57,7 @@ class Look(NamedTuple):
 
 
 class ClockWatch:
-    """What one process has seen of the database's clock."""
+    """One process's observations of the database's clock."""
 
     def __init__(self, *, elapsed: Callable[[], float] = elapsed_seconds) -> None:
         self._elapsed = elapsed

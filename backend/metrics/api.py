@@ -46,7 +46,7 @@ class NonFinite(BaseModel):
 
 
 class Origin(BaseModel):
-    """From where a fork's curve comes."""
+    """The run that a fork's curve comes from."""
 
     run: str
     """The run that it left; points up to `step` are those of that run, and of the ones before it."""
@@ -81,7 +81,7 @@ class SeriesItem(BaseModel):
 
 
 class Missing(BaseModel):
-    """What was asked for and is not there."""
+    """A curve that was requested and does not exist."""
 
     run: str
     metric: str

@@ -64,7 +64,9 @@ class Stored:
         )
 
     def of_run(self, number: int) -> "Stored":
-        """Of that many-th run in a row of forks: its attempts are newer than any of the runs before it."""
+        """The same points as those of the given generation of a fork: newer than those of every run before
+        it.
+        """
         return replace(self, attempts=self.attempts + (number << 32)) if number else self
 
     def at(self, which: NDArray[np.bool_] | NDArray[np.intp]) -> "Stored":
@@ -96,7 +98,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """Of which blocks the outline will do."""
+    """The blocks for which the outline suffices."""
 
     runs: Collection[str]
     """Of which all will do; of others those that lie outside of the window."""
@@ -107,7 +109,7 @@ class Outlined:
     """Steps behind which points of some attempt do not count."""
 
     def column(self) -> ColumnElement[bytes]:
-        """What to read of a block: all points of one of which only a part counts."""
+        """The column to read of a block: the outline, or all points where only some of them count."""
         cut = {step // BLOCK for step in (self.first - 1, self.last, *self.cuts) if (step + 1) % BLOCK}
         is_outside = ~MetricBlock.number.between(self.first // BLOCK, self.last // BLOCK)
         will_do = and_(
@@ -121,7 +123,7 @@ class Outlined:
 def read_blocks(
     session: Session, runs: Collection[str], keys: Collection[int], outlined: Outlined | None = None
 ) -> dict[tuple[str, int], Packed]:
-    """What there is in blocks of each (run, key of a metric).
+    """The packed points of each (run, key of a metric).
 
     One statement: how far an attempt is packed is never of another moment than its blocks.
     """

@@ -1,4 +1,4 @@
-"""Forks show the curves of the runs they come from, up to the step at which they left them."""
+"""Lineage of curves: a fork shows those of the runs it comes from, up to the step at which it left them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class Stretch(NamedTuple):
 
 
 def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
-    """What the curves of each run consist of: ancestors from the oldest on, then the run itself.
+    """The runs that make up each run's curves: its ancestors from the oldest on, then the run itself.
 
     An evaluation has no ancestors: it begins with another run's policy, but it trains nothing.
     """

@@ -43,7 +43,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Where a mean is looked at, and by how many points."""
+    """The window in which a mean is shown, and its number of points."""
 
     max_points: int = 500
     x_min: float | None = None

@@ -72,7 +72,7 @@ class Task:
 
 
 def packable(session: Session) -> list[Task]:
-    """What there is to pack."""
+    """The attempts whose points can be packed."""
     open_ones = select(Attempt).where(Attempt.packed_step < ALL_PACKED)
     attempts = session.scalars(open_ones.order_by(Attempt.run_id, Attempt.number).limit(TASKS)).all()
     own = Run.id.in_({attempt.run_id for attempt in attempts})

@@ -29,7 +29,7 @@ class Curve:
 
     @property
     def raw_points(self) -> int:
-        """How many points there are, shown or not."""
+        """The number of points, shown or not."""
         return len(self) if self.weights is None else int(self.weights.sum())
 
     def at(self, index: NDArray[np.bool_] | Ints | slice) -> "Curve":
@@ -73,7 +73,7 @@ def _recursive_mean(values: Floats, s: float) -> Floats:
 
 
 def window(curve: Curve, x_min: float | None, x_max: float | None) -> NDArray[np.bool_]:
-    """Which points have x_min <= x <= x_max."""
+    """A mask of the points with x_min <= x <= x_max."""
     low = -np.inf if x_min is None else x_min
     high = np.inf if x_max is None else x_max
     return (curve.x >= low) & (curve.x <= high)

@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far one mean lies from another, with Welch's 95 % interval."""
+    """The difference of two means, with Welch's 95 % interval."""
 
     mean: float
     low: float | None

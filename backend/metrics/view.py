@@ -17,7 +17,7 @@ LAST_STEP = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How curves are asked for."""
+    """The axis, range, number of points and smoothing of a request for curves."""
 
     x: str
     x_min: float | None
@@ -31,14 +31,14 @@ class View:
         return replace(curve, values=ema(curve.values, self.smoothing))
 
     def visible(self, curve: Curve) -> NDArray[np.bool_] | slice:
-        """Which points are in the window, and new."""
+        """A mask of the points that are in the window, and new."""
         if self.x_min is None and self.x_max is None and self.after is None:
             return slice(None)
         inside = window(curve, self.x_min, self.x_max)
         return inside if self.after is None else inside & (curve.steps > self.after)
 
     def outlined(self, runs: Iterable[Any]) -> Outlined | None:
-        """Of which points an outline will do: of runs so long that nothing but peaks is shown."""
+        """The blocks for which an outline suffices: those of runs so long that only peaks are shown."""
         if self.x != "step" or self.smoothing:
             return None
         first = 0 if self.x_min is None else math.ceil(_step(self.x_min))

@@ -32,12 +32,12 @@ class Note:
     reason: str
 
     def shown(self) -> dict[str, Any]:
-        """As the HTTP interface shows it."""
+        """The note as the HTTP interface shows it."""
         return asdict(self) | {"since": iso(self.since)}
 
 
 def note_path(settings: Settings, run_id: str) -> Path:
-    """Where the trainer of a run leaves its note."""
+    """Path of the note that a run's trainer leaves."""
     return settings.run_dir / "waiting" / f"{run_id}.json"
 
 

@@ -36,19 +36,19 @@ GAUGES: dict[str, Gauge] = {
         "Always 1; the labels say which version runs.", ("version", "schema", "python")
     ),
     "grpolab_database_up": Gauge("1 while the database can be written to."),
-    "grpolab_broker_up": Gauge("1 while the broker answers; without it runs start some seconds later."),
+    "grpolab_broker_up": Gauge("1 while the broker answers; without it, runs start some seconds later."),
     "grpolab_state_free_bytes": Gauge("Free space on the disk of the state directory."),
     "grpolab_streams": Gauge("Open live pages."),
     "grpolab_reconciler_age_seconds": Gauge("Time since the last pass of the reconciler in this process."),
     "grpolab_runs_to_be_stored": Gauge("Runs of this machine with steps that wait for the database."),
     "grpolab_runs": Gauge("Runs by status.", ("status",)),
     "grpolab_queue_depth": Gauge("Runs that could start now."),
-    "grpolab_queue_oldest_age_seconds": Gauge("How long the oldest of them has waited."),
+    "grpolab_queue_oldest_age_seconds": Gauge("Longest time that one of these runs has waited."),
     "grpolab_lease_oldest_age_seconds": Gauge(
         "Longest time since the last heartbeat of a running run's worker."
     ),
     "grpolab_ingest_lag_seconds": Gauge("Time since the slowest running run was last written."),
-    "grpolab_trainer_step_seconds": Gauge("Last step of the running runs.", ("quantile",)),
+    "grpolab_trainer_step_seconds": Gauge("Duration of the last step of the running runs.", ("quantile",)),
     "grpolab_worker_slots": Gauge("Worker slots.", ("state",)),
 }
 
@@ -95,7 +95,7 @@ class Gauges:
 
 
 def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
-    """What the database knows."""
+    """The values that come from the database."""
     counted: Any = session.execute(
         select(Run.status, func.count()).where(Run.deleted_at.is_(None)).group_by(Run.status)
     )

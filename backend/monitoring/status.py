@@ -49,14 +49,14 @@ class Part:
     since: float = field(default_factory=time.time)
 
     def become(self, fault: Fault | None) -> None:
-        """What was found now."""
+        """Record the fault that was found, or that there is none."""
         state = fault.kind if fault else "ok"
         if state != self.state:
             self.state, self.since = state, time.time()
         self.detail = fault.sentence if fault else ""
 
     def shown(self) -> dict[str, Any]:
-        """As the HTTP interface shows it."""
+        """The part as the HTTP interface shows it."""
         return {"state": self.state, "detail": self.detail, "since": iso(self.since)}
 
 
@@ -107,7 +107,7 @@ class Status:
 
 
 def broker_fault(settings: Settings) -> Fault | None:
-    """Why the bell would not be heard."""
+    """The fault that keeps doorbells from being heard; None if there is none."""
     url = choose_broker(settings).url
     if url.startswith(("filesystem:", "memory:")):
         return None

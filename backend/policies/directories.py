@@ -29,7 +29,7 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
 
 
 def directory_error(directory: Path, *, inside: Path | None = None) -> str:
-    """What is wrong with a causal language model in Hugging Face format; empty: nothing.
+    """An error in a directory that should hold a Hugging Face causal language model; empty if there is none.
 
     Nothing in it may be a link that leads out of `inside`, where that is given.
     """

@@ -34,7 +34,7 @@ def is_built_in(name: str) -> bool:
 
 
 def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
-    """Why this installation cannot load the policy; nothing when it can, or when only the hub knows."""
+    """The reasons why this installation cannot load the policy; empty if it can, or if only the hub knows."""
     if is_built_in(policy.name):
         return []
     directory = settings.models_dir / policy.name

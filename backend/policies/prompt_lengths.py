@@ -32,7 +32,7 @@ SPANS_WORDS = re.compile(r"[A-Za-z0-9].*[\sĠĊĉč▁].*[A-Za-z0-9]", re.DOTALL
 
 
 class Ruler(NamedTuple):
-    """How long prompts are, and how long they may be."""
+    """The length of prompts, and their limit."""
 
     count: Callable[[str], int]
     at_least: str
@@ -45,7 +45,7 @@ class Ruler(NamedTuple):
     """Whether the count can be trusted; asked only of what seems too long, for it may take a second."""
 
     def refusal(self, text: str) -> str:
-        """Why the prompt does not fit; empty if it may."""
+        """The reason why the prompt does not fit; empty if it does."""
         if (tokens := self.count(text)) <= self.room or not self.is_sure():
             return ""
         return f"has {self.at_least}{tokens} tokens; at most {self.room} are expected ({self.limit})"

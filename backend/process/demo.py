@@ -16,7 +16,7 @@ DEMO = ("demo_healthy", "demo_collapse")
 
 
 def launch_demo(settings: Settings, url: str) -> str:
-    """What to look at; the same request again finds the same experiment. `url` is the service's."""
+    """The demo's runs, in words; a repeated request finds the same experiment. `url` is the service's."""
     variants = [
         {"name": name, **RECIPES[name].config.model_dump(mode="json", exclude={"seed"})} for name in DEMO
     ]

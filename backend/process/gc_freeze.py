@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """What is made inside is not searched for garbage: not meanwhile, not later, not at the process's end.
+    """A context whose new objects are never scanned by the garbage collector, not even when the process ends.
 
     Importing torch and transformers makes hundreds of thousands of objects. Searching them again and again is
     a fifth of the time of the import, a part of every later search, and more than a second of the end.

@@ -18,7 +18,7 @@ NOTE_SECONDS = 2.0
 
 
 class Instance(NamedTuple):
-    """Who runs here."""
+    """The running installation."""
 
     pid: int
     url: str
@@ -66,7 +66,7 @@ def is_alive(url: str) -> bool:
 
 
 def running_instance(settings: Settings) -> Instance | None:
-    """Who runs here, if anybody does; leaves no trace."""
+    """The running installation, if there is one; changes nothing."""
     path = settings.run_dir / "up.lock"
     try:
         with path.open() as file:

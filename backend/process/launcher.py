@@ -21,11 +21,12 @@ from sqlalchemy import Engine
 from backend.auth.tokens import login_link
 from backend.db.engine import open_engine, open_sessions, reading
 from backend.db.migrate import migrate
+from backend.process import preflight
 from backend.process.instance_lock import AlreadyRunning, hold_instance, is_alive
 from backend.process.lifeline import VARIABLE as LIFELINE
 from backend.process.lifeline import die_with_parent
 from backend.process.log_files import cap, last_words
-from backend.process.preflight import CannotStart, check_database, check_exposure, check_port, check_state_dir
+from backend.process.preflight import CannotStart
 from backend.process.terminal import Terminal, show_link
 from backend.queue.broker import Broker, choose_broker, is_ready, prepare_broker
 from backend.sandbox.layers import check_sandbox
@@ -255,15 +256,16 @@ def run_tree(settings: Settings, *, show_demo: bool) -> int:
     os.umask(0o077)
     terminal = Terminal()
     terminal.say("GRPO Lab")
-    check_exposure(settings)
+    preflight.check_frontend()
+    preflight.check_exposure(settings)
     check_sandbox(settings)
-    check_state_dir(settings)
+    preflight.check_state_dir(settings)
     launcher = Launcher(settings, terminal)
     launcher.catch_signals()
     try:
         with hold_instance(settings, service_url(settings)) as hold:
-            check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
-            check_database(settings)
+            preflight.check_port(settings, patience_seconds=10 if hold.is_after_crash else 0)
+            preflight.check_database(settings)
             _live(launcher, show_demo=show_demo)
     except AlreadyRunning as running:
         terminal.say(f"  {running}")

@@ -28,6 +28,8 @@ def _wait_for_end() -> None:
 
 
 def die_with_parent() -> None:
-    """In a child just before exec: let the kernel end it with its parent (Linux; for programs not ours)."""
+    """Called in a child just before exec: let the kernel end it with its parent (Linux; for foreign
+    programs).
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from backend.db.engine import open_engine
 from backend.durable_files import make_directory
 from backend.errors import GrpoLabError
+from backend.pages import FRONTEND
 from backend.settings import Settings
 
 SHORTEST_TOKEN = 20
@@ -38,6 +39,15 @@ def check_state_dir(settings: Settings) -> None:
             f"cannot write to the state directory {settings.state} ({error.strerror}): "
             "choose another, e.g. `make up STATE_DIR=~/grpolab`"
         ) from None
+
+
+def check_frontend() -> None:
+    """The pages must lie beside the code, as in a checkout and in the image of the API, not in a wheel."""
+    if not (FRONTEND / "index.html").is_file():
+        raise CannotStart(
+            f"there are no pages in {FRONTEND}: GRPO Lab runs from a checkout (`make up`) or from its images "
+            "(`docker compose up --build`), not from an installed package"
+        )
 
 
 def check_exposure(settings: Settings) -> None:

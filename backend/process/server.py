@@ -47,7 +47,7 @@ class Protocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """The connection has ended."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -59,7 +59,7 @@ class Protocol(H11Protocol):
             super().shutdown()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn says little
-        """What cannot be read as HTTP."""
+        """Answer bytes that cannot be read as HTTP."""
         detail = f"this is no request of HTTP/1.1 with a head of at most {HEAD_BYTES:,} bytes"
         self._refuse(400, "Bad request", detail)
 
@@ -84,7 +84,7 @@ class Protocol(H11Protocol):
 
 
 def server_config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
-    """How uvicorn serves `app`, an application or what makes it."""
+    """The configuration with which uvicorn serves `app`, an application or its factory."""
     return uvicorn.Config(
         app,
         host=settings.host,

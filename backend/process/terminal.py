@@ -61,7 +61,7 @@ def has_screen() -> bool:
 
 
 def tunnel_hint(settings: Settings) -> str:
-    """How to reach this machine's own address from another computer; empty where a screen is at hand."""
+    """A hint how to reach this machine's loopback address from another computer; empty on a desktop."""
     if has_screen():
         return ""
     # SSH_CONNECTION: client address, client port, server address, server port

@@ -30,7 +30,7 @@ SOCKET_PATH_LIMIT = 107
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where the doorbells go and, when the broker is ours, how to start it."""
+    """The broker of the doorbells and, if it is our own, how to start it."""
 
     url: str
     """Celery's broker URL."""
@@ -83,7 +83,7 @@ def socket_path(settings: Settings) -> Path:
 
 
 def queue_folder(settings: Settings) -> Path:
-    """Where the queue of files keeps its messages."""
+    """The directory in which the file transport keeps its messages."""
     return settings.state / "broker" / "queue"
 
 

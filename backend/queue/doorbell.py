@@ -55,7 +55,7 @@ class SteadyConnection(Connection):
     """Tries again every two seconds; kombu's own pauses grow to half a minute."""
 
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
-        """As kombu's."""
+        """Like kombu's method, with a constant pause."""
         pauses = {f"interval_{name}": RETURN_SECONDS for name in ("start", "max")}
         return super().ensure_connection(*args, **{**pauses, **options})
 

@@ -83,7 +83,7 @@ def _encoded(text: str) -> bytes:
 
 
 def unpack_tokens(data: bytes) -> list[Tokens]:
-    """What `pack_tokens` was given."""
+    """The tokens that `pack_tokens` packed."""
     raw = _decompress(data)
     start = 4 + int.from_bytes(raw[:4], "little")
     header = json.loads(raw[4:start])

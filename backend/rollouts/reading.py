@@ -39,7 +39,7 @@ ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RolloutFilter:
-    """Which groups are listed: those with at least one completion that fits."""
+    """The filter of a list of groups: those with at least one completion that fits."""
 
     run: str
     step: int | None = None
@@ -68,7 +68,7 @@ def list_groups(
 
 
 def group_place(group: RolloutGroup, sort: str) -> tuple[Any, ...]:
-    """Where a group stands in a list, for the cursor."""
+    """A group's place in a list, for the cursor."""
     place = (group.step, group.kind, group.prompt_index, group.id)
     if sort.removeprefix("-") == "step":
         return place
@@ -162,7 +162,7 @@ def _shown_completion(rollout: Rollout) -> dict[str, Any]:
 
 
 def groups_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> Sequence[RolloutGroup]:
-    """As many of the groups, and at least one, as an answer may hold: long texts make short pages."""
+    """The groups that fit into one response, at least one: long texts make short pages."""
     query = (
         select(Rollout.group_id, func.sum(Rollout.tokens))
         .where(Rollout.group_id.in_([group.id for group in groups]))

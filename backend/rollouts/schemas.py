@@ -48,7 +48,7 @@ class GroupPage(BaseModel):
 
 
 class StepItem(BaseModel):
-    """What is kept of a step."""
+    """The stored rollouts of a step, in numbers."""
 
     step: int
     kind: str

@@ -242,7 +242,7 @@ def events(
     limit: Limit = 100,
     cursor: Cursor = "",
 ) -> Json:
-    """What happened to the run, from the first or from the last event."""
+    """The history of a run, from its first event or from its last."""
     must_exist(session, run_id)
     place = read_cursor(cursor, int, order=order, largest=2**63)
     after = place[0] if place else None

@@ -1,4 +1,4 @@
-"""From what a user wrote to a config that this installation can run."""
+"""Checks of a submitted config: the result is a config that this installation can run."""
 
 from collections.abc import Mapping
 from typing import Any

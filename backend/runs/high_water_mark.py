@@ -34,7 +34,7 @@ NAMED = 5
 
 
 class Mark(NamedTuple):
-    """What was there."""
+    """The newest state that this installation has seen."""
 
     database: str
     """Which one: another DATABASE_URL has another history."""
@@ -57,7 +57,7 @@ class Older(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what can be taken back."""
+        """One sentence: what is missing and what can be recovered."""
         words = "the database is older than this state directory"
         if self.events:
             words += f": {self.events:,} or more of its newest events are missing, last seen {iso(self.at)}"
@@ -69,7 +69,7 @@ class Older(NamedTuple):
 
 
 def mark_file(settings: Settings) -> Path:
-    """Where the mark is."""
+    """The path of the mark."""
     return settings.state / "highwater.json"
 
 

@@ -53,7 +53,7 @@ def renew_lease(
 
 
 def grace_seconds(lease_seconds: float) -> float:
-    """How long a lease must be seen to have run out: a renewal's interval and 5 s (of a lease of 60 s)."""
+    """Seconds for which a lease must be seen as expired: a renewal interval plus at most 5 s."""
     return lease_seconds / 4 + min(5.0, lease_seconds / 12)
 
 
@@ -72,7 +72,7 @@ def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:
 
 
 class LostRuns:
-    """What one process has seen of leases that ran out."""
+    """One process's observations of expired leases."""
 
     def __init__(
         self, lease_seconds: float, *, look_seconds: float, clock: Callable[[], float] = time.monotonic

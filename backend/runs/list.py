@@ -63,7 +63,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are listed."""
+    """The filter of a list of runs."""
 
     status: Sequence[str] = ()
     experiment: str = ""
@@ -77,7 +77,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
-    """How runs are sorted: by a column or, if it is not empty, by a metric's last value."""
+    """The order of a list of runs: by a column or, if it is not empty, by a metric's last value."""
 
     column: Any
     metric: str
@@ -87,7 +87,7 @@ class RunOrder:
 
     @property
     def kind(self) -> tuple[type, ...]:
-        """Of what type a cursor's value is: one that the column can be compared with."""
+        """The types that a cursor's value may have: those that the column can be compared with."""
         kind = float if self.metric else self.column.type.python_type
         kinds = (int, float) if kind is float else (kind,)
         return (*kinds, type(None)) if self.may_miss else kinds
@@ -98,13 +98,13 @@ class RunOrder:
         return bool(self.metric) or self.column.property.columns[0].nullable
 
     def ways(self, key: ColumnElement[Any], run_id: Any) -> list[ColumnElement[Any]]:
-        """What ORDER BY says."""
+        """The expressions of ORDER BY."""
         ways = [key.desc(), run_id.desc()] if self.is_descending else [key.asc(), run_id.asc()]
         return [key.is_(None), *ways] if self.may_miss else ways
 
 
 def run_columns() -> Select[Any]:
-    """What a list shows of a run."""
+    """The columns of a list of runs."""
     return select(*COLUMNS).join_from(Run, Experiment, Run.experiment_id == Experiment.id, isouter=True)
 
 
@@ -173,7 +173,7 @@ def read_order(sort: str) -> RunOrder:
 
 
 def place_of(row: Row[Any]) -> tuple[Any, ...]:
-    """Where a row stands, for the cursor."""
+    """A row's place in the list, for the cursor."""
     return (row.sort_key, row.id)
 
 

@@ -35,7 +35,7 @@ def kept(
 
 
 def most_kept(*, keep: int, spaced: int) -> int:
-    """How many stay at most, without those that other runs begin with."""
+    """The largest number of checkpoints kept, not counting those that other runs start from."""
     return keep + spaced + 1
 
 

@@ -129,7 +129,7 @@ class KeptRun(BaseModel):
 
 
 class EmptiedTrash(BaseModel):
-    """What emptying the trash did."""
+    """The result of emptying the trash."""
 
     deleted: list[str]
     """Ids of the runs that are deleted for ever."""
@@ -137,7 +137,7 @@ class EmptiedTrash(BaseModel):
 
 
 class RunChanges(Body):
-    """What of a run may be changed."""
+    """The fields of a run that may be changed."""
 
     name: Name | None = None
     tags: Annotated[list[Tag], Field(max_length=50)] | None = None
@@ -167,7 +167,7 @@ class ForkRequest(Body):
 
 
 class EvaluationRequest(Body):
-    """Which checkpoint to evaluate, and on what."""
+    """The checkpoint to evaluate, and the problems to evaluate it on."""
 
     step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
     """Step of the checkpoint; the newest one if it is left out."""

@@ -38,7 +38,7 @@ RUN_ID = re.compile(f"[{CROCKFORD}]{{26}}")
 
 
 class Record(NamedTuple):
-    """What is known of all runs and their checkpoints."""
+    """All known runs and checkpoints."""
 
     statuses: dict[str, str]
     checkpoints: dict[str, dict[str, int]]

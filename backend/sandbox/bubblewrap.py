@@ -72,7 +72,7 @@ def find_bubblewrap() -> str:
 
 @cache
 def why_not() -> str:
-    """Why namespaces cannot be had here; "" when they can."""
+    """The reason why namespaces are not available here; "" if they are."""
     if not (program := find_bubblewrap()):
         return "bubblewrap is not installed"
     argv = [program, *ISOLATION, "--unshare-net", "--ro-bind", "/", "/", "--", sys.executable, "-c", ""]

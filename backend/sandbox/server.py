@@ -40,7 +40,7 @@ WRITTEN_BYTES = 64 * 2**20
 
 
 class Orders(NamedTuple):
-    """What a sandboxed process is told when it is started."""
+    """The orders that a sandboxed process gets when it is started."""
 
     operations: str
     """Name of the module with `OPERATIONS`."""

@@ -110,7 +110,7 @@ def visible_gpus(gpus: list[Gpu], visible: str | None) -> list[Gpu]:
 
 
 def torch_build() -> str:
-    """What the installed torch was built for: "cpu", a CUDA version such as "13.0", "" when absent."""
+    """The target of the installed torch: "cpu", a CUDA version such as "13.0", or "" if there is no torch."""
     found = importlib.util.find_spec("torch")
     if found is None or not found.submodule_search_locations:
         return ""

@@ -1,4 +1,4 @@
-"""What it costs that SQLite forces each commit to the disk: launches and recorded steps, with and without.
+"""The cost of forcing each SQLite commit to the disk: launches and recorded steps, with and without.
 
     python -m benchmarks.durability
 
@@ -142,7 +142,7 @@ def table(found: dict[str, dict[str, list[float]]], sync: float) -> str:
         "step": f"storing a step of {PROMPTS} x {COMPLETIONS} completions at once",
     }
     setting = (
-        f"SQLite on a disk that has a write after {sync * 1000:.1f} ms, {facts['cores']} cores, Python "
+        f"SQLite on a disk that confirms a write after {sync * 1000:.1f} ms, {facts['cores']} cores, Python "
         f"{facts['python']}; {times} times each by turns; median and 95th percentile."
     )
     lines = [

@@ -1,4 +1,4 @@
-"""What the finished runs say about each claim: tables with means and 95 % intervals, and a sentence."""
+"""Results of the finished runs for each claim: tables with means and 95 % intervals, and a sentence."""
 
 import math
 from collections.abc import Iterator, Mapping

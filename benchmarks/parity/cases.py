@@ -1,4 +1,4 @@
-"""What is compared: settings of TRL's GRPOConfig beside the objective that should mean the same.
+"""Cases of the comparison: settings of TRL's GRPOConfig beside the objective that should mean the same.
 
 Both sides read this table; it imports neither of them.
 """

@@ -1,4 +1,4 @@
-"""What keeping a run costs: one run that is kept and not kept by turns, blocks of steps in pairs.
+"""The cost of keeping a run: one run that is kept and not kept by turns, blocks of steps in pairs.
 
     python -m benchmarks.recording
 

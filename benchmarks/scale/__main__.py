@@ -1,4 +1,4 @@
-"""How long a person waits where there is much: 10,000 runs, 100 million points, a million rollouts.
+"""Waiting times at scale: 10,000 runs, 100 million points, a million rollouts.
 
     python -m benchmarks.scale                     both databases, about half an hour and 20 GB of disk
     python -m benchmarks.scale --databases sqlite  one of them; --share 0.01 tries the benchmark itself
@@ -102,7 +102,7 @@ def table(found: dict[str, tuple[Filled, Figures]], size: Size, rounds: int) -> 
         "rollouts packed and stored a second": (
             f"{each.rollouts_per_second:,.0f}" for each, _ in found.values()
         ),
-        "all pages of the list while runs are added: met, added, missed, met twice": (
+        "paging through the whole list while runs are added: runs seen, added, missed, seen twice": (
             f"{each.walked:,}, {each.added}, {each.missed}, {each.walked_twice}" for _, each in found.values()
         ),
     }.items():

@@ -1,4 +1,4 @@
-"""What a person waits for: over HTTP with a connection that is kept, and in a browser."""
+"""Waiting times of a person: over HTTP with a kept connection, and in a browser."""
 
 import random
 import threading

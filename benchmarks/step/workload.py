@@ -1,4 +1,4 @@
-"""What both sides of the step benchmark train: policy, prompts, sizes. Imports neither of them."""
+"""The workload of both sides of the step benchmark: policy, prompts, sizes. Imports neither of them."""
 
 import json
 import re

@@ -49,8 +49,11 @@ def table(load: Load, figures: Figures, beside: str) -> str:
     rows = [
         ("events written, received by all pages", f"{figures.written:,}, {figures.received:,}"),
         ("times a page was cut off, its stream ended by the service", f"{figures.cuts:,}, {figures.ends:,}"),
-        ("events lost, told twice, out of order", f"{figures.gaps}, {figures.repeats}, {figures.repeats}"),
-        ("streams told to begin again", f"{figures.resets}"),
+        (
+            "events lost, delivered twice, out of order",
+            f"{figures.gaps}, {figures.repeats}, {figures.repeats}",
+        ),
+        ("streams told to start over", f"{figures.resets}"),
         ("pages without the last event at the end", f"{figures.missing_at_end}"),
         ("from the writer's transaction to the page, p50 / p95 / p99 / worst", f"{milliseconds} ms"),
         ("pages dropped because they never read", f"{len(figures.dropped)}{lived}"),

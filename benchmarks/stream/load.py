@@ -1,4 +1,4 @@
-"""One measurement: a service, pages that follow it, a writer, and what came of it."""
+"""One measurement: a service, pages that follow it, a writer, and the result."""
 
 import asyncio
 import os

@@ -40,7 +40,7 @@ def test_the_help_is_reached_from_the_header_and_read(page):
     expect(page.get_by_role("heading", name="Documentation", exact=True)).to_be_visible()
     expect(page.get_by_role("img", name="Compare")).to_be_visible()
     page.get_by_role("main").get_by_role("link", name="Methods").click()
-    expect(page.get_by_role("heading", name="Knobs", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name="Fields of a run's config", exact=True)).to_be_visible()
     page.goto("/help/methods#objective.surrogate")
     expect(page.locator("[id='objective.surrogate']")).to_be_in_viewport()
 

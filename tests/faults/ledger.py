@@ -101,7 +101,7 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     rows = [["what was done", *DATABASES]]
     rows += [[text, *(str(sum(faults[d][n] for n in names)) for d in DATABASES)] for text, names in ROWS]
     rows += [["**kill -9 in all**", *(f"**{kills(lines, database)}**" for database in DATABASES)]]
-    rows += [["**what came of it**", "", ""]]
+    rows += [["**result**", "", ""]]
     rows += [[text, *(f"{_sum(lines, d, name):,}" for d in DATABASES)] for name, text in RESULTS]
     marked = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([marked[0], "| --- | ---: | ---: |", *marked[1:]]) + "\n"

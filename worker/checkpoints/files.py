@@ -49,7 +49,7 @@ class BadCheckpoint(Conflict):
 
 
 class Loaded(NamedTuple):
-    """What was taken from a checkpoint."""
+    """The state that was loaded from a checkpoint."""
 
     step: int
     restored: list[str]
@@ -199,7 +199,7 @@ def remove_drafts(parent: Path, is_ours: Callable[[Path], bool] = lambda _: True
 
 
 def versions() -> dict[str, str]:
-    """What wrote a checkpoint."""
+    """The versions of the packages that write a checkpoint."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -26,7 +26,9 @@ class ForkOrigin(NamedTuple):
 
 
 def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
-    """Where a run begins; None: anew. Raises NotFound or Conflict when that is no longer there."""
+    """The checkpoint that a run starts from; None: from scratch. Raises NotFound or Conflict if it no longer
+    exists.
+    """
     run = session.get_one(Run, run_id)
     if run.fork_step is None:
         return None

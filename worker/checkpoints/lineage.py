@@ -25,7 +25,7 @@ class Lineage(NamedTuple):
     """SHA-256 of the manifest of the checkpoint that the run began with; empty: from nothing."""
 
     def document(self, *, attempt: int, accuracy: float | None) -> dict[str, Any]:
-        """What is stored in each checkpoint."""
+        """The lineage as each checkpoint stores it."""
         return {
             "run": self.run_id,
             "config": self.config.model_dump(mode="json"),

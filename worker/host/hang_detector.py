@@ -12,7 +12,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class HangLimits:
-    """How long a trainer may be silent."""
+    """The time for which a trainer may be silent."""
 
     least_seconds: float = 600.0
     """No silence shorter than this counts."""
@@ -28,7 +28,7 @@ class HangLimits:
 
 
 class HangDetector:
-    """What the supervisor has seen of one trainer's steps."""
+    """The supervisor's observations of one trainer's steps."""
 
     def __init__(self, hang_limits: HangLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._hang_limits = hang_limits

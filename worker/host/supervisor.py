@@ -75,7 +75,7 @@ KILLED_PAUSE_SECONDS = 1.0
 
 
 class Verdict(NamedTuple):
-    """Why a trainer ended without writing an outcome."""
+    """The reason why a trainer ended without writing an outcome."""
 
     reason: str
     is_own_fault: bool = True
@@ -166,7 +166,7 @@ class Supervisor:
             spare.kill()  # it has ended; what it started, and its pipes, have not
 
     def supervise(self, claim: Claim) -> None:
-        """From assignment to the end of the trainer and the run's next status."""
+        """Supervise a trainer from its assignment to its end, and set the run's next status."""
         with about(run_id=claim.run_id, attempt=claim.attempt):
             self._supervise(claim)
 

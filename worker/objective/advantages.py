@@ -84,7 +84,7 @@ def length_weighted(rewards: Rewards, scored: Scored, lengths: Rewards) -> Rewar
 
 
 def lead_of_the_best(rewards: Rewards, scored: Scored) -> Rewards:
-    """By how much the best of a group beats the second best; 0 for all others.
+    """Lead of the best reward of a group over the second best; 0 for all others.
 
         A[p, g] = max(r[p, g] - max_{j != g} r[p, j], 0)
 

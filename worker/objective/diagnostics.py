@@ -174,7 +174,9 @@ def per_token(
     *,
     largest_k3: float,
 ) -> dict[str, Float[Tensor, "B T"]]:
-    """What to keep of each token: ratio, clipped (0 or 1), kl (k3) and correction, as far as they exist."""
+    """The values to store for each token: ratio, clipped (0 or 1), kl (k3) and correction, as far as they
+    exist.
+    """
     flags = [flag for flag in (surrogate.low, surrogate.high, surrogate.dual) if flag is not None]
     clipped = torch.stack([flag.expand_as(mask) for flag in flags]).any(dim=0) if flags else None
     values = {

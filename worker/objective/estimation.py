@@ -1,4 +1,4 @@
-"""From the rewards of a step to its advantages: one `match` over each knob of the baseline and its scale."""
+"""Advantages of a step from its rewards: one `match` over each knob of the baseline and its scale."""
 
 from dataclasses import replace
 from functools import partial

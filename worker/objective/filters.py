@@ -1,5 +1,5 @@
-"""Which prompt groups carry a signal. The score is correctness, never the shaped reward: a length penalty
-would make a group of equal answers look informative.
+"""Group filters: which prompt groups carry a signal. The score is correctness, never the shaped reward: a
+length penalty would make a group of equal answers look informative.
 """
 
 import torch
@@ -34,7 +34,7 @@ def accuracy_between(
 
 
 def loss_share(*, trained: int, total: int, upweighted: bool) -> float:
-    """What a mean over completions or prompts of the groups that are left is multiplied by.
+    """The factor on a mean over completions or prompts of the groups that are left.
 
         1 - f, so that the f that was left out counts in the divisor; upweighted by 1 / (1 - f): 1
 

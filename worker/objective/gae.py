@@ -14,7 +14,7 @@ from worker.objective import masked
 
 
 class GaeEstimate(NamedTuple):
-    """What the critic and the rewards of a step say about its tokens; constants, 0 where masked."""
+    """The estimates of a step's tokens by the critic and the rewards; constants, 0 where masked."""
 
     advantages: Float[Tensor, "B T"]
     """How much better each token was than the critic expected."""

@@ -20,7 +20,7 @@ class Metric(Protocol):
         ...
 
     def parts(self) -> tuple[Scalar, ...]:
-        """What has to reach the host."""
+        """The tensors that have to reach the host."""
         ...
 
     def result(self, numbers: Sequence[float]) -> float | None:

@@ -23,7 +23,7 @@ class RouterGate(NamedTuple):
 def near_enough(
     drift: Float[Tensor, "B 1"], advantages: Float[Tensor, "B N"], *, delta: float
 ) -> Bool[Tensor, "B N"]:
-    """Which completions (or tokens, where advantages differ between them) still count.
+    """Mask of the completions (or tokens, if advantages differ between them) that still count.
 
         M = 0 where A < 0 and mean_t(log p_source - log p) > delta, else 1
 
@@ -49,7 +49,7 @@ def kept_by_mask(
     batch: PolicyBatch,
     knob: knobs.OffPolicyMask,
 ) -> Bool[Tensor, "B N"] | None:
-    """What the off-policy mask leaves in the policy term; None without a mask."""
+    """Mask of what the off-policy mask leaves in the policy term; None without a mask."""
     match knob:
         case knobs.NoOffPolicyMask():
             return None
@@ -66,7 +66,9 @@ def kept_by_mask(
 
 
 def router_gate(batch: PolicyBatch, knob: knobs.Router) -> RouterGate | None:
-    """What the router's moves do to the token ratios; None without such a knob or with a dense policy."""
+    """The gate by which the router's shift scales the token ratios; None without such a knob or with a dense
+    policy.
+    """
     match knob:
         case knobs.NoRouterShift():
             return None

@@ -42,7 +42,7 @@ class PolicyLoss(NamedTuple):
 
 
 def kl_reward_penalty(batch: PolicyBatch, objective: Objective) -> Float[Tensor, "B T"]:
-    """What KL in the reward takes off each token's reward before advantages; zeros without it.
+    """The KL penalty that is subtracted from each token's reward before advantages; zeros without it.
 
     Where a completion has one reward, it loses the sum. Needs old and reference log-probabilities; the
     advantages in `batch` are not looked at.

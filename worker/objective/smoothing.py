@@ -13,7 +13,7 @@ NEGLIGIBLE = 1e-12
 
 
 class Visits(NamedTuple):
-    """What is remembered of each of P prompts."""
+    """The earlier visits of each of P prompts."""
 
     seen: Float[Tensor, "P 1"]
     """Groups seen so far."""

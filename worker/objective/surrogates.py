@@ -40,7 +40,7 @@ class Band(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Where a ratio is clipped: one pair for all tokens, or one per token."""
+    """The bounds at which a ratio is clipped: one pair for all tokens, or one per token."""
 
     low: float | Float[Tensor, "B T"]
     high: float | Float[Tensor, "B T"]

@@ -38,7 +38,7 @@ def most_uncertain(
 def covariances(
     logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B N"], mask: Bool[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
-    """How much each token adds to the covariance of log-probability and advantage; 0 where masked.
+    """Each token's share of the covariance of log-probability and advantage; 0 where masked.
 
         cov[i, t] = (log p[i, t] - mean log p) (A[i, t] - mean A), means over all tokens
 

@@ -19,7 +19,7 @@ from worker.policy.token_batch import TokenBatch, microbatches
 
 
 class ValueBatch(NamedTuple):
-    """What the critic learns from; all (B, T) and constant."""
+    """The batch that the critic learns from; all (B, T) and constant."""
 
     tokens: TokenBatch
     mask: Bool[Tensor, "B T"]
@@ -32,7 +32,7 @@ class ValueBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Fitted:
-    """What some updates of the critic did."""
+    """The result of some updates of the critic."""
 
     sums: MetricSums = field(default_factory=MetricSums)
     norms: list[float] = field(default_factory=list)

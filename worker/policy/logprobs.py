@@ -18,7 +18,7 @@ CHUNK_ELEMENTS = 2**27
 
 
 class TokenLogprobs(NamedTuple):
-    """What the policy thinks of the tokens of a batch; 0 on padding."""
+    """The policy's log-probabilities and entropies of the tokens of a batch; 0 on padding."""
 
     logprobs: Float[Tensor, "B T"]
     """Log-probability of each completion token at the temperature, float32; among the tokens that the sampler

@@ -85,7 +85,7 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
-    """Where the policy's files are; a hub model is downloaded first."""
+    """The directory of the policy's files; a hub model is downloaded first."""
     if config.name in BUILT_IN:
         return BUILT_IN[config.name]
     local = settings.models_dir.expanduser() / config.name

@@ -24,7 +24,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class TrustStep(NamedTuple):
-    """What a step did."""
+    """The result of a natural-gradient step."""
 
     grad_norm: float
     """L2 norm of the surrogate's gradient; not finite: nothing was changed."""
@@ -83,7 +83,7 @@ def conjugate_gradient(product: Product, target: Tensor, *, iterations: int, lea
 
 
 def fisher_product(divergence: Parts, parameters: Sequence[Tensor], *, damping: float, lean: bool) -> Product:
-    """What F + damping I makes of a vector: F v = grad((grad KL) . v)."""
+    """The product of F + damping I with a vector: F v = grad((grad KL) . v)."""
     slopes = () if lean else tuple(_curved_slopes(divergence, parameters))
 
     def product(vector: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from backend.config.run import OptimizerConfig
 
 
 class Update(NamedTuple):
-    """What one optimizer step did."""
+    """The result of one optimizer step."""
 
     grad_norm: float
     """L2 norm of the whole gradient before it was scaled down."""

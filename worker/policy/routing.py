@@ -29,7 +29,7 @@ def expert_ids(model: PreTrainedModel) -> torch.dtype:
 
 
 class Replay(NamedTuple):
-    """What N tokens of a forward pass are to be routed to."""
+    """The experts that N tokens of a forward pass are to be routed to."""
 
     experts: Tensor
     """(N, L, K) experts."""

@@ -94,7 +94,9 @@ def attend(
 
 
 def causal(length: int, *, groups: int, like: Tensor) -> Tensor:
-    """What is added to scores of `groups` query heads stacked, (groups * S, S): -inf on later tokens."""
+    """The causal mask added to the scores of `groups` stacked query heads, (groups * S, S): -inf on later
+    tokens.
+    """
     return (
         torch.full((length, length), -torch.inf, dtype=like.dtype, device=like.device)
         .triu_(1)

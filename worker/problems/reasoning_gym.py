@@ -24,7 +24,7 @@ SEEDS_PER_TRY = 2**26
 
 
 class EntryPosition(NamedTuple):
-    """Where in the library's stream an entry stands."""
+    """The position of an entry in the library's stream."""
 
     seed: int
     offset: int

@@ -36,7 +36,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class RowSource:
-    """How rows become prompts."""
+    """The rule by which rows become prompts."""
 
     label: str
     columns: Columns

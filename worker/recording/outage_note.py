@@ -13,7 +13,7 @@ WORTH_TELLING_SECONDS = 2.0
 
 
 class Backlog(NamedTuple):
-    """What waits at this moment."""
+    """The steps that wait at this moment."""
 
     steps: int
     is_held: bool

@@ -1,4 +1,4 @@
-"""Hands each step to a writer thread that brings it into SQL while training goes on.
+"""The recorder: hands each step to a writer thread that stores it in SQL while training goes on.
 
 Every transaction begins by proving that this attempt still owns the run; the same statement shows
 progress, renews the lease, stores the summary and reads the user's wish. Writing the same step twice
@@ -150,7 +150,7 @@ class Recorder:
         self._persist(guarded)
 
     def read(self, query: Callable[[Session], Found]) -> Found:
-        """What a query finds, however long the database takes to come back."""
+        """The result of a query, however long the database takes to come back."""
         found = consult(self._sessions, query, waiting=self._vigil.wait)
         self._vigil.end()
         return found

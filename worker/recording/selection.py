@@ -17,7 +17,7 @@ Mode = Literal["all", "selected", "none"]
 
 
 class Scored(Protocol):
-    """What the choice is made by."""
+    """The properties of a group that the selection looks at."""
 
     @property
     def kind(self) -> str:
@@ -33,7 +33,7 @@ class Scored(Protocol):
 
 
 def recording_mode(config: RunConfig) -> Mode:
-    """What `recording.rollouts` means for this run."""
+    """The meaning of `recording.rollouts` for this run."""
     wanted = config.recording.rollouts
     if wanted == "auto":
         return "all" if most_bytes(config) <= SMALL_RUN_BYTES else "selected"

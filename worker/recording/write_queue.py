@@ -102,7 +102,7 @@ class WriteQueue(Generic[Item]):
             raise self._failure
 
     def take(self, not_before: float) -> list[Item] | None:
-        """What waits, from that time on in a lull, or soon after; at once when somebody flushes.
+        """The waiting items: after `not_before` in a lull, or soon after it; at once when somebody flushes.
 
         Returns [] when idle, None at the end.
         """

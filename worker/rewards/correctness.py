@@ -1,4 +1,4 @@
-"""Is the answer right? Exact comparison first; only what that cannot tell goes to a checking process."""
+"""Correctness of answers: exact comparison first; only what that cannot decide goes to a checking process."""
 
 import logging
 import os

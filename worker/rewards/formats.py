@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""What the last \boxed{} holds, its braces balanced; None when there is none or it never closes.
+    r"""The content of the last \\boxed{}, its braces balanced; None if there is none or it never closes.
 
     `\boxed 2`, as TeX allows it for one number, letter or command, holds that.
     """

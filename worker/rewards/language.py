@@ -1,4 +1,4 @@
-"""In which script a completion is written: letters are counted, no model is asked."""
+"""The script that a completion is written in: letters are counted, no model is asked."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""From completions to scored groups: each reward term, their weighted sum, and who is right."""
+"""Scores of completions: each reward term, their weighted sum, and who is right."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never
@@ -51,7 +51,7 @@ class Scorer:
 
     @property
     def last_failure(self) -> str:
-        """How the last of them failed."""
+        """The error of the last failed call."""
         return next((plugin.last_failure for plugin in self._plugins.values() if plugin.last_failure), "")
 
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
@@ -73,7 +73,7 @@ class Scorer:
     def flags(
         self, completion: Completion, correctness: float | None, *, reward: float | None
     ) -> tuple[str, ...]:
-        """What is conspicuous about a completion: see completion_flags."""
+        """The flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
             completion.text,
             is_scored=reward is not None,

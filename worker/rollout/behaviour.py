@@ -15,7 +15,7 @@ from worker.policy.model import Policy
 
 
 class Behaviour:
-    """Which weights sample, and in which precision.
+    """The weights that sample, and their precision.
 
     With staleness n it keeps the weights that the last n steps began with: state, n copies of the weights in
     memory and in every checkpoint. Until n steps are done the oldest ones are those the run began with.
@@ -27,7 +27,7 @@ class Behaviour:
 
     @property
     def age(self) -> int:
-        """How many steps the weights that sample are behind."""
+        """The age of the sampling weights, in steps."""
         return len(self.past)
 
     def policy(self, present: Policy) -> Policy:

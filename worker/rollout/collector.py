@@ -39,7 +39,7 @@ LENGTH_PENALTY = "length_penalty"
 
 @dataclass(slots=True)
 class Collected:
-    """What one step sampled."""
+    """The groups and counts of one step's sampling."""
 
     groups: list[Group] = field(default_factory=list)
     """Every group: those that waited for this step, then those it sampled."""

@@ -22,7 +22,7 @@ class Decoder(Protocol):
         ...
 
     def select(self, sources: Tensor) -> None:
-        """From now on row i continues what row `sources[i]` (B,) has read so far.
+        """Let row i continue what row `sources[i]` (B,) has read so far.
 
         A row that is a source keeps its place, sources[i] == i, unless its place is not among the new rows.
         """

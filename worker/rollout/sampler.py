@@ -22,7 +22,7 @@ from worker.types import Completion
 
 
 class Cadence(NamedTuple):
-    """How decoder rows are managed."""
+    """The management of decoder rows."""
 
     share: bool
     """Whether completions that have said the same share a decoder row."""
@@ -50,7 +50,7 @@ class SamplingLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How tokens are chosen; temperature 0 takes the likeliest token (ties: the lowest id)."""
+    """The choice of tokens; temperature 0 takes the likeliest token (ties: the lowest id)."""
 
     max_new_tokens: int
     temperature: float = 1.0
@@ -76,7 +76,7 @@ class Drawn(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What is recorded beside the tokens, where it is asked for."""
+    """Optional records beside the tokens."""
 
     masks: SamplingMaskLog | None
     routes: RoutesLog | None
@@ -240,7 +240,7 @@ def is_cut(sampling: SamplingLike) -> bool:
 
 
 def rows_that_fit(model: PreTrainedModel, sampling: SamplingLike, *, tokens: int) -> int:
-    """How many rows of so many tokens have room for their keys, values and logits in a GPU's free memory."""
+    """The number of rows of this length whose keys, values and logits fit into a GPU's free memory."""
     if model.device.type != "cuda":
         return sys.maxsize
     config: Any = model.config.get_text_config()

@@ -23,7 +23,7 @@ class SamplingMaskLog:
         self.parts.append((going.rows[readers], torch.full_like(ids, step), ids))
 
     def of_rows(self, lengths: NDArray[np.int64]) -> list[SamplingMask]:
-        """What was kept at each token of the completions of these lengths."""
+        """The ids that were left at each token of completions of these lengths."""
         rows, steps, ids = (torch.cat(part).cpu().numpy() for part in zip(*self.parts, strict=True))
         order = np.lexsort((ids, steps, rows))
         rows, steps, ids = rows[order], steps[order], ids[order]

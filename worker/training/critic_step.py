@@ -20,7 +20,7 @@ from worker.policy.token_batch import TokenBatch
 
 
 class CriticEstimate(NamedTuple):
-    """What the critic made of a step's completions."""
+    """The critic's estimates for a step's completions."""
 
     advantages: Float[Tensor, "B T"]
     """Float32, on the policy's device, 0 where masked."""

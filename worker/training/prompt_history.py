@@ -22,7 +22,7 @@ class PromptHistory:
         self._entries: dict[str, Entry] = {}
 
     def visits(self, prompts: Sequence[str]) -> Visits:
-        """What is remembered of P prompts, by id."""
+        """The earlier visits of P prompts, by id."""
         columns = torch.tensor([self._entries.get(id_, UNSEEN) for id_ in prompts], dtype=torch.float64)
         return Visits(*columns.unsqueeze(2).unbind(dim=1))
 

@@ -12,7 +12,7 @@ EMPTY_STEPS = 20
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:
-    """What the first rule that holds after a step makes of the run; None while it goes on."""
+    """The outcome of the first stop rule that holds after a step; None while the run goes on."""
     if counters.empty_steps >= EMPTY_STEPS:
         return Outcome("stopped", "no_signal")
     for rule in rules:

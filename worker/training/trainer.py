@@ -46,7 +46,7 @@ SLOW_SAVE_SECONDS = 20.0
 
 
 def use_threads(threads: int) -> None:
-    """How many CPU threads this process computes with."""
+    """Set the number of CPU threads that this process computes with."""
     torch.set_num_threads(threads)
 
 

@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(slots=True)
 class UpdateStats:
-    """What the updates of a step did."""
+    """The statistics of a step's updates."""
 
     step: int = 0
     """The training step; decides the learning rate."""

@@ -1,4 +1,4 @@
-"""Makes the tiny policies: `python -m worker.warm_start OUTPUT_DIRECTORY [--experts 8]`.
+"""Training of the tiny policies: `python -m worker.warm_start OUTPUT_DIRECTORY [--experts 8]`.
 
 Supervised training on imperfect solutions of training-split sums, a few minutes on two cores. This directory
 was written by it, and `tiny_moe` beside it, with experts; `card.json` in each says with which seed, versions
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a tiny policy is made."""
+    """The recipe of a tiny policy."""
 
     experts: int = 0
     """Experts of each layer, of which two read a token; 0: a dense model."""

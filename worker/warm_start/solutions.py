@@ -6,7 +6,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Carelessness:
-    """How often the imitated pupil fails, as probabilities."""
+    """The probabilities with which the imitated pupil makes mistakes."""
 
     forgets_carries: float = 0.72
     """All carries into a column that has digits are forgotten in an addition: 85+88 = 163."""

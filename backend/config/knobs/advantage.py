@@ -65,9 +65,9 @@ class BatchStd(Frozen):
 
 
 class MeanReward(Frozen):
-    """Divide by the mean reward of the prompt's own group, so that a prompt counts the more the rarer its
-    right answers are (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards
-    of 0 and 1; where the mean is not positive the advantages are 0.
+    """Divide by the mean reward of the prompt's own group, so that prompts with rarer right answers count
+    more (maximum likelihood reinforcement learning, MaxRL, arXiv:2602.02710). Meant for rewards of 0 and
+    1; where the mean is not positive the advantages are 0.
     """
 
     type: Literal["mean_reward"] = "mean_reward"
@@ -176,8 +176,9 @@ class OptimalBaseline(_Advantage):
 
 
 class BestOfGroup(_Advantage):
-    """By how much the best completion of a group beats the second best; 0 for all others (the pass@k
-    objective for k = G, arXiv:2503.19595). With rewards 0 and 1 only an answer that is right alone counts.
+    """The lead of the best completion of a group over the second best; 0 for all others (the pass@k objective
+    for k = G, arXiv:2503.19595). With rewards 0 and 1, an answer counts only if it is the only right one
+    of its group.
     """
 
     type: Literal["best_of_group"] = "best_of_group"
@@ -234,10 +235,10 @@ class Critic(_Baseline):
     """Weight of later tokens in the policy's advantages: 0 trusts the critic alone, 1 the reward alone. Or
     {"type": "length_adaptive", "alpha": 0.05}, which grows with the length of the completion."""
     lambda_critic: float = Field(default=1.0, ge=0, le=1)
-    """The same for what the critic is taught; 1 is the reward that came, free of its own bias (VAPO). PPO's
-    code uses one lambda for both."""
+    """The same for the critic's targets; 1 is the observed reward, free of the critic's own bias (VAPO).
+    PPO's code uses one lambda for both."""
     n_step: int = Field(default=0, ge=0, le=10_000_000)
-    """Look that many tokens ahead and then trust the critic; 0: to the end."""
+    """Tokens to look ahead before the critic's value is used; 0: to the end."""
     scale: Annotated[TokenWhiten | NoScale, Field(discriminator="type")] = TokenWhiten()
     """What the advantages are divided by. Groups are not compared, so there is no group_std."""
 
@@ -255,21 +256,21 @@ Advantage = Annotated[
 
 
 class Value(Frozen):
-    """How the critic is trained; read only where the advantage is `critic`. It is a copy of the policy's body
-    with weights and an optimizer of its own.
+    """Training of the critic; read only where the advantage is `critic`. The critic is a copy of the policy's
+    body with its own weights and its own optimizer.
     """
 
     coef: float = Field(default=0.5, ge=0, le=1e3)
-    """Weight of the critic's loss; 0.1 to 1. It hardly acts: the critic has an optimizer of its own, and Adam
-    divides a constant factor out, so lr_factor sets its pace. What is left: how soon optimizer.max_grad_norm
-    and the optimizer's eps are felt."""
+    """Weight of the critic's loss; 0.1 to 1. It has little effect: the critic has its own optimizer, and Adam
+    divides a constant factor out; use lr_factor to set the critic's pace. What remains is how soon
+    optimizer.max_grad_norm and the optimizer's eps take effect."""
     clip: float = Field(default=0.2, ge=0, le=1e6)
-    """How far a value may move in one step before its gradient ends; units of reward, 0 = never (PPO's code:
-    0.2)."""
+    """Distance that a value may move in one step before it gets no more gradient; units of reward, 0 = no
+    limit (PPO's code: 0.2)."""
     lr_factor: float = Field(default=2.0, gt=0, le=1e3)
     """The critic's learning rate in units of optimizer.lr. VAPO 2."""
     epochs: Annotated[int, Field(ge=1, le=1000)] | Literal["updates.epochs"] = "updates.epochs"
     """Passes over a step's rollouts; updates.epochs: as many as the policy makes. TRPO's code 80."""
     pretrain_steps: int = Field(default=0, ge=0, le=10_000_000)
-    """First steps of the run in which the critic learns the rewards that come and the policy stays as it is.
-    VAPO 50."""
+    """Steps at the start of the run in which only the critic learns and the policy stays as it is. VAPO
+    50."""

@@ -88,15 +88,16 @@ class _KlInLoss(Frozen):
     """Weight of the KL estimate in the loss, 0 to 1000: a number, or one for each domain of the problems,
     e.g. {"math": 0, "code": 0.01} (DeepSeek-V3.2, arXiv:2512.02556). GRPO 0.04, R1 0.001."""
     controller: Controller = FixedCoefficient()
-    """How the coefficient follows the measured KL; coef is what it starts from."""
+    """How the coefficient follows the measured KL; it starts at coef."""
     to: Literal["reference", "old"] = "reference"
-    """Where it pulls to: the frozen reference, or the policy that opened the step (PPO's penalty form)."""
+    """The policy that it pulls towards: the frozen reference, or the policy at the start of the step (PPO's
+    penalty form)."""
     aggregation: Literal["same_as_loss", "seq_sum"] = "same_as_loss"
     """same_as_loss: reduced as the policy loss; seq_sum: mean over completions of token sums (the book)."""
     k3_limit: Annotated[float, Field(gt=0, le=1e9)] | Literal["none"] = "none"
-    """Most that the k3 of one token counts for, in the loss and in what is measured; nats. none: the paper's
-    form, which pulls hardest where the policy is furthest away (TRL too). A token beyond a limit is not
-    pulled at all: verl's 10 ends the pull where x < -2.6."""
+    """Largest k3 that one token counts for, in the loss and in the metrics; nats. none: the paper's form,
+    which pulls hardest where the policy is furthest away (as in TRL). A token beyond the limit is not
+    pulled at all: with verl's 10, the pull ends where x < -2.6."""
 
     @property
     def largest_k3(self) -> float:
@@ -117,7 +118,7 @@ class KlK2(_KlInLoss):
 
 
 class KlK1(_KlInLoss):
-    """k1 = x. In the loss its expected on-policy gradient is 0 (noise); in the reward it is right."""
+    """k1 = x. In the loss its expected on-policy gradient is 0 (noise); in the reward it is correct."""
 
     type: Literal["k1"] = "k1"
     place: Literal["loss", "reward"] = "loss"
@@ -152,7 +153,7 @@ class EveryN(Frozen):
     n: int = Field(default=400, ge=1, le=10**7)
     """Steps between replacements; R1 400, ProRL v2 200 to 500."""
     reset_optimizer: bool = False
-    """Whether the optimizer's moments begin anew at each replacement."""
+    """Whether the optimizer's moments are reset at each replacement."""
 
 
 class OnStagnation(Frozen):
@@ -165,7 +166,7 @@ class OnStagnation(Frozen):
     """Evaluations in a row without a better accuracy than any since the last replacement; the paper gives no
     number."""
     reset_optimizer: bool = True
-    """Whether the optimizer's moments begin anew at each replacement; ProRL does, v2 does not."""
+    """Whether the optimizer's moments are reset at each replacement; ProRL does, v2 does not."""
 
 
 class EmaReference(Frozen):

@@ -107,7 +107,7 @@ Correction = Annotated[
 
 
 class NoOffPolicyMask(Frozen):
-    """Completions count however far the policy has moved from what wrote them."""
+    """All completions count, however far the policy has moved since they were written."""
 
     type: Literal["none"] = "none"
 
@@ -122,8 +122,8 @@ class Opsm(Frozen):
     """Largest mean over tokens of log p_source - log p that still counts; nats per token. The paper does not
     say; TRL suggests 0.5, the book's script uses 0.1 with source old."""
     source: Literal["sampler", "old"] = "sampler"
-    """Whose probabilities the completion had: the sampler's (the paper), or those of the trainer's weights at
-    the start of the step."""
+    """Probabilities that the completion was written with: the sampler's (the paper), or those of the
+    trainer's weights at the start of the step."""
 
 
 OffPolicyMask = Annotated[NoOffPolicyMask | Opsm, Field(discriminator="type")]
@@ -142,7 +142,7 @@ class RouterShift(Frozen):
 
     type: Literal["router_shift"] = "router_shift"
     gamma_min: float = Field(default=0.8, gt=0, le=1)
-    """Smallest gamma; 0.8 is taken from other people's code, the paper does not say."""
+    """Smallest gamma; 0.8 comes from third-party code; the paper gives no number."""
 
 
 Router = Annotated[NoRouterShift | RouterShift, Field(discriminator="type")]

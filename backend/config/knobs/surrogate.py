@@ -180,9 +180,9 @@ class Vespo(_Surrogate):
     acts = "weighs whole completions by the ratio of their probabilities"
     weighs_tokens = True
     k_pos: float = Field(default=2.0, ge=0, le=1e3)
-    """k where A >= 0: larger values weigh completions less that have become unlikely. TRL 2."""
+    """k where A >= 0: larger values give less weight to completions that have become unlikely. TRL 2."""
     lambda_pos: float = Field(default=3.0, ge=0, le=1e3)
-    """lambda where A >= 0: larger values weigh completions less that have become likely. TRL 3."""
+    """lambda where A >= 0: larger values give less weight to completions that have become likely. TRL 3."""
     k_neg: float = Field(default=3.0, ge=0, le=1e3)
     """k where A < 0. TRL 3."""
     lambda_neg: float = Field(default=2.0, ge=0, le=1e3)
@@ -229,8 +229,9 @@ class KlCov(_Surrogate):
 
 
 class Fipo(_DualClip):
-    """PPO's clip, with a constant weight on each token by how the policy has moved on the tokens after it:
-    more where they have become likelier (future-KL influenced policy optimization, FIPO, arXiv:2603.19835).
+    """PPO's clip, with a constant weight on each token that depends on how the policy has moved on the tokens
+    after it: larger where these have become likelier (future-KL influenced policy optimization, FIPO,
+    arXiv:2603.19835).
     """
 
     type: Literal["fipo"] = "fipo"

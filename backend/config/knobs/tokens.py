@@ -36,8 +36,8 @@ class AdvantageReweighting(_TokenWeight):
 
 
 class Lopti(_TokenWeight):
-    """Two updates for each batch: rare tokens first, then, under the weights that this gave, the others, so
-    that rare tokens are not drowned (low-probability token isolation, arXiv:2505.12929).
+    """Two updates for each batch: rare tokens first, then the others with the updated weights, so that rare
+    tokens are not drowned out (low-probability token isolation, arXiv:2505.12929).
 
     Both keep the whole batch's divisor, and KL and entropy act on the tokens of the update alone. The
     learning-rate schedule counts steps, not updates.

@@ -3,17 +3,20 @@
 import re
 from html import unescape
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
+from pydantic import BaseModel
 
 from backend.config.metrics import METRICS
 from backend.config.presets import PRESETS
-from backend.docs import KNOBS
+from backend.config.run import RunConfig
 from backend.http.help import DOCS, address_of, sources
 from backend.http.markdown import render
 from backend.settings import Settings
 from tests.api_client import VIEWER_TOKEN
 
+FRONTEND = Path(__file__).parents[3] / "frontend"
 GOING = {"Accept": "text/html"}
 ADDRESSES = {name: address_of(path) or "" for name, path in sources().items()}
 PAGE = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
@@ -21,6 +24,23 @@ PAGE = re.compile(r"<main[^>]*>(.*)</main>", re.DOTALL)
 
 def anchors(text: str) -> set[str]:
     return set(map(unescape, re.findall(r' id="([^"]+)"', text)))
+
+
+def paths_of(model: type[BaseModel], at: str = "") -> set[str]:
+    """Every dotted path of a model's fields, whatever options are chosen; tags are no fields."""
+    found = set()
+    for name, field in model.model_fields.items():
+        if get_origin(field.annotation) is not Literal or len(get_args(field.annotation)) > 1:
+            found.add(f"{at}{name}")
+        for inner in models_in(field.annotation):
+            found |= paths_of(inner, f"{at}{name}.")
+    return found
+
+
+def models_in(annotation: object) -> set[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {annotation}
+    return {model for part in get_args(annotation) for model in models_in(part)}
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -73,16 +93,28 @@ def test_links_between_the_pages_lead_to_files_on_github_too():
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        (
-            "methods",
-            [*PRESETS, *(short for short, _ in KNOBS), *(re.sub(r"\[\w+\]", "", path) for _, path in KNOBS)],
-        ),
+        ("methods", PRESETS),
         ("metrics", METRICS),
         ("operations", [name.upper() for name in Settings.model_fields]),
     ],
 )
 def test_every_row_of_a_generated_table_has_its_anchor(client, page, names):
     assert set(names) <= anchors(client.get(f"/help/{page}").text)
+
+
+def test_every_field_that_the_launch_form_links_to_has_its_anchor(client):
+    form = (FRONTEND / "src/components/launch/name.js").read_text(encoding="utf-8")
+    linked = re.compile(re.findall(r"const EXPLAINED = /(.+)/;", form)[0])
+    assert "href=${`/help/methods#${field.path}`}" in form
+    paths = {path for path in paths_of(RunConfig) if linked.search(path)}
+    assert {"objective.surrogate.cap", "filters.groups.low", "objective.entropy.coef"} <= paths
+    assert len(paths) > 80
+    assert paths - anchors(client.get("/help/methods").text) == set()
+
+
+def test_a_heading_that_is_a_field_has_its_path_as_anchor(tmp_path):
+    assert '<h3 id="a.b">' in written(tmp_path, "# T\n\n### `a.b`\n")
+    assert '<h3 id="of-ab">' in written(tmp_path, "# T\n\n### Of `a.b`\n")
 
 
 def test_raw_html_and_addresses_that_run_code_are_text(tmp_path):

@@ -40,7 +40,7 @@ class NotExpression(ValueError):
 
 
 class Vocabulary(NamedTuple):
-    """Which names mean what."""
+    """The names that an expression may use, and their meaning."""
 
     functions: Mapping[str, Callable[..., Any]]
     constants: Mapping[str, Any]

@@ -1,0 +1,156 @@
+"""The fields of a run's config, by section, with options, defaults and ranges: read from the JSON Schema."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backend.config.run import RunConfig
+
+Node = Mapping[str, Any]
+"""A node of the JSON Schema."""
+
+
+OPEN_ENDED = {"object": "an object", "array": "a list", "string": "text"}
+MOST_LISTED = 24
+"""Choices; a longer list is counted."""
+EDGES = (
+    ("minimum", "at least"),
+    ("exclusiveMinimum", "above"),
+    ("maximum", "at most"),
+    ("exclusiveMaximum", "below"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A field as its table shows it."""
+
+    path: str
+    default: str
+    """JSON, or the name of the option for a union; empty for a section."""
+    values: str
+    """Choices or range, in Markdown."""
+    meaning: str
+    required: bool = False
+
+
+@dataclass(slots=True)
+class Section:
+    """A part of the config that has fields of its own: a model, a union of models or a list of them."""
+
+    path: str
+    """Dotted path in the config; empty for the config itself."""
+    options: dict[str, str] = field(default_factory=dict)
+    """Name and meaning of every member of a union."""
+    rows: dict[Row, dict[str, None]] = field(default_factory=dict)
+    """Every field, with the options that have it, each once and in order."""
+
+
+def sections() -> dict[str, Section]:
+    """Every section of RunConfig by its path, each parent before its children."""
+    root = RunConfig.model_json_schema()
+    found: dict[str, Section] = {}
+    _read("", root, root["$defs"], found)
+    return found
+
+
+def _read(path: str, node: Node, models: Node, found: dict[str, Section]) -> None:
+    """Add the section at `path` and those below it; one that several options share is read once."""
+    section = found.setdefault(path, Section(path))
+    for name, member in _members(node, models):
+        if name and name not in section.options:
+            section.options[name] = member.get("description", "")
+        for key, inner in member["properties"].items():
+            known = _resolved(inner, models)
+            if "const" in known:
+                continue
+            at = f"{path}.{key}".lstrip(".")
+            row = _row(at, known, models, required=key in member.get("required", ()))
+            section.rows.setdefault(row, {})[name] = None
+            if any(_members(known, models)):
+                _read(at, known, models, found)
+
+
+def _resolved(node: Node, models: Node) -> dict[str, Any]:
+    """The node behind a `$ref`; what stands beside the reference wins."""
+    if "$ref" not in node:
+        return dict(node)
+    return _resolved(models[node["$ref"].rpartition("/")[2]], models) | {
+        key: value for key, value in node.items() if key != "$ref"
+    }
+
+
+def _members(node: Node, models: Node) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The models that a value of this node can be, by the option's name; a plain model has the name ''."""
+    if "properties" in node:
+        yield _option(node), dict(node)
+    items = [node["items"]] if "items" in node else []
+    for part in (*node.get("oneOf", ()), *node.get("anyOf", ()), *items):
+        yield from _members(_resolved(part, models), models)
+
+
+def _option(model: Node) -> str:
+    """What `type` or `name` says in this member of a union."""
+    tags = (model["properties"].get(key, {}).get("const") for key in ("type", "name"))
+    return next((tag for tag in tags if tag), "")
+
+
+def _row(path: str, node: Node, models: Node, *, required: bool) -> Row:
+    values = ", or ".join(filter(None, _values(node, models)))
+    return Row(path, _default(node), values, node.get("description", ""), required)
+
+
+def _default(node: Node) -> str:
+    value = node.get("default")
+    if isinstance(value, Mapping):
+        return str(value.get("type", ""))
+    if isinstance(value, list):
+        return ", ".join(map(_name, value))
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _name(part: Any) -> str:
+    """An item of a list: the name or type of an object, anything else as JSON."""
+    return str(part.get("name") or part.get("type")) if isinstance(part, Mapping) else json.dumps(part)
+
+
+def _values(node: Node, models: Node) -> Iterator[str]:
+    """What may stand here, each alternative by itself."""
+    names = [name for name, _ in _members(node, models) if name]
+    plain = [_resolved(part, models) for part in node.get("anyOf", ())]
+    for part in (one for one in plain if "properties" not in one):
+        yield from _values(part, models)
+    if names:
+        yield ("a list of " if node.get("type") == "array" else "") + _codes(names)
+    elif not plain and not any(_members(node, models)):
+        yield _plain(node)
+
+
+def _plain(node: Node) -> str:
+    if "const" in node or "enum" in node:
+        return _choices(node.get("enum", [node.get("const")]))
+    if node.get("type") == "boolean":
+        return _codes(["true", "false"])
+    if "prefixItems" in node:
+        return f"{len(node['prefixItems'])} values, each {_range(node['prefixItems'][0])}"
+    return _range(node) or OPEN_ENDED.get(node.get("type", ""), "")
+
+
+def _choices(values: list[Any]) -> str:
+    return _codes(values) if len(values) <= MOST_LISTED else f"one of {len(values)} names"
+
+
+def _range(node: Node) -> str:
+    if "minimum" in node and "maximum" in node:
+        return f"{_spelled(node['minimum'])} to {_spelled(node['maximum'])}"
+    return ", ".join(f"{word} {_spelled(node[edge])}" for edge, word in EDGES if edge in node)
+
+
+def _spelled(number: float) -> str:
+    """An end of a range: `1,000,000` and not `1000000.0`, `1e-06` as it is."""
+    return f"{int(number):,}" if number == int(number) else f"{number:g}"
+
+
+def _codes(names: list[Any]) -> str:
+    return ", ".join(f"`{name}`" if name != "" else "empty" for name in names)
