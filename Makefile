@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -45,6 +45,9 @@ restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)
+
+test-quick: .venv/dev.stamp ## run the tests that need no other process, browser, server or fault
+	@.venv/bin/python -m pytest --quick -n $(PROCESSES) --dist worksteal $(ARGS)
 
 faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per database; FORMS= SEED= MINUTES= DATABASES=
 	@.venv/bin/python -m tests.faults --forms $(FORMS) --kills $(KILLS) --minutes $(MINUTES) --seed $(SEED) --databases $(DATABASES) $(ARGS)

@@ -36,6 +36,8 @@ from backend.settings import Settings
 from tests import servers
 from tests.faults.processes import warm_parent
 
+pytest_plugins = ["tests.quick"]
+
 # Two test processes share two cores; torch reads this when it is first imported.
 os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 # The developer's own installation must not reach into the tests.

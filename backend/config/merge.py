@@ -25,17 +25,25 @@ def resolve(base: Fields, variant: Fields | None = None, seed: int | None = None
 
     Raises InvalidConfig with one error per field that is unknown, out of range or contradicts another.
     """
-    variant = {key: value for key, value in (variant or {}).items() if key != "name"}
-    preset = variant.get("preset") or base.get("preset") or ""
-    defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
-    merged = merge(merge(defaults, profile_of(_policy_name(base, variant))), _preset_changes(preset))
-    merged = _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
+    merged = merged_fields(base, variant or {})
     if seed is not None:
         merged["seed"] = seed
     try:
         return RunConfig.model_validate(merged)
     except ValidationError as error:
         raise InvalidConfig(field_errors(error, merged)) from None
+
+
+def merged_fields(base: Fields, variant: Fields) -> dict[str, Any]:
+    """The fields of one run before they are checked: all layers of this module's merge order.
+
+    `frontend/src/lib/launch/merge.js` shows the same in the form. Raises InvalidConfig for an unknown preset.
+    """
+    variant = {key: value for key, value in variant.items() if key != "name"}
+    preset = variant.get("preset") or base.get("preset") or ""
+    defaults = RunConfig().model_dump(mode="json")  # a part of a union needs no type
+    merged = merge(merge(defaults, profile_of(_policy_name(base, variant))), _preset_changes(preset))
+    return _fitting(merge(merge(merged, base), variant) | {"preset": preset}, preset, (base, variant))
 
 
 def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -> dict[str, Any]:
@@ -45,8 +53,8 @@ def _fitting(merged: dict[str, Any], preset: str, written: tuple[Fields, ...]) -
     """
     wanted = _preset_changes(preset).get("updates", {}).get("minibatches")
     prompts = merged["sampling"].get("prompts_per_step") if isinstance(merged["sampling"], Mapping) else None
-    updates = [fields.get("updates") for fields in written]
-    is_chosen = any(isinstance(part, Mapping) and "minibatches" in part for part in updates)
+    updates = [fields.get("updates", {}) for fields in written]
+    is_chosen = any(not isinstance(part, Mapping) or "minibatches" in part for part in updates)
     if wanted is None or is_chosen or not isinstance(prompts, int) or not 0 < prompts < wanted:
         return merged
     return merge(merged, {"updates": {"minibatches": prompts}})

@@ -2,7 +2,11 @@
 
 import sys
 
+import pytest
+
 from benchmarks.peers import ROOT, run
+
+pytestmark = pytest.mark.processes
 
 
 def test_our_side_of_the_step_benchmark_counts_the_steps_after_the_warm_up():

@@ -6,55 +6,13 @@ import subprocess
 import pytest
 import yaml
 
-from backend.config.merge import resolve
-from backend.config.policies import LANGUAGE_MODEL, TINY
-from backend.config.presets import PRESETS
-from backend.config.run import RunConfig
+from backend.config.merge import merge, resolve
+from tests.browser.catalog import CATALOG, written
 
 SCHEMA = "lib/launch/schema.js"
-OVERLAY = "lib/launch/layers.js"
+LAYERS = "lib/launch/layers.js"
 FORM = "lib/launch/form.js"
 YAML = "lib/text/yaml.js"
-
-CATALOG = {
-    "schema": RunConfig.model_json_schema(),
-    "defaults": RunConfig().model_dump(mode="json"),
-    "profiles": [policy.model_dump() for policy in (TINY, LANGUAGE_MODEL)],
-    "presets": [{"name": name, "config": preset.changes} for name, preset in PRESETS.items()],
-}
-
-VARIANTS = [{"preset": name} for name in PRESETS] + [
-    {"preset": "dapo", "objective": {"surrogate": {"type": "sapo"}}},
-    {"preset": "grpo", "objective": {"kl": {"type": "none"}}, "updates": {"minibatches": 4}},
-    {"preset": "gspo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
-    {"preset": "trpo", "policy": {"name": "Qwen/Qwen3-0.6B"}},
-    {"preset": "r1", "policy": {"name": "Qwen/Qwen3-0.6B"}},
-    {"preset": "r1", "sampling": {"prompts_per_step": 5}},
-    {"preset": "cispo", "sampling": {"prompts_per_step": 5}, "updates": {"minibatches": 2}},
-    {"rewards": [{"name": "correctness"}, {"name": "think_format"}], "stop_rules": []},
-]
-
-
-def written(config):
-    return json.loads(json.dumps(config))
-
-
-def full_config(in_browser, base, variant):
-    function = """(o, [catalog, base, variant]) => {
-        const below = o.belowVariant(catalog, base, variant);
-        return o.laidOver(catalog, below, variant);
-    }"""
-    return in_browser(OVERLAY, function, [written(CATALOG), base, written(variant)])
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: json.dumps(variant)[:60])
-@pytest.mark.parametrize(
-    "base", [{}, {"steps": 40, "sampling": {"group_size": 4}}], ids=["plain", "with base"]
-)
-def test_the_form_shows_the_config_that_the_server_would_run(in_browser, base, variant):
-    assert full_config(in_browser, base, variant) == written(
-        resolve(base, variant, 0).model_dump(mode="json")
-    )
 
 
 def test_the_fields_of_a_section_have_kinds(in_browser):
@@ -127,7 +85,7 @@ def test_a_range_in_words(in_browser, node, words):
 def test_setting_a_field_writes_the_tag_of_its_union(in_browser):
     function = "(o, [own, path, value, whole]) => o.setAt(own, path, value, whole)"
     changed = in_browser(
-        OVERLAY, function, [{}, "objective.surrogate.eps_high", 0.28, written(CATALOG["defaults"])]
+        LAYERS, function, [{}, "objective.surrogate.eps_high", 0.28, written(CATALOG["defaults"])]
     )
     assert changed == {"objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
 
@@ -135,27 +93,23 @@ def test_setting_a_field_writes_the_tag_of_its_union(in_browser):
 def test_a_field_taken_back_leaves_nothing_behind(in_browser):
     function = "(o, [own, path, below]) => o.unsetAt(own, path, below)"
     own = {"steps": 5, "objective": {"surrogate": {"type": "ppo_clip", "eps_high": 0.28}}}
-    left = in_browser(OVERLAY, function, [own, "objective.surrogate.eps_high", written(CATALOG["defaults"])])
+    left = in_browser(LAYERS, function, [own, "objective.surrogate.eps_high", written(CATALOG["defaults"])])
     assert left == {"steps": 5}
 
 
 def test_a_list_is_written_whole(in_browser):
     function = "(o, [own, path, value, whole]) => o.setAt(own, path, value, whole)"
     whole = {"rewards": [{"name": "correctness", "weight": 1}, {"name": "think_format", "weight": 0.2}]}
-    assert in_browser(OVERLAY, function, [{}, "rewards.1.weight", 0.5, whole]) == {
+    assert in_browser(LAYERS, function, [{}, "rewards.1.weight", 0.5, whole]) == {
         "rewards": [{"name": "correctness", "weight": 1}, {"name": "think_format", "weight": 0.5}]
     }
 
 
 def test_the_least_changes_give_the_other_config_again(in_browser):
-    function = """(o, [a, b]) => {
-        const changes = o.changesBetween(a, b);
-        return [changes, o.merge(a, changes)];
-    }"""
     one = written(resolve({}, {"preset": "grpo"}, 0).model_dump(mode="json"))
     other = written(resolve({}, {"preset": "gspo"}, 0).model_dump(mode="json"))
-    changes, merged = in_browser(OVERLAY, function, [one, other])
-    assert merged == other
+    changes = in_browser(LAYERS, "(o, [a, b]) => o.changesBetween(a, b)", [one, other])
+    assert merge(one, changes) == other
     assert set(changes) == {"preset", "objective", "updates"}
 
 

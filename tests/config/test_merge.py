@@ -70,6 +70,12 @@ def test_a_presets_minibatches_are_cut_to_the_prompts_of_a_step_but_the_users_ar
     ]
 
 
+def test_a_wrong_value_is_not_replaced_by_a_presets_minibatches():
+    few = {"preset": "r1", "sampling": {"prompts_per_step": 3}}
+    assert list(errors_of(few | {"updates": 3})) == ["updates"]
+    assert list(errors_of({"updates": None}, few)) == ["updates"]
+
+
 def test_trpo_computes_in_full_precision_unless_told_otherwise():
     model = {"policy": {"name": "Qwen/Qwen3-0.6B"}}
     assert resolve(model).policy.dtype == "bfloat16"

@@ -192,6 +192,7 @@ def die_before_the_last_row_is_gone(_engine, monkeypatch):
     monkeypatch.setattr(deletion, "add_event", die)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "plan", [die_before_a_batch_is_committed, die_among_the_files, die_before_the_last_row_is_gone]
 )

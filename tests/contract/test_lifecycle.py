@@ -276,6 +276,7 @@ def test_threads_that_race_for_runs_get_each_run_once(database):
     assert {attempt for _, attempt in taken} == {1}
 
 
+@pytest.mark.processes
 def test_processes_that_race_for_runs_get_each_run_once(database):
     with database.sessions.begin() as session:
         wanted = {make_run(session, name=f"run-{number}").id for number in range(12)}

@@ -71,6 +71,7 @@ def test_padding_never_changes_loss_or_gradient(sample, objective, garbage, extr
     assert padded_slope[~sample.batch.mask].abs().sum() == 0
 
 
+@pytest.mark.slow
 @given(samples(), objectives, st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_a_split_into_micro_batches_never_changes_the_gradient(sample, objective, dice):
@@ -160,6 +161,7 @@ def finite(sample, objective):
     return math.isfinite(loss) and bool(slope.isfinite().all())
 
 
+@pytest.mark.slow
 def test_every_pair_of_knobs_has_a_finite_loss_and_gradient():
     near, far = (draw_sample(5, prompts=2, group=2, width=4, spread=spread) for spread in (1.0, 300.0))
     pairs = list(every_pair())

@@ -7,7 +7,7 @@ import { useLoad } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
 import { address, list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
-import { belowBase, belowVariant, laidOver } from '../lib/launch/layers.js';
+import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
   MOST_IN_NAME,
   contentKey,
@@ -102,7 +102,7 @@ function Start({ offers }) {
   return html`<${LaunchForm} offers=${offers} query=${query} change=${change} fork=${fork.data ?? null} />`;
 }
 
-/** Full configs of base and variants, computed as the server does, so that fields answer at once. */
+/** Full configs of base and variants, computed on the page so that fields answer at once. */
 function useLayers(catalog, base, variants) {
   return useMemo(() => {
     const below = belowBase(catalog, base);
@@ -110,12 +110,17 @@ function useLayers(catalog, base, variants) {
       base: { below, full: laidOver(catalog, below, base) },
       variants: variants.map((variant) => {
         const under = belowVariant(catalog, base, variant);
-        const { name: _, ...fields } = variant;
-        return { below: under, full: laidOver(catalog, under, fields) };
+        return { below: under, full: laidOver(catalog, under, ownFields(variant)) };
       }),
     };
   }, [catalog, contentKey({ base, variants })]);
 }
+
+/** Full configs as the server resolved them; the page's own where there is no answer to what the form says now. */
+const resolvedOf = (verdicts, fulls) =>
+  verdicts.map(({ checking, valid, errors, problem }, i) =>
+    valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
+  );
 
 const nameErrorsOf = ({ name: own, variants }) => {
   const names = variants.map(({ name }) => name.trim());
@@ -141,7 +146,7 @@ function LaunchForm({ offers, query, change, fork }) {
     errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)),
   }));
   const fulls = layers.variants.map(({ full }) => full);
-  const requests = requestsOf(query, fulls, fork);
+  const requests = requestsOf(query, resolvedOf(verdicts, fulls), fork);
   const launch = useLaunch(requests, fork);
   const putVariant = (index) => (variant) =>
     change({ variants: variants.map((old, i) => (i === index ? variant : old)) });

@@ -25,6 +25,8 @@ from backend.sandbox.layers import layers
 from backend.settings import Settings
 from tests import servers
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def healthy(state_dir):

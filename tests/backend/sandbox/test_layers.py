@@ -24,7 +24,10 @@ PROBES = "sandbox_probes"
 HERE = Path(__file__).parent
 SECRET = "the operator's own"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's"),
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,6 +10,8 @@ from backend.config.merge import resolve
 from backend.db.models import Checkpoint, Event, Metric, Run
 from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.slow
+
 CONFIG = resolve(SMALL | {"checkpointing": {"every": 1, "keep": 2, "spaced": 0}}, None, 0)
 NAMES = ["s000001-a1", "s000002-a1", "s000003-a1", "s000004-a1"]
 

@@ -26,6 +26,8 @@ from tests.worker.training.test_trainer import SMALL, queued, series, sessions, 
 from worker.checkpoints.files import remove_drafts
 from worker.train import Assignment, train_run
 
+pytestmark = pytest.mark.processes
+
 LAUNCH = {"name": "x", "base": {}, "variants": [{"name": "v"}], "seeds": [0]}
 
 

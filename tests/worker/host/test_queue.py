@@ -67,6 +67,7 @@ def test_a_named_broker_is_used_and_not_started(state_dir):
     assert chosen.command == ()
 
 
+@pytest.mark.processes
 def test_the_embedded_broker_listens_on_a_private_socket_only(settings, broker):
     path = choose_broker(settings).socket
     assert path.stat().st_mode & 0o077 == 0
@@ -96,6 +97,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path, monkeypatch):
         private_directory(tmp_path)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
     settings = Settings(state_dir=state_dir / "my runs ü")
@@ -108,6 +110,7 @@ def test_spaces_and_umlauts_in_the_path_are_no_obstacle(state_dir):
         process.wait()
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_a_bell_carries_the_name_of_the_task_and_no_state(settings, broker):
     assert ring(settings)
@@ -132,6 +135,7 @@ def test_a_broker_that_never_answers_costs_at_most_half_a_second(state_dir):
             assert time.monotonic() - started < 5
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_the_bell_works_again_when_the_broker_is_back(settings, broker):
     assert ring(settings)
@@ -160,6 +164,7 @@ def test_however_long_a_broker_is_away_a_worker_tries_again_soon(settings, monke
     assert pauses == pytest.approx([0.01] * 20)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("patient")
 def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
     again = start(settings)
@@ -171,6 +176,7 @@ def test_a_broker_left_over_by_a_killed_launcher_is_replaced(settings, broker):
         again.wait()
 
 
+@pytest.mark.processes
 def test_a_stale_socket_file_is_no_obstacle(settings, broker):
     path = choose_broker(settings).socket
     assert path

@@ -24,6 +24,8 @@ from worker.host.trainer_process import LINE_LIMIT, TrainerProcess, trainer_envi
 from worker.outcome import REASON_CHARACTERS
 from worker.train import _failure
 
+pytestmark = pytest.mark.processes
+
 TOY = Path(__file__).parent / "toy_trainer.py"
 ROOT = Path(__file__).parents[3]
 

@@ -24,6 +24,8 @@ from tests.faults.plant import STUB
 from worker.host.trainer_process import trainer_environment
 from worker.outcome import EXIT_FAILED, EXIT_FENCED, EXIT_ORPHANED
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[3]
 
 QUICK = {

@@ -16,6 +16,8 @@ from backend.queue.broker import choose_broker, is_ready, prepare_broker
 from backend.queue.doorbell import ring
 from backend.settings import Settings
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[3]
 
 

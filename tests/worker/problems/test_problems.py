@@ -223,6 +223,7 @@ def test_no_question_is_both_trained_on_and_held_out(chain_sum):
     assert not trained & held_out
 
 
+@pytest.mark.processes
 def test_a_task_with_few_questions_still_keeps_them_apart():
     source = ReasoningGymProblem(task="chain_sum", task_config={"max_terms": 2, "max_digits": 1})
     problem = ReasoningGym(source, seed=0)
@@ -235,6 +236,7 @@ def test_a_task_with_few_questions_still_keeps_them_apart():
         problem.close()
 
 
+@pytest.mark.processes
 def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
     code = (
         "from backend.config.problems import ReasoningGymProblem as S\n"
@@ -247,6 +249,7 @@ def test_tasks_that_iterate_over_sets_give_the_same_question_in_every_process():
     assert len(seen) == 1
 
 
+@pytest.mark.processes
 def test_parameters_that_the_task_refuses_are_reported_in_its_words(tmp_path):
     source = {"name": "reasoning_gym", "task": "leg_counting", "task_config": {"max_animals": 999}}
     with pytest.raises(

@@ -257,6 +257,7 @@ class WatchedSandbox(Sandbox):
         return super().ask(op, seconds=seconds, **request)
 
 
+@pytest.mark.processes
 def test_each_timeout_halves_the_limit_of_the_next_so_a_batch_of_attacks_stays_short():
     checkers, child = Checkers(1), WatchedSandbox()
     checkers._sandboxes = [child]
@@ -286,6 +287,7 @@ def test_odd_text_is_wrong_and_breaks_nothing(checkers, text):
     assert score_of(checkers, "x+1", r"\boxed{1+x}") == 1
 
 
+@pytest.mark.processes
 def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
     code = (
         "from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
@@ -304,6 +306,7 @@ def test_a_sandbox_whose_trainer_is_killed_while_it_works_ends_too():
     assert not alive
 
 
+@pytest.mark.processes
 def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
     code = (
         "import os; from backend.sandbox.process import Sandbox; s = Sandbox('worker.rewards.judging')\n"
@@ -317,6 +320,7 @@ def test_a_sandbox_whose_trainer_ends_while_it_is_idle_ends_too():
     assert not psutil.pid_exists(int(done.stdout))
 
 
+@pytest.mark.processes
 def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path, monkeypatch):
     (tmp_path / "threading_rewards.py").write_text(
         "import threading, time\n"
@@ -340,6 +344,7 @@ def test_a_sandbox_whose_plugin_started_a_thread_ends_with_its_trainer(tmp_path,
     assert not alive
 
 
+@pytest.mark.processes
 def test_a_question_of_an_unknown_task_is_refused():
     with Sandbox(JUDGING) as sandbox, pytest.raises(Refused):
         sandbox.ask("gym_question", task="none", config={}, seed=0, offset=0, seconds=60)
@@ -363,6 +368,7 @@ OPERATIONS = {"equal": Operation(lambda request: eval(request["found"]))}
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("said", ["'right'", "float('nan')", "1e308", "-1", "[True]", "{}", "1 + 10**400"])
 def test_a_value_that_is_no_score_is_wrong(said, tmp_path, monkeypatch):
     """Only an answer that has taken over the process of its own checker can have it say this."""
@@ -625,11 +631,13 @@ def plugins(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
 
+@pytest.mark.processes
 def test_a_users_own_reward_is_called_by_its_name_with_its_parameters(plugins):
     [group] = scored([PluginReward(entry_point="brevity", params={"limit": 3})], [SUM], [["abc", "abcd"]])
     assert group.terms == {"brevity": (1, 0)}
 
 
+@pytest.mark.processes
 def test_none_from_a_reward_means_not_scored(plugins):
     terms = [PluginReward(entry_point="picky"), CorrectnessReward()]
     hard, easy = (prompt("5", problem="sums", level=level) for level in ("hard", "easy"))
@@ -638,6 +646,7 @@ def test_none_from_a_reward_means_not_scored(plugins):
     assert first.correctness == (1,)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -660,6 +669,7 @@ def test_a_reward_that_misbehaves_time_after_time_fails_the_run_with_words(plugi
         scored([PluginReward(entry_point=name, timeout_seconds=seconds)], [SUM], [[RIGHT] * MOST_IN_A_ROW])
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["touchy", "sleepy", "vague", "vast"])
 def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plugins, name):
     seconds = 1.5 if name == "sleepy" else 60
@@ -673,6 +683,7 @@ def test_a_reward_that_fails_now_and_then_leaves_those_completions_unscored(plug
     assert "unscored" in flags
 
 
+@pytest.mark.processes
 def test_a_closed_sandbox_is_gone_with_all_it_started():
     sandbox = Sandbox(JUDGING)
     sandbox.ask("equal", expected="1", found="1+0", seconds=60)
@@ -682,6 +693,7 @@ def test_a_closed_sandbox_is_gone_with_all_it_started():
     assert not alive
 
 
+@pytest.mark.processes
 def test_an_answer_that_hangs_costs_its_fork_and_not_the_imports():
     with Sandbox(JUDGING) as sandbox:
         sandbox.ask("equal", expected="1", found="1+0", seconds=60)

@@ -200,6 +200,7 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
     assert max(found["advantage/std"].values()) == pytest.approx((14 / 15) ** 0.5, abs=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -293,6 +294,7 @@ def test_what_a_run_remembers_of_its_prompts_survives_an_interruption(sessions, 
     assert sum(seen) == 4 * 4
 
 
+@pytest.mark.processes
 def test_rows_that_attack_the_trainer_are_graded_wrong_and_end_no_run(sessions, queued, train, settings):
     """Each passes the upload: 5,000 digits as text, NUL, foreign digits, LaTeX without end, numbers."""
     answers = [
@@ -625,6 +627,7 @@ def test_a_run_without_steps_evaluates_the_weights_it_begins_with(sessions, queu
     assert "reward/mean" not in answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_every_preset_trains_on_the_tiny_policy(sessions, queued, train, preset):
     sampling = {"max_new_tokens": 40} | ({} if preset in BOOK else {"prompts_per_step": 8, "group_size": 2})

@@ -1,15 +1,6 @@
 /** The state of the launch form: what is sent, what it is called, and the command that sends the same. */
-import {
-  changesBetween,
-  getAt,
-  knobDifferences,
-  laidOver,
-  belowBase,
-  belowVariant,
-  merge,
-  setAt,
-  spell,
-} from './layers.js';
+import { changesBetween, getAt, knobDifferences, setAt, spell } from './layers.js';
+import { belowBase, belowVariant, laidOver, merge } from './merge.js';
 import { isRecord } from './schema.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
@@ -112,7 +103,7 @@ const IN_BASE = ['policy', 'problems', 'steps', 'evaluation', 'checkpointing', '
 
 /**
  * A form that launches a run's config again: model, problems and budget go to the base, the method to one variant.
- * @param {import('./layers.js').Catalog} catalog
+ * @param {import('./merge.js').Catalog} catalog
  * @param {Fields} config
  * @param {{variant?: string, seed?: number, experiment?: string}} run
  * @returns {Form}
@@ -134,7 +125,7 @@ export function formFromConfig(catalog, config, { variant, seed = config.seed ??
 
 /**
  * A variant that makes `base` into the config of a recipe.
- * @param {import('./layers.js').Catalog} catalog
+ * @param {import('./merge.js').Catalog} catalog
  * @param {Fields} base
  * @param {{name: string, config: Fields}} recipe
  * @returns {Variant}

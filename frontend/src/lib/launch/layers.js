@@ -1,23 +1,8 @@
-/**
- * Configs as layers: what each layer writes, laid over what is below. The rules are those of the server
- * (backend/config/merge.py): mappings merge deeply; lists, and unions whose `type` differs, are replaced whole.
- */
+/** Reading and writing the fields of partial configs, and the differences between two configs. */
 import { own } from '../own.js';
-import { complete, isRecord } from './schema.js';
+import { isRecord } from './schema.js';
 
 /** @typedef {Record<string, any>} Fields a partial config */
-
-/** @param {Fields} below @param {Fields} above @returns {Fields} */
-export function merge(below, above) {
-  const merged = Object.entries(above ?? {}).map(([key, value]) => {
-    const under = own(below, key);
-    return [
-      key,
-      isRecord(under) && isRecord(value) && (value.type ?? under.type) === under.type ? merge(under, value) : value,
-    ];
-  });
-  return { ...below, ...Object.fromEntries(merged) };
-}
 
 /** @param {any} object @param {string} path */
 export const getAt = (object, path) => path.split('.').reduce((value, key) => own(value, key), object);
@@ -131,52 +116,3 @@ export function writtenPaths(fields, below, path = '') {
     return value.type !== undefined && value.type !== under.type ? [at] : writtenPaths(value, under, at);
   });
 }
-
-/**
- * @typedef {{schema: object, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string,
- *   config: Fields}[]}} Catalog
- */
-
-/**
- * Profile of a policy: its own, or that of the nameless "any other model".
- * @param {Catalog} catalog
- * @param {string} name
- */
-const profileOf = (catalog, name) =>
-  (catalog.profiles.find((policy) => policy.name === name) ?? catalog.profiles.find((policy) => policy.name === ''))
-    ?.profile ?? {};
-
-/** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */
-export function belowBase(catalog, base) {
-  const name = base.policy?.name ?? catalog.defaults.policy?.name;
-  return complete(catalog.schema, catalog.schema, merge(catalog.defaults, profileOf(catalog, name)));
-}
-
-/**
- * What lies below a variant: defaults, profile, preset, base.
- * @param {Catalog} catalog
- * @param {Fields} base
- * @param {Fields} variant
- */
-export function belowVariant(catalog, base, variant) {
-  const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
-  const preset = variant.preset ?? base.preset ?? '';
-  const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
-  const merged = merge(merge(merge(catalog.defaults, profileOf(catalog, policy)), changes), base);
-  return complete(catalog.schema, catalog.schema, { ...fitting(merged, changes, base, variant), preset });
-}
-
-/**
- * Fields in which the minibatches that a preset asks for are cut to the prompts of a step, unless the base chose them.
- * @param {Fields} merged @param {Fields} changes @param {Fields} base @param {Fields} variant
- */
-function fitting(merged, changes, base, variant) {
-  const wanted = changes.updates?.minibatches;
-  const prompts = variant.sampling?.prompts_per_step ?? merged.sampling.prompts_per_step;
-  const isKept =
-    wanted === undefined || base.updates?.minibatches !== undefined || !Number.isInteger(prompts) || prompts < 1;
-  return isKept || wanted <= prompts ? merged : merge(merged, { updates: { minibatches: prompts } });
-}
-
-/** The full config of a layer over another. @param {Catalog} catalog @param {Fields} below @param {Fields} fields */
-export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

@@ -1,0 +1,71 @@
+/**
+ * The config that a launch would run, computed on the page so that a field answers at once and without the server.
+ * The server merges again when it checks and launches (backend/config/merge.py); a test holds both to the same results.
+ */
+import { own } from '../own.js';
+import { complete, isRecord } from './schema.js';
+
+/** @typedef {import('./layers.js').Fields} Fields */
+/**
+ * @typedef {{schema: object, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string,
+ *   config: Fields}[]}} Catalog
+ */
+
+/**
+ * One layer over another: mappings merge deeply; lists, and unions whose `type` differs, are replaced whole.
+ * @param {Fields} below @param {Fields} above @returns {Fields}
+ */
+export function merge(below, above) {
+  const merged = Object.entries(above ?? {}).map(([key, value]) => {
+    const under = own(below, key);
+    return [key, isRecord(under) && isRecord(value) && isSameMember(under, value) ? merge(under, value) : value];
+  });
+  return { ...below, ...Object.fromEntries(merged) };
+}
+
+/** A part of a union without a `type` belongs to whatever is below it. */
+const isSameMember = (under, value) => value.type === undefined || value.type === under.type;
+
+/**
+ * The fields below a variant, before the schema fills the rest: defaults, profile of the policy, preset, base.
+ * @param {Catalog} catalog @param {Fields} base @param {Fields} variant @returns {Fields}
+ */
+export function fieldsBelow(catalog, base, variant) {
+  const policy = variant.policy?.name ?? base.policy?.name ?? catalog.defaults.policy?.name;
+  const preset = variant.preset || base.preset || '';
+  const changes = catalog.presets.find(({ name }) => name === preset)?.config ?? {};
+  const merged = [profileOf(catalog, policy), changes, base].reduce(merge, catalog.defaults);
+  return { ...withFewerMinibatches(merged, changes, base, variant), preset };
+}
+
+/** Profile of a policy: its own, or that of the nameless "any other model". @param {Catalog} catalog */
+const profileOf = ({ profiles }, policy) =>
+  (profiles.find(({ name }) => name === policy) ?? profiles.find(({ name }) => name === ''))?.profile ?? {};
+
+/**
+ * The fields with a preset's own number of minibatches cut to the prompts of a step, unless the base chose it.
+ * @param {Fields} merged @param {Fields} changes of the preset @param {Fields} base @param {Fields} variant
+ */
+function withFewerMinibatches(merged, changes, base, variant) {
+  const wanted = changes.updates?.minibatches;
+  const prompts = merge(merged, variant).sampling?.prompts_per_step;
+  const isChosen = !isRecord(merged.updates) || own(base.updates, 'minibatches') !== undefined;
+  const isTooMany = Number.isInteger(prompts) && prompts > 0 && prompts < wanted;
+  return isTooMany && !isChosen ? merge(merged, { updates: { minibatches: prompts } }) : merged;
+}
+
+/** What lies below the base: defaults and the policy's profile. @param {Catalog} catalog @param {Fields} base */
+export function belowBase(catalog, base) {
+  const policy = base.policy?.name ?? catalog.defaults.policy?.name;
+  return laidOver(catalog, catalog.defaults, profileOf(catalog, policy));
+}
+
+/** What lies below a variant. @param {Catalog} catalog @param {Fields} base @param {Fields} variant */
+export const belowVariant = (catalog, base, variant) =>
+  complete(catalog.schema, catalog.schema, fieldsBelow(catalog, base, variant));
+
+/** The fields that a variant lays over what is below it, where its preset already counts. @param {Fields} variant */
+export const ownFields = ({ name: _name, preset: _preset, ...fields }) => fields;
+
+/** The full config of a layer over another. @param {Catalog} catalog @param {Fields} below @param {Fields} fields */
+export const laidOver = (catalog, below, fields) => complete(catalog.schema, catalog.schema, merge(below, fields));

@@ -1,0 +1,20 @@
+"""What the launch form loads before anything is chosen, as the service sends it."""
+
+import json
+from typing import Any
+
+from backend.config.policies import BUILT_IN, LANGUAGE_MODEL
+from backend.config.presets import PRESETS
+from backend.config.run import RunConfig
+
+CATALOG: dict[str, Any] = {
+    "schema": RunConfig.model_json_schema(),
+    "defaults": RunConfig().model_dump(mode="json"),
+    "profiles": [policy.model_dump() for policy in (*BUILT_IN, LANGUAGE_MODEL)],
+    "presets": [{"name": name, "config": preset.changes} for name, preset in PRESETS.items()],
+}
+
+
+def written(config: Any) -> Any:
+    """A config as JSON holds it: lists for tuples."""
+    return json.loads(json.dumps(config))
