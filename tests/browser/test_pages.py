@@ -499,7 +499,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         add_event(session, "checkpoint", "forked", run_id=child["id"], attempt=1, data={"restored": restored})
     for place in ("tab=overview", "tab=events"):
         page.goto(f"/run/{child['id']}?{place}")
-        page.get_by_text("What was restored" if "events" in place else "1 time continued").click()
+        page.get_by_text("What was restored" if "events" in place else "Resumed 1 time").click()
         told = page.locator(".restored")
         expect(told).to_contain_text("weights, optimizer")
         expect(told).to_contain_text("random state")

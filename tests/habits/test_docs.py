@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend import docs
+from backend import api_types, docs
 from backend.config.metrics import METRICS
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
@@ -16,6 +16,10 @@ TEXT = "\n".join(PAGES.values())
 
 def test_the_generated_tables_are_up_to_date():
     assert docs.with_tables(PAGES) == PAGES, "run `make docs`"
+
+
+def test_the_types_of_the_frontend_are_those_of_the_api():
+    assert api_types.FILE.read_text(encoding="utf-8") == api_types.declarations(), "run `make docs`"
 
 
 def test_the_table_of_faults_is_that_of_the_ledger():

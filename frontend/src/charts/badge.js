@@ -26,15 +26,17 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
   ];
 }
 
-const note = (text, isWarning = false) => ({ text, isWarning });
+const note = (/** @type {string} */ text, isWarning = false) => ({ text, isWarning });
+/** @template T @param {T[]} items @param {(item: T) => number} of */
 const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
 
+/** @param {number} shown @param {number} raw @param {boolean} grouped */
 function pointsText(shown, raw, grouped) {
   if (grouped) return `means at ${plural(shown, 'point')} of ${formatCount(raw)} raw`;
   return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
-function seeds(series) {
+function seeds(/** @type {import('./figure.js').Series[]} */ series) {
   const counts = series.flatMap(({ n }) => n ?? []);
   if (!counts.length) return '';
   const [low, high] = [Math.min(...counts), Math.max(...counts)];

@@ -14,9 +14,11 @@ import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {import('./validation.js').Verdict} Verdict */
+/** @typedef {import('../../lib/launch/form.js').Form} Form */
+/** @typedef {{seeds: number[], error: string}} Seeds */
 
 /**
- * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], seeds: {seeds: number[], error:
+ * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
  *   string}, nameErrors: string[],
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void}} props
  */
@@ -76,6 +78,7 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
   </section>`;
 }
 
+/** @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking */
 function stateText(form, seeds, wrong, checking) {
   if (!form.variants.length) return 'Add a variant first.';
   if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
@@ -83,6 +86,7 @@ function stateText(form, seeds, wrong, checking) {
   return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
 }
 
+/** @param {{form: Form, verdicts: Verdict[], nameErrors: string[], seeds: Seeds}} props */
 function ErrorList({ form, verdicts, nameErrors, seeds }) {
   const rows = [
     ...nameErrors.map((message) => ['', '', message]),
@@ -117,7 +121,12 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
   `;
 }
 
-/** Estimates by name as the table shows them; those of all runs are added up where that means something. */
+/**
+ * Estimates by name as the table shows them; those of all runs are added up where that means something.
+ * @typedef {(value: number | null | undefined) => string} Format
+ * @typedef {{key: string, highKey?: string, title: string, format: Format, isSummed: boolean}} Cost
+ * @type {Cost[]}
+ */
 const COSTS = [
   { key: 'seconds_low', highKey: 'seconds_high', title: 'time', format: formatDuration, isSummed: true },
   { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
@@ -127,12 +136,16 @@ const COSTS = [
   { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
 ];
 
-/** A range in short; one number where both ends read alike. */
+/**
+ * A range in short; one number where both ends read alike.
+ * @param {Format} format @param {number | null} low @param {number | null} high
+ */
 function rangeText(format, low, high) {
   const [from, to] = [format(low), format(high)];
   return from === to ? from : `${from} – ${to}`;
 }
 
+/** @param {Cost} cost @param {(key: string) => number | null} of */
 const costText = ({ key, highKey, format }, of) =>
   highKey ? rangeText(format, of(key), of(highKey)) : format(of(key));
 
@@ -144,18 +157,21 @@ function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
     : "estimated from the policy's size; no similar run has finished here yet";
 }
 
+/** @param {{form: Form, verdicts: Verdict[], seeds: number}} props */
 function Estimates({ form, verdicts, seeds }) {
   const rows = verdicts.map(({ valid }, i) => ({
     name: form.variants[i].name,
-    estimates: valid?.estimates ?? {},
+    estimates: valid?.estimates ?? /** @type {Api.Validated['estimates']} */ ({}),
   }));
   const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
   if (!costs.length) return null;
-  const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
-  const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
+  const isWhole = (/** @type {Cost} */ { key, isSummed }) =>
+    isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
+  const total = (/** @type {string} */ key) =>
+    rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
   const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
   const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
-  const namesOf = (source) =>
+  const namesOf = (/** @type {string} */ source) =>
     known
       .filter(({ estimates }) => sourceOf(estimates) === source)
       .map(({ name }) => name)
@@ -215,6 +231,7 @@ function Estimates({ form, verdicts, seeds }) {
   `;
 }
 
+/** @type {{value: 'yaml'|'command'|'link', label: string}[]} */
 const TABS = [
   { value: 'yaml', label: 'YAML' },
   { value: 'command', label: 'Command' },
@@ -222,11 +239,11 @@ const TABS = [
 ];
 
 /**
- * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object,
+ * @param {{form: Form, verdicts: Verdict[], fulls: Api.Config[], defaults: Api.Config,
  *   requests: import('../../lib/launch/form.js').Request[]}} props
  */
 export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
-  const [tab, setTab] = useState('yaml');
+  const [tab, setTab] = useState(TABS[0].value);
   const [variant, setVariant] = useState('');
   const [short, setShort] = useState(true);
   const index = Math.max(
@@ -263,7 +280,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
       <button
         type="button"
         class="button button-small"
-        onClick=${() => copyText(text, TABS.find(({ value }) => value === tab).label)}
+        onClick=${() => copyText(text, TABS.find(({ value }) => value === tab)?.label ?? '')}
       >
         <${Icon} name="copy" size=${12} /> Copy
       </button>

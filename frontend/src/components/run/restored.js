@@ -3,11 +3,9 @@ import { html } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
 import { Visible } from '../rollouts/text.js';
 
-/**
- * @typedef {{checkpoint: string, step: number, run?: string, parts: string[], fresh: string[], refused: {checkpoint:
- *   string, reason: string}[], versions: Record<string, [string, string]>}} Manifest
- */
+/** @typedef {Api.Manifest} Manifest */
 
+/** @type {Record<string, string>} */
 const WORDS = {
   policy: 'weights',
   random: 'random state',
@@ -20,9 +18,9 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
+const words = (/** @type {string[]} */ parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
 
-/** The manifest that an event carries, if it does. @param {{data?: {restored?: Manifest}}} event */
+/** The manifest that an event carries, if it does. @param {Api.RunEvent} event */
 export const manifestOf = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */
@@ -65,7 +63,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
   </dl>`;
 }
 
-/** Every resume and fork of a run, newest first. @param {{events: any[]}} props */
+/** Every resume and fork of a run, newest first. @param {{events: Api.RunEvent[]}} props */
 export function Restorations({ events }) {
   const found = events.filter(manifestOf);
   if (!found.length) return null;
