@@ -91,7 +91,7 @@ export function chosenGroups(groups, filter, order) {
 }
 
 /** Orders of completions within a group, by index. @type {Record<string, string>} */
-export const CARD_ORDERS = { index: '#', reward: 'reward', advantage: 'advantage', length: 'length' };
+export const CARD_ORDERS = { index: 'index', reward: 'reward', advantage: 'advantage', length: 'length' };
 
 /** @param {{completion: Completion, index: number}[]} cards @param {string} order */
 export function sortedCards(cards, order) {

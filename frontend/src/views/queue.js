@@ -174,7 +174,7 @@ function Training({ runs, act, stop }) {
         <th>worker</th>
         <th>device</th>
         <th class="number">step</th>
-        <th class="number">left</th>
+        <th class="number">time left</th>
         <th>
           <span class="visually-hidden">Action</span>
         </th>
@@ -261,7 +261,7 @@ function Workers() {
   return html`<section class="section">
     <div class="section-head">
       <h2>Workers</h2>
-      <span class="faint">one line per device</span>
+      <span class="faint">one row per device</span>
     </div>
     <div class="card table-scroll">
       ${
@@ -279,10 +279,10 @@ function Workers() {
                   <tr>
                     <th>device</th>
                     <th>host</th>
-                    <th class="number">process</th>
+                    <th class="number">pid</th>
                     <th>state</th>
                     <th>memory</th>
-                    <th class="number">processor</th>
+                    <th class="number">CPU</th>
                     <th>sandbox</th>
                     <th>last heartbeat</th>
                   </tr>
@@ -311,7 +311,7 @@ function Slot({ slot }) {
     <td>
       <span class="slot-state">
         <span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>
-        ${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
+        ${!alive ? 'lost' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
       </span>
     </td>
     <td>

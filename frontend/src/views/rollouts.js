@@ -35,7 +35,7 @@ function OfRun({ id }) {
         </span>
         <span class="spacer"></span>
         <a class="button-quiet" href=${`/run/${id}`}>
-          To the run
+          View run
         </a>
       </div>
       <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} />

@@ -95,7 +95,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
           ${rows.map(
             (row) => html`<tr key=${row.name}>
               <td>
-                <span class="variant-name">
+                <span class="summary-name">
                   <${Swatch} look=${looks.get(row.name)} />
                   ${row.name}
                   ${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}
@@ -142,11 +142,11 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
     ${
       apart.length > 0 &&
       html`<div class="delta is-warning" title=${`Scale differs from the baseline: ${apart.join(', ')}`}>
-        another scale
+        not comparable
       </div>`
     }
     ${
-      ((n > 1 && n < runs) || notFinite) &&
+      ((n > 1 && n < runs) || Boolean(notFinite)) &&
       html`<div class="delta faint">
         n ${n}
         ${notFinite ? `, ${notFinite} not finite` : ''}
@@ -164,7 +164,7 @@ function Versus({ versus }) {
   const { delta, half } = versus;
   const sign = delta > 0 ? '+' : '';
   if (half === null)
-    return html`<div class="delta faint" title="One seed is not enough to tell">
+    return html`<div class="delta faint" title="One seed is not enough to estimate the uncertainty">
       ${sign}
       ${formatValue(delta)}, n 1
     </div>`;

@@ -251,7 +251,7 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
       error &&
       loaded &&
       html`<span class="is-warning" title=${error.message}>
-        could not refresh <button onClick=${retry}>try again</button>
+        refresh failed <button onClick=${retry}>try again</button>
       </span>`
     }
     ${

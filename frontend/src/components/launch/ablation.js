@@ -31,10 +31,10 @@ export function Ablation({ variant, full, plain, onAdd, onClose }) {
   };
   return html`<${Dialog} title=${`One knob off ${variant.name}`} onClose=${onClose} wide>
     <form onSubmit=${add}>
-      <p class="quiet">Each selected knob adds a variant: ${variant.name} with only that knob reset to</p>
+      <p class="quiet">Each selected knob adds a copy of ${variant.name} in which only that knob is reset.</p>
       <div class="toolbar ablation-other">
         <${Select}
-          label="Compared with"
+          label="Reset to the value of"
           value=${other}
           options=${plain.map(({ name }) => name)}
           onChange=${(name) => {

@@ -154,7 +154,7 @@ export function SeedsCard({ text, parsed, onChange }) {
       aria-describedby="launch-seeds-help"
     />
     <p class="form-help" id="launch-seeds-help">
-      Each variant runs once with each seed: <code>0,1,2</code> or <code>0-4</code>.${' '}
+      Each variant runs once per seed. List them (<code>0,1,2</code>) or give a range (<code>0-4</code>).${' '}
       ${parsed.error ? '' : `${plural(parsed.seeds.length, 'seed')}.`}
     </p>
     <${Errors} errors=${parsed.error ? [parsed.error] : []} id="launch-seeds-error" />

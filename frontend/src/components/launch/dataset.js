@@ -196,7 +196,7 @@ function Delete({ dataset, onDone }) {
         confirm="Delete"
         onClose=${() => ask(false)}
         onConfirm=${go}
-        text=${`${dataset.name}: finished runs keep its hash; to train on it again it has to be uploaded again.`}
+        text=${`Finished runs keep the hash of ${dataset.name}. To train on it again, upload it again.`}
       />`
     }
   `;

@@ -39,7 +39,7 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       <span class="launch-number">1</span> Fork of <a href=${`/run/${run.id}`}>${run.name}</a>
     </h2>
     <label class="fork-step">
-      behind step${' '}
+      after step${' '}
       <span class="select">
         <select aria-label="Checkpoint" value=${step} onChange=${(event) => onStep(Number(event.target.value))}>
           ${
@@ -60,8 +60,8 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       </span>
     </label>
     <p class="form-help">
-      It starts with everything ${run.name} had after that step: weights, optimizer, random state and position in
-      the data. Changes apply from the next step on. The policy cannot be changed.
+      The fork starts from the state of ${run.name} after that step: weights, optimizer, random state and position in
+      the data. Your changes apply from the next step on. The policy cannot be changed.
     </p>
   </section>`;
 }

@@ -8,7 +8,7 @@ import { commandOf } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
-import { formatBytes, formatDuration, formatShort, plural } from '../../lib/text/format.js';
+import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -117,37 +117,34 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
         )}
       </ul>`
     }
-    ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}
+    ${problem && html`<p class="launch-failure">Could not check the configs: ${problem.message}</p>`}
   `;
 }
 
 /**
  * Estimates by name as the table shows them; those of all runs are added up where that means something.
- * @typedef {(value: number | null | undefined) => string} Format
- * @typedef {{key: string, highKey?: string, title: string, format: Format, isSummed: boolean}} Cost
+ * @typedef {(key: string) => number | null | undefined} Of the estimate of a name
+ * @typedef {{key: string, title: string, text: (of: Of) => string, isSummed: boolean}} Cost
  * @type {Cost[]}
  */
 const COSTS = [
-  { key: 'seconds_low', highKey: 'seconds_high', title: 'time', format: formatDuration, isSummed: true },
-  { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
-  { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
-  { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
-  { key: 'checkpoint_bytes', title: 'checkpoint size ≲', format: formatBytes, isSummed: true },
-  { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
+  {
+    key: 'seconds_low',
+    title: 'time',
+    text: (of) => formatDurationRange(of('seconds_low'), of('seconds_high')),
+    isSummed: true,
+  },
+  { key: 'memory_bytes', title: 'memory', text: (of) => formatBytes(of('memory_bytes')), isSummed: false },
+  { key: 'tokens_at_most', title: 'max. tokens', text: (of) => formatShort(of('tokens_at_most')), isSummed: true },
+  { key: 'disk_bytes', title: 'max. records', text: (of) => formatBytes(of('disk_bytes')), isSummed: true },
+  { key: 'checkpoints', title: 'max. checkpoints', text: (of) => formatShort(of('checkpoints')), isSummed: true },
+  {
+    key: 'checkpoint_bytes',
+    title: 'checkpoint size',
+    text: (of) => formatBytes(of('checkpoint_bytes')),
+    isSummed: true,
+  },
 ];
-
-/**
- * A range in short; one number where both ends read alike.
- * @param {Format} format @param {number | null} low @param {number | null} high
- */
-function rangeText(format, low, high) {
-  const [from, to] = [format(low), format(high)];
-  return from === to ? from : `${from} – ${to}`;
-}
-
-/** @param {Cost} cost @param {(key: string) => number | null} of */
-const costText = ({ key, highKey, format }, of) =>
-  highKey ? rangeText(format, of(key), of(highKey)) : format(of(key));
 
 /** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
 function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
@@ -169,6 +166,7 @@ function Estimates({ form, verdicts, seeds }) {
     isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
   const total = (/** @type {string} */ key) =>
     rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
+  const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
   const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
   const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
   const namesOf = (/** @type {string} */ source) =>
@@ -183,36 +181,31 @@ function Estimates({ form, verdicts, seeds }) {
         <thead>
           <tr>
             <th>per run</th>
-            ${costs.map(
-              ({ key, title }) => html`<th class="number" key=${key}>
-                ${title}
+            ${rows.map(
+              ({ name }) => html`<th class="number" key=${name} title=${name}>
+                ${name}
               </th>`,
             )}
+            ${hasTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
           </tr>
         </thead>
         <tbody>
-          ${rows.map(
-            ({ name, estimates }) => html`<tr key=${name}>
-              <td>${name}</td>
-              ${costs.map(
-                (cost) => html`<td class="number" key=${cost.key}>
-                  ${costText(cost, (key) => estimates[key])}
+          ${costs.map(
+            (cost) => html`<tr key=${cost.key}>
+              <th scope="row">${cost.title}</th>
+              ${rows.map(
+                ({ name, estimates }) => html`<td class="number" key=${name}>
+                  ${cost.text((key) => estimates[key])}
                 </td>`,
               )}
+              ${
+                hasTotal &&
+                html`<td class="number estimates-total">
+                  ${isWhole(cost) ? cost.text(total) : ''}
+                </td>`
+              }
             </tr>`,
           )}
-          ${
-            rows.length * seeds > 1 &&
-            costs.some(isWhole) &&
-            html`<tr class="estimates-total">
-              <td>all ${rows.length * seeds} runs</td>
-              ${costs.map(
-                (cost) => html`<td class="number" key=${cost.key}>
-                  ${isWhole(cost) ? costText(cost, total) : ''}
-                </td>`,
-              )}
-            </tr>`
-          }
         </tbody>
       </table>
     </div>
@@ -225,7 +218,7 @@ function Estimates({ form, verdicts, seeds }) {
     ${
       costs.some(({ key }) => key === 'disk_bytes') &&
       html`<p class="form-help">
-        Tokens and records are upper bounds from the config: every completion at maximum length and every refill used.
+        Tokens and records are upper bounds: they assume completions of maximum length and every refill used.
       </p>`
     }
   `;

@@ -1,6 +1,5 @@
 /** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
 import { html, useState } from '../../dom.js';
-import { plural } from '../../lib/text/format.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
 import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
 import { Icon } from '../shared/icons.js';
@@ -302,7 +301,7 @@ function Objective({ name, verdict: { valid, checking, errors } }) {
       valid
         ? html`<${Formula} valid=${valid} />`
         : html`<p class="faint">
-            ${errors.length ? 'Fix the errors to see the formula.' : 'Loading…'}
+            ${errors.length ? 'Fix the errors to see the objective.' : 'Loading…'}
           </p>`
     }
   </aside>`;
@@ -314,7 +313,7 @@ export function CommonCard({ variants, ...knobs }) {
     <header class="card-head">
       <h3>All variants</h3>
       <span class="quiet">
-        for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant overrides it
+        Settings shared by all variants. A variant can override them.
       </span>
     </header>
     <${Knobs} ...${knobs} nothing="No changes from the policy's profile" />

@@ -169,7 +169,7 @@ function Step({ groups, steps, step, view, change }) {
         </button>
       </div>
       <${Select}
-        label="prompts"
+        label="sort prompts by"
         value=${view.sort}
         options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
         onChange=${(sort) => change({ sort, prompt: 1 })}
@@ -177,7 +177,7 @@ function Step({ groups, steps, step, view, change }) {
       <${Filters} view=${view} change=${change} />
       <span class="spacer"></span>
       <${Select}
-        label="completions by"
+        label="sort completions by"
         value=${view.order}
         options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
         onChange=${(order) => change({ order })}

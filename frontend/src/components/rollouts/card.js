@@ -45,7 +45,7 @@ export function RolloutCard({ completion, index, by }) {
       ${
         isTruncated(completion) &&
         html`<span class="mark mark-warn" title="Truncated at the maximum length">
-          ✂ cut
+          ✂ truncated
         </span>`
       }
       <span class="quiet">${formatCount(completion.tokens)} tok</span>
@@ -90,7 +90,7 @@ export function Advantage({ value }) {
   const text = typeof value === 'number' && value > 0 ? `+${formatValue(value)}` : formatValue(value);
   return html`<span
     class=${`advantage ${sign}`}
-    title="Advantage. Above 0, training makes this completion more likely"
+    title="Advantage: if above 0, training makes this completion more likely"
   >
     A ${text}
   </span>`;

@@ -47,7 +47,7 @@ function dotClass(completion, filter) {
 function Dots({ group, filter }) {
   const { right, size } = groupFacts(group);
   const signs = group.completions.slice(0, 64);
-  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} right`}>
+  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} correct`}>
     ${signs.map(
       (completion) => html`<span
         key=${completion.id}
@@ -90,7 +90,7 @@ export function GroupView({ group, filter, order, by }) {
           </dd>
         </div>
         <div>
-          <dt>right</dt>
+          <dt>correct</dt>
           <dd>
             ${facts.right} of ${facts.size}
           </dd>
@@ -98,7 +98,7 @@ export function GroupView({ group, filter, order, by }) {
         ${
           group.kind !== 'eval' &&
           html`<div>
-            <dt>signal</dt>
+            <dt>learning signal</dt>
             <dd
               class=${facts.useful ? '' : 'is-warning'}
               title=${
@@ -107,7 +107,7 @@ export function GroupView({ group, filter, order, by }) {
                   : 'All rewards are equal, so this group has no effect on training'
               }
             >
-              ${facts.useful ? 'useful' : 'none, all rewards are equal'}
+              ${facts.useful ? 'yes' : 'none: all rewards are equal'}
             </dd>
           </div>`
         }

@@ -66,7 +66,7 @@ export function StepBar({ run, steps, step, onStep }) {
       >
         <${Icon} name="right" />
       </button>
-      <span class="faint">of ${plural(steps.length, 'step')} with rollouts</span>
+      <span class="faint">${plural(steps.length, 'step')} with rollouts</span>
     </div>
     ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} />`}
   </div>`;

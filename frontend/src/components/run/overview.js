@@ -79,7 +79,7 @@ function NothingYet({ run }) {
     return html`<${Empty}
       title="Waiting for a worker"
       action=${html`<a class="button" href="/queue">
-        To the queue
+        View the queue
       </a>`}
     >
       ${
@@ -110,7 +110,7 @@ const FIGURES = [
 ];
 
 /** @type {Record<string, string>} */
-const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'cut at the cap' };
+const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'truncated' };
 
 /** Figures that say nothing about a run that trains nothing. */
 const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
@@ -144,7 +144,7 @@ function Figures({ run }) {
             html`
               ${' '}
               <span class="faint">
-                best ${format(best[metric].value)} at ${best[metric].step}
+                best ${format(best[metric].value)} at step ${best[metric].step}
               </span>
             `
           }
@@ -185,9 +185,9 @@ function Attempts({ run, events }) {
               <tr>
                 <th class="number">#</th>
                 <th>from step</th>
-                <th>where</th>
-                <th>began</th>
-                <th>took</th>
+                <th>worker</th>
+                <th>started</th>
+                <th>duration</th>
                 <th>outcome</th>
               </tr>
             </thead>

@@ -37,7 +37,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
             of <a href=${`/run/${run}`}>the parent</a>
           `
         }
-        , verified: every file matches its recorded SHA-256
+        , verified against its SHA-256 checksums
       `,
     ],
     ['restored', words(parts)],
@@ -50,7 +50,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
     ]),
     ...Object.entries(versions).map(([name, [then, now]]) => [
       name,
-      `${then || 'unknown'} then, ${now} now: results may differ in the last digits`,
+      `was ${then || 'unknown'}, now ${now}: results may differ in the last digits`,
     ]),
   ];
   return html`<dl class="restored">

@@ -90,7 +90,7 @@ function ShownMenu({ runs, shown, others, change }) {
   const elsewhere = shown.filter((id) => !ids.includes(id)).length;
   const apart = [
     elsewhere && `${formatCount(elsewhere)} not in this list`,
-    others.missing.length && `${formatCount(others.missing.length)} gone`,
+    others.missing.length && `${formatCount(others.missing.length)} deleted`,
   ]
     .filter(Boolean)
     .join(', ');

@@ -149,7 +149,7 @@ const stay = (/** @type {Event} */ event) => event.stopPropagation();
  */
 function Name({ run, put, isRenaming, setRenaming }) {
   if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
-  return html`<span class="run-name">
+  return html`<span class="run-cell">
     <a
       href=${`/run/${run.id}`}
       title=${[run.name, run.experiment_name && `experiment ${run.experiment_name}`, ...(run.tags ?? [])]

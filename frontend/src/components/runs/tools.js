@@ -54,7 +54,7 @@ function Filter({ name, value, options, onChange }) {
           ${option.label}
         </button>`,
       )}
-      ${!options.length && html`<p class="menu-title">No run in the list has one.</p>`}
+      ${!options.length && html`<p class="menu-title">No run in this list has one.</p>`}
     `}
   <//>`;
 }

@@ -116,7 +116,7 @@ export function SandboxLayers({ layers }) {
   const { on, missing } = layers;
   return missing.length
     ? html`<span class="is-warning" title=${`On: ${on.join(', ')}`}>
-      without ${missing.join(', ')}
+      ${missing.join(', ')} missing
     </span>`
     : html`<span title=${on.join(', ')}>all ${on.length} layers</span>`;
 }

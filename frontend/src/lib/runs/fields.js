@@ -57,7 +57,7 @@ function metricField(key) {
 
 const SHORT = {
   'reward/mean': 'reward',
-  'eval/accuracy': 'acc',
+  'eval/accuracy': 'accuracy',
   'policy/entropy': 'entropy',
   'length/mean': 'length',
 };

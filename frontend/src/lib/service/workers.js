@@ -24,9 +24,9 @@ export function sandboxGaps(items) {
   const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
   const parts = [...gaps]
     .filter(([, missing]) => missing.length)
-    .map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
+    .map(([host, missing]) => `${host} has no ${missing.join(', ')}`);
   return parts.length
-    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. Run make doctor there for instructions.`
+    ? `The sandbox for model output is incomplete: ${parts.join('; ')}. Run make doctor there to see how to fix it.`
     : '';
 }
 

@@ -92,6 +92,26 @@ export function formatDuration(seconds) {
   return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
 }
 
+/** @type {[number, string][]} largest value in seconds, unit */
+const TIME_UNITS = [
+  [90, 's'],
+  [5400, 'min'],
+  [172_800, 'h'],
+  [Infinity, 'd'],
+];
+const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
+
+/**
+ * An estimated length of time in one unit: `3.2 – 5.8 min`; one number where both ends read alike.
+ * @param {number | null | undefined} low seconds @param {number | null | undefined} high seconds
+ */
+export function formatDurationRange(low, high) {
+  if (typeof low !== 'number' || typeof high !== 'number') return NONE;
+  const unit = /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => high < most)?.[1] ?? 'd');
+  const [from, to] = [low, high].map((seconds) => String(Number((seconds / SECONDS_IN[unit]).toPrecision(2))));
+  return from === to ? `${to} ${unit}` : `${from} – ${to} ${unit}`;
+}
+
 const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**
