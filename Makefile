@@ -79,7 +79,7 @@ format: .venv/dev.stamp frontend/node_modules/.stamp ## format the code, and fix
 	@.venv/bin/python -m ruff check --fix .
 	@cd frontend && $(NODE_PATH_FIRST) npm run --silent format
 
-docs: .venv/runtime.stamp ## write the generated tables of docs/
+docs: .venv/runtime.stamp ## write the generated tables of docs/ and the API types of the frontend
 	@.venv/bin/python -m backend.docs
 
 lock: .venv/dev.stamp ## pin the newest versions that pyproject.toml allows, with the hashes of their files

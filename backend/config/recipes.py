@@ -26,8 +26,8 @@ RECIPES: dict[str, Recipe] = {
     ),
     "demo_collapse": Recipe(
         title="Demo: collapse",
-        note="A tenfold learning rate and a format reward as heavy as the right answer: the reward jumps to "
-        "that of the form alone and stays there while held-out accuracy falls to nothing.",
+        note="A tenfold learning rate and a format reward with the same weight as correctness: the reward "
+        "jumps to that of the format alone and stays there while held-out accuracy falls to 0.",
         config=resolve(
             {
                 "preset": "dr_grpo",

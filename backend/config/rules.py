@@ -39,7 +39,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
 
 def _budget_errors(config: "RunConfig") -> Iterator[Problem]:
     if config.steps == 0 and config.evaluation.every == 0:
-        yield "steps", "is 0, and evaluation.every is 0 too: there would be nothing to do"
+        yield "steps", "is 0, and evaluation.every is 0 too: the run would do nothing"
     if config.optimizer.warmup_steps > config.steps:
         yield "optimizer.warmup_steps", f"must be at most steps = {config.steps}"
 
@@ -80,14 +80,17 @@ def _filter_errors(config: "RunConfig") -> Iterator[Problem]:
         refill = filters.refill.type
         yield "filters.refill.type", f"is {refill}, but filters.groups removes nothing that could be refilled"
     if filters.upweight and filters.groups.type == "none":
-        yield "filters.upweight", "is on, but filters.groups leaves out nothing that could be made up for"
+        yield (
+            "filters.upweight",
+            "is on, but filters.groups removes no groups, so there is nothing to make up for",
+        )
     if filters.refill.type == "active" and config.updates.resample_each_epoch:
         reason = "is active, but with updates.resample_each_epoch each epoch samples all its groups afresh"
         yield "filters.refill.type", f"{reason}: none may wait for the next step; dynamic is expected"
     if filters.upweight and filters.refill.type != "none":
-        yield "filters.upweight", "is on, but refilling already makes the step full again"
+        yield "filters.upweight", "is on, but refilling already fills the step"
     if filters.upweight and config.objective.aggregation.type == "token_mean":
-        yield "filters.upweight", "is on, but token_mean already divides by the tokens that are left"
+        yield "filters.upweight", "is on, but token_mean already divides by the remaining tokens"
     if filters.groups.type == "accuracy" and not any(term.name == "correctness" for term in config.rewards):
         yield "filters.groups.type", "is accuracy, but rewards holds no correctness term to measure it by"
 
@@ -144,10 +147,10 @@ def _reward_errors(config: "RunConfig") -> Iterator[Problem]:
     seen: set[tuple[str, str]] = set()
     for index, term in enumerate(config.rewards):
         if (term.label, term.domain) in seen:
-            yield f"rewards.{index}.name", f"{term.label!r} stands twice for the same domain"
+            yield f"rewards.{index}.name", f"{term.label!r} is listed twice for the same domain"
         seen.add((term.label, term.domain))
     if all(term.weight == 0 for term in config.rewards):
-        yield "rewards", "all weights are 0: nothing would be rewarded"
+        yield "rewards", "all weights are 0, so nothing would be rewarded"
 
 
 def _domain_errors(config: "RunConfig") -> Iterator[Problem]:
@@ -183,7 +186,7 @@ def _kl_errors(config: "RunConfig") -> Iterator[Problem]:
             f"has nothing for the domain {missing!r}: one for each of {known} is expected",
         )
     if config.objective.reference.type == "on_stagnation" and config.evaluation.every == 0:
-        reason = "is on_stagnation, but evaluation.every is 0: no accuracy is there to stagnate"
+        reason = "is on_stagnation, but evaluation.every is 0: without evaluations no stagnation can be seen"
         yield "objective.reference.type", reason
     for index, source in enumerate(config.problems):
         if source.domain in KL_METRICS and len(domains) > 1:
@@ -216,37 +219,37 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     surrogate = objective.surrogate
     yield from objective.warnings()
     if getattr(objective.advantage, "multi_reward", "sum") == "gdpo" and len(config.rewards) < 2:
-        yield "gdpo normalises several rewards apart, but there is only one reward term"
+        yield "gdpo normalises each reward separately, but there is only one reward term"
     if objective.advantage.scale.type == "sas" and config.filters.groups.type != "none":
-        yield "sas keeps groups of equal rewards useful; filters.groups takes them away"
+        yield "sas gives groups with equal rewards a signal, but filters.groups removes them"
     if objective.router.type != "none" and config.policy.name == TINY.name:
-        yield "router_shift does nothing on the dense policy tiny (gamma is 1): it needs a mixture of experts"
+        yield "router_shift has no effect on the dense policy tiny: it needs a mixture of experts"
     if objective.reference.type != "fixed" and not objective.needs_reference:
-        yield f"reference {objective.reference.type} does nothing: no KL to a reference is in use"
+        yield f"reference {objective.reference.type} has no effect: the objective has no KL to a reference"
     if _is_one_update(config):
         yield from _one_update_warnings(config)
     elif objective.ratio.type == "none":
         yield (
-            "several updates per step without a ratio: from the second one on the completions are another "
-            "policy's and nothing corrects that; choose a ratio, or one epoch and one minibatch"
+            "several updates per step without a ratio: from the second update on, the completions come from "
+            "an older policy and nothing corrects for that; use a ratio, or one epoch and one minibatch"
         )
     if not any(rule.type == "non_finite" for rule in config.stop_rules):
-        yield "no stop rule non_finite: a run whose loss is NaN goes on to its last step, learning nothing"
+        yield "no non_finite stop rule: a run whose loss becomes NaN continues without learning anything"
     if config.updates.rule == "natural_gradient" and config.policy.name != "tiny":
         yield (
-            "natural_gradient keeps every token's whole next-token distribution and runs a double backward "
-            "pass for each of updates.trust.cg_iters: it is meant for small policies"
+            "natural_gradient stores the full next-token distribution of every token and runs a double "
+            "backward pass for each of updates.trust.cg_iters: use it for small policies only"
         )
     if objective.critic is not None and 0 < config.steps <= objective.value.pretrain_steps:
         yield (
-            f"all {config.steps} steps train the critic alone (objective.value.pretrain_steps "
-            f"{objective.value.pretrain_steps}): the policy stays as it is"
+            f"all {config.steps} steps train only the critic (objective.value.pretrain_steps "
+            f"{objective.value.pretrain_steps}): the policy is never updated"
         )
     is_higher = isinstance(surrogate, PpoClip) and surrogate.eps_high > surrogate.eps_low
     if objective.entropy.type == "adaptive" and is_higher and config.sampling.temperature > 1:
-        yield "adaptive entropy, clip-higher and a temperature above 1 together: entropy may explode"
+        yield "adaptive entropy, clip-higher and a temperature above 1 are combined: entropy may explode"
     if config.evaluation.every == 0:
-        yield "there is no held-out evaluation: reward alone cannot tell learning from reward hacking"
+        yield "no held-out evaluation: reward alone cannot distinguish learning from reward hacking"
 
 
 def _one_update_warnings(config: "RunConfig") -> Iterator[str]:
@@ -254,13 +257,16 @@ def _one_update_warnings(config: "RunConfig") -> Iterator[str]:
     objective = config.objective
     mask = objective.off_policy_mask
     if isinstance(mask, Opsm) and mask.source == "old":
-        yield "opsm from the old policy masks nothing with one update per step: the policy is the old one"
+        yield "opsm with source = old has no effect with one update per step: the policy is still the old one"
     if not isinstance(objective.kl, NoKl) and objective.kl.to == "old":
-        yield "kl.to = old does nothing with one update per step: policy and old policy are the same"
+        yield "kl.to = old has no effect with one update per step: the policy is still the old one"
     if objective.router.type != "none" and config.policy.name != TINY.name:
-        yield "router_shift does nothing with one update per step: no router has moved (gamma is 1)"
+        yield "router_shift has no effect with one update per step: the router has not changed (gamma is 1)"
     if objective.surrogate.needs_drift and not _starts_away_from_one(config):
-        yield "with one update per step the ratio is 1 and the clip never acts: raise epochs or minibatches"
+        yield (
+            "with one update per step the ratio is always 1 and clipping has no effect: "
+            "raise updates.epochs or updates.minibatches"
+        )
 
 
 def _starts_away_from_one(config: "RunConfig") -> bool:
@@ -298,23 +304,21 @@ def _sampling_warnings(config: "RunConfig") -> Iterator[str]:
     truncated_sampling = sampling.top_p < 1 or sampling.top_k > 0
     if _has_other_mass(config) and objective.ratio.type != "none":
         yield (
-            "top_p or top_k renormalises what the sampler reports: it differs from the learner on every "
-            "token, as the mismatch metrics will show; sampling.keep_mask lets the learner do the same"
+            "top_p or top_k renormalises the sampler's probabilities: they differ from the trainer's on "
+            "every token, as the mismatch metrics will show; sampling.keep_mask makes the trainer do the same"
         )
     mask = objective.off_policy_mask
     sees_sampler = isinstance(mask, Opsm) and mask.source == "sampler"
     if _has_other_temperature(config) and (_is_corrected(config) or sees_sampler):
         yield (
             f"logprob_temperature = one, but the sampler divides by {sampling.temperature:g}: what compares "
-            "it with the learner corrects that temperature as well, on every token"
+            "it with the trainer also corrects for that temperature, on every token"
         )
     if sampling.routing_replay and config.policy.name == TINY.name:
-        yield "sampling.routing_replay does nothing on the dense policy tiny: it needs a mixture of experts"
+        yield "sampling.routing_replay has no effect on the dense policy tiny: it needs a mixture of experts"
     if sampling.keep_mask and not truncated_sampling:
-        yield "sampling.keep_mask does nothing: neither top_p nor top_k cuts anything off"
+        yield "sampling.keep_mask has no effect: neither top_p nor top_k removes any tokens"
     if sampling.staleness and not _is_corrected(config):
-        yield (
-            "stale rollouts are not corrected: choose a correction such as token_tis, or ratio.old = sampler"
-        )
+        yield ("stale rollouts are not corrected: use a correction such as token_tis, or ratio.old = sampler")
     if config.filters.refill.type == "active" and not _is_corrected(config):
-        yield "active refill trains on some groups one step late and nothing corrects that: choose token_tis"
+        yield "active refill trains on some groups one step late and nothing corrects for that: use token_tis"

@@ -81,15 +81,14 @@ def _reasons(session: Session) -> Any:
     def why(position: int, run: Any) -> str:
         if run.run_after > now:
             tries = f", {run.own_failures} failed so far" if run.own_failures else ""
-            return f"tries again in {run.run_after - now:.0f} s{tries}"
+            return f"the next try, in {run.run_after - now:.0f} s{tries}"
         if not slots:
-            return "no worker is running"
+            return "a worker (none is running)"
         if position <= idle:
-            return "starts in a moment"
+            return "about to start"
         ahead = position - 1
-        behind = f"; {ahead} {'waits' if ahead == 1 else 'wait'} before it" if ahead else ""
-        places = "the only place is" if len(slots) == 1 else f"all {len(slots)} places are"
-        return f"{places} busy{behind}"
+        behind = f"; {ahead} {'run' if ahead == 1 else 'runs'} ahead of it" if ahead else ""
+        return f"a free worker slot{behind}"
 
     return why
 

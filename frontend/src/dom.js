@@ -22,9 +22,10 @@ const READ = ['title', 'aria-label', 'alt', 'placeholder', 'label'];
 /** Every text node and every label of every page passes here: names, tags, messages and logs come from outside. */
 const before = options.vnode;
 options.vnode = (vnode) => {
-  if (vnode.type === null) vnode.props = typeof vnode.props === 'string' ? visible(vnode.props) : vnode.props;
-  else if (typeof vnode.type === 'string') {
-    for (const name of READ) if (typeof vnode.props[name] === 'string') vnode.props[name] = visible(vnode.props[name]);
+  const made = /** @type {{type: any, props: any}} a text node has its text as props */ (vnode);
+  if (made.type === null) made.props = typeof made.props === 'string' ? visible(made.props) : made.props;
+  else if (typeof made.type === 'string') {
+    for (const name of READ) if (typeof made.props[name] === 'string') made.props[name] = visible(made.props[name]);
   }
   before?.(vnode);
 };

@@ -47,7 +47,7 @@ function Page() {
   useEffect(() => {
     reset();
     if (!page || views.has(page)) return;
-    const keep = (view) => setViews((old) => new Map(old).set(page, view));
+    const keep = (/** @type {(props: any) => any} */ view) => setViews((old) => new Map(old).set(page, view));
     page.load().then(
       ({ View }) => keep(View),
       (error) => {
@@ -111,7 +111,7 @@ function start() {
   loadRole().catch(sayError);
   startStatus();
   loadCatalog().catch(sayError);
-  render(html`<${App} />`, document.getElementById('app'));
+  render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById('app')));
 }
 
 start();

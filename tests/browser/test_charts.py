@@ -165,7 +165,7 @@ def badge(in_browser, items, **view):
 
 
 def test_the_badge_says_that_all_points_are_shown_raw(in_browser):
-    assert badge(in_browser, [series()]) == ["1 run", "all 3 points", "raw"]
+    assert badge(in_browser, [series()]) == ["1 run", "all 3 points", "unsmoothed"]
 
 
 def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
@@ -176,7 +176,7 @@ def test_the_badge_counts_what_the_picture_leaves_out(in_browser):
         "smoothed 0.6",
         "1 not finite",
         "1 ≤ 0 not drawable",
-        "1 without it",
+        "1 run without data",
     ]
 
 
@@ -185,21 +185,21 @@ def test_the_badge_counts_the_points_that_a_logarithmic_step_axis_leaves_out(in_
     assert badge(in_browser, [first], logX=True) == [
         "1 run",
         "all 3 points",
-        "raw",
+        "unsmoothed",
         "1 point at x = 0 not drawable",
     ]
 
 
 def test_the_badge_says_that_more_runs_were_asked_for_than_can_be_drawn(in_browser):
-    assert badge(in_browser, [series()] * 200, asked=250)[-1] == "only 200 of 250 runs"
+    assert badge(in_browser, [series()] * 200, asked=250)[-1] == "showing 200 of 250 runs"
 
 
 def test_the_badge_of_means_tells_how_many_seeds(in_browser):
     group = series(n=[3, 3, 2], raw_points=8)
     assert badge(in_browser, [group], grouped=True) == [
         "1 variant, n 2–3, faint where fewer",
-        "means at 3 points of 8 raw",
-        "raw",
+        "means at 3 points from 8 values",
+        "unsmoothed",
     ]
 
 

@@ -378,3 +378,9 @@ def test_a_metric_is_comparable_where_its_scale_is_the_same(in_browser, change, 
         for metric, about in ABOUT
     ]
     assert found == apart
+
+
+@pytest.mark.parametrize(("scored", "right"), [(1.0, True), (0.0, False), (None, None), ("NaN", None)])
+def test_a_completion_without_a_correctness_score_is_neither_right_nor_wrong(in_browser, scored, right):
+    completion = {"correct": None, "flags": [], "rewards": {"correctness": scored}}
+    assert in_browser("lib/rollouts.js", "(r, completion) => r.isRight(completion)", completion) is right

@@ -128,24 +128,24 @@ def test_several_updates_without_a_ratio_are_doubted():
     ],
 )
 def test_a_comparison_across_temperatures_is_doubted(objective):
-    assert "corrects that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
-    assert "corrects that temperature" not in warnings_of(objective=objective)
+    assert "corrects for that temperature" in warnings_of(objective=objective, sampling={"temperature": 0.8})
+    assert "corrects for that temperature" not in warnings_of(objective=objective)
     same = objective | {"ratio": objective["ratio"] | {"logprob_temperature": "sampling"}}
-    assert "corrects that temperature" not in warnings_of(objective=same, sampling={"temperature": 0.8})
+    assert "corrects for that temperature" not in warnings_of(objective=same, sampling={"temperature": 0.8})
 
 
 def test_router_shift_needs_a_second_update_to_have_anything_to_see():
     moe = {"name": "tiny_moe"}
-    assert "no router has moved" not in warnings_of(preset="rspo", policy=moe)
-    assert "no router has moved" in warnings_of(preset="rspo", policy=moe, updates={"minibatches": 1})
+    assert "the router has not changed" not in warnings_of(preset="rspo", policy=moe)
+    assert "the router has not changed" in warnings_of(preset="rspo", policy=moe, updates={"minibatches": 1})
 
 
 @pytest.mark.parametrize("gap", [{"staleness": 1}, {"precision": "int8"}, {"top_p": 0.9}])
 def test_a_ratio_to_a_sampler_that_differs_is_clipped_at_the_first_update(gap):
     to_sampler = {"ratio": {"type": "token", "old": "sampler"}}
-    assert "clip never acts" in warnings_of(objective=to_sampler)
-    assert "clip never acts" in warnings_of(sampling=gap)
-    assert "clip never acts" not in warnings_of(objective=to_sampler, sampling=gap)
+    assert "clipping has no effect" in warnings_of(objective=to_sampler)
+    assert "clipping has no effect" in warnings_of(sampling=gap)
+    assert "clipping has no effect" not in warnings_of(objective=to_sampler, sampling=gap)
 
 
 @pytest.mark.parametrize(

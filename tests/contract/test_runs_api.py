@@ -366,7 +366,7 @@ def test_the_queue_says_in_which_order_and_why_runs_wait(client, made):
     page = get(client, "/queue", limit=2)
     items = page["items"] + get(client, "/queue", cursor=page["next"])["items"]
     assert [(item["position"], item["name"]) for item in items] == [(1, "first"), (2, "second"), (3, "later")]
-    assert items[0]["why"] == "no worker is running"
+    assert items[0]["why"] == "a worker (none is running)"
     assert items[2]["why"].endswith("1 failed so far")
 
 

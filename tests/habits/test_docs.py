@@ -3,12 +3,13 @@
 import pytest
 from pydantic import BaseModel
 
-from backend import docs
 from backend.config.fields import sections
 from backend.config.metrics import METRICS
 from backend.config.objective import Objective
 from backend.config.presets import PRESETS
 from backend.config.run import RunConfig
+from backend.docs import api_types
+from backend.docs import pages as docs
 from backend.settings import Settings
 from tests.faults.ledger import LEDGER, read, table
 
@@ -18,6 +19,10 @@ TEXT = "\n".join(PAGES.values())
 
 def test_the_generated_tables_are_up_to_date():
     assert docs.with_tables(PAGES) == PAGES, "run `make docs`"
+
+
+def test_the_types_of_the_frontend_are_those_of_the_api():
+    assert api_types.FILE.read_text(encoding="utf-8") == api_types.declarations(), "run `make docs`"
 
 
 def test_the_table_of_faults_is_that_of_the_ledger():

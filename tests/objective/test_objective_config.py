@@ -177,12 +177,12 @@ def test_three_pushes_on_the_entropy_at_once_are_warned_of():
 
 def test_a_reference_that_follows_stagnation_needs_evaluations():
     stagnation = {"kl": {"type": "k3"}, "reference": {"type": "on_stagnation"}}
-    with pytest.raises(InvalidConfig, match="no accuracy is there to stagnate"):
+    with pytest.raises(InvalidConfig, match="without evaluations no stagnation can be seen"):
         resolve({"objective": stagnation, "evaluation": {"every": 0}})
     assert resolve({"objective": stagnation}).objective.reference.type == "on_stagnation"
 
 
 def test_a_moving_reference_that_nothing_pulls_to_is_warned_of():
     unused = resolve({"objective": {"reference": {"type": "every_n"}}})
-    assert any("no KL to a reference is in use" in warning for warning in warnings(unused))
-    assert not any("in use" in warning for warning in warnings(resolve({"preset": "r1"})))
+    assert any("the objective has no KL to a reference" in warning for warning in warnings(unused))
+    assert not any("no KL to a reference" in warning for warning in warnings(resolve({"preset": "r1"})))

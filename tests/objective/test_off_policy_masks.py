@@ -97,7 +97,8 @@ def test_a_dense_policy_trains_as_if_the_knob_were_not_there():
 def test_doubtful_choices_are_warned_of():
     assert any("dense policy" in warning for warning in warnings(resolve({"preset": "rspo"})))
     masked = {"objective": {"off_policy_mask": {"type": "opsm", "source": "old"}}}
-    assert any("masks nothing" in warning for warning in warnings(resolve(masked)))
+    assert any("opsm with source = old has no effect" in warning for warning in warnings(resolve(masked)))
     assert not any(
-        "masks nothing" in warning for warning in warnings(resolve({"preset": "deepseek_v32_book"}))
+        "opsm with source = old has no effect" in warning
+        for warning in warnings(resolve({"preset": "deepseek_v32_book"}))
     )

@@ -9,9 +9,9 @@ CLASSICS: dict[str, Preset] = {
     "reinforce": preset(
         "REINFORCE",
         "Williams 1992",
-        """The plain policy gradient: each completion's log-probability times its reward above the
-        step's mean. No ratio, no clip, no length normalisation. Watch optim/grad_norm, which the
-        baseline should calm, and advantage/std. For language models: lr 1e-6, one update per batch.""",
+        """The plain policy gradient: each completion's log-probability times its reward minus the mean
+        reward of the step. No ratio, no clip, no length normalisation. Watch optim/grad_norm, which the
+        baseline should reduce, and advantage/std. For language models: lr 1e-6, one update per batch.""",
         objective=Objective(
             advantage=knobs.BatchMean(),
             ratio=knobs.NoRatio(),
@@ -22,10 +22,10 @@ CLASSICS: dict[str, Preset] = {
     "rloo": preset(
         "RLOO",
         "arXiv:2402.14740",
-        """REINFORCE whose baseline is the mean of the other completions of the same prompt, with
-        the KL to the reference taken off the reward. Watch reward/mean together with kl/k1: the
-        trained reward contains the KL. Paper: 2 or 4 completions per prompt, lr 1e-6, KL weight
-        0.03 (TL;DR) or 0.10 (HH).""",
+        """REINFORCE whose baseline is the mean of the other completions of the same prompt, with the KL to
+        the reference subtracted from the reward. Watch reward/mean together with kl/k1: the reward used
+        for training includes the KL. Paper: 2 or 4 completions per prompt, lr 1e-6, KL weight 0.03
+        (TL;DR) or 0.10 (HH).""",
         objective=Objective(
             advantage=knobs.LeaveOneOut(),
             ratio=knobs.NoRatio(),
@@ -37,9 +37,9 @@ CLASSICS: dict[str, Preset] = {
     "opo": preset(
         "OPO",
         "arXiv:2505.23585",
-        """The policy gradient, on-policy, with the baseline of least variance: the mean of a group's
-        rewards by tokens. No ratio, clip, deviation or KL. Watch optim/grad_norm, which the baseline should
-        calm, and policy/entropy. One update per batch.""",
+        """The policy gradient, on-policy, with the minimum-variance baseline: the mean of the group's
+        rewards weighted by length. No ratio, clip, standard deviation or KL. Watch optim/grad_norm, which
+        the baseline should reduce, and policy/entropy. One update per batch.""",
         objective=Objective(
             advantage=knobs.OptimalBaseline(),
             ratio=knobs.NoRatio(),
@@ -50,10 +50,10 @@ CLASSICS: dict[str, Preset] = {
     "reinforce_plus_plus": preset(
         "REINFORCE++",
         "arXiv:2501.03262",
-        """Rewards whitened over all tokens of the step instead of over groups, under PPO's clip: one
-        completion per prompt is enough, and no prompt's group decides its scale. Watch advantage/std and
-        policy/entropy. The paper also takes a KL off each token's reward; here it is off, as in verl's
-        default.""",
+        """PPO's clip with rewards whitened over all tokens of the step instead of over groups. One
+        completion per prompt is enough, and the scale does not depend on the group. Watch advantage/std
+        and policy/entropy. The paper also subtracts a KL from each token's reward; it is off here, as in
+        verl's defaults.""",
         objective=Objective(
             advantage=knobs.NoBaseline(scale=knobs.TokenWhiten()),
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
@@ -63,8 +63,8 @@ CLASSICS: dict[str, Preset] = {
     "reinforce_plus_plus_baseline": preset(
         "REINFORCE++-baseline",
         "arXiv:2501.03262",
-        """REINFORCE++ with the mean of the prompt's group taken off first, so that easy and hard prompts are
-        compared with themselves, and then whitened over all tokens of the step. Watch advantage/mean (0) and
+        """REINFORCE++ with the mean of the prompt's group subtracted first, so that completions are compared
+        within their prompt, and then whitened over all tokens of the step. Watch advantage/mean (0) and
         groups/zero_variance_frac.""",
         objective=Objective(
             advantage=knobs.GroupMean(scale=knobs.TokenWhiten()),
@@ -75,10 +75,10 @@ CLASSICS: dict[str, Preset] = {
     "pass_at_k": preset(
         "Pass@k",
         "arXiv:2503.19595",
-        """Rewards the best of a group by its lead over the second best and nothing else: what counts is that
-        one of a prompt's completions is right, not how many. Watch advantage/nonzero_frac, which falls as
-        prompts become easy, and eval/pass_at_<k> against eval/accuracy. verl's code divides the lead by the
-        group's deviation (scale group_std).""",
+        """Rewards only the best completion of a group, by its lead over the second best: what counts is that
+        one completion of a prompt is correct, not how many are. Watch advantage/nonzero_frac, which falls
+        as prompts become easy, and eval/pass_at_<k> against eval/accuracy. verl divides the lead by the
+        group's standard deviation (scale group_std).""",
         objective=Objective(
             advantage=knobs.BestOfGroup(),
             surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
@@ -88,9 +88,9 @@ CLASSICS: dict[str, Preset] = {
     "gpg": preset(
         "GPG",
         "arXiv:2504.02546",
-        """The plain policy gradient with the group's mean as the baseline: no ratio, no clip, no deviation,
-        no reference. Groups of equal rewards are left out, and one mean over the tokens that are left makes
-        up for them. Watch groups/kept_frac and optim/grad_norm. One update per batch.""",
+        """The plain policy gradient with the group's mean as the baseline: no ratio, clip, standard
+        deviation or reference. Groups of equal rewards are dropped, and the loss is one mean over the
+        remaining tokens. Watch groups/kept_frac and optim/grad_norm. One update per batch.""",
         objective=Objective(
             advantage=NO_SCALE,
             ratio=knobs.NoRatio(),

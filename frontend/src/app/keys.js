@@ -22,12 +22,12 @@ export function useKeys(keys) {
   }, []);
 }
 
+/** @param {EventTarget | null} target @returns {target is HTMLElement} */
 const isTyping = (target) =>
-  target.matches?.(
-    'input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]',
-  );
+  target instanceof HTMLElement &&
+  target.matches('input:not([type=checkbox]):not([type=radio]):not([type=range]), textarea, select, [contenteditable]');
 
-function press(event) {
+function press(/** @type {KeyboardEvent} */ event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (isTyping(event.target)) {
     if (event.key === 'Escape') event.target.blur();

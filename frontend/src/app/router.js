@@ -31,7 +31,7 @@ export function navigate(address, { replace = false } = {}) {
  */
 export function useQuery(spec) {
   const values = decode(place.value.search, spec);
-  const change = (changes, { push = false } = {}) => {
+  const change = (/** @type {object} */ changes, { push = false } = {}) => {
     const now = place.peek();
     navigate(now.path + encode(now.search, changes, spec), { replace: !push });
   };
@@ -44,15 +44,15 @@ export function followLinks() {
     place.value = here();
   });
   document.addEventListener('click', (event) => {
-    const link = event.target.closest?.('a[href]');
-    if (!link || !isPlainClick(event) || !isInside(link)) return;
+    const link = event.target instanceof Element && event.target.closest('a[href]');
+    if (!(link instanceof HTMLAnchorElement) || !isPlainClick(event) || !isInside(link)) return;
     event.preventDefault();
     navigate(link.pathname + link.search);
   });
 }
 
-const isPlainClick = (event) =>
+const isPlainClick = (/** @type {MouseEvent} */ event) =>
   event.button === 0 && !event.defaultPrevented && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
 
-const isInside = (link) =>
+const isInside = (/** @type {HTMLAnchorElement} */ link) =>
   link.origin === location.origin && !link.target && !link.hasAttribute('download') && pageAt(link.pathname) !== null;

@@ -4,18 +4,24 @@ import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
 import { assignSlots, looksTogether } from '../lib/colours.js';
 
-const stored = (key, fallback) => JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
-const store = (key, value) => localStorage.setItem(`grpolab.${key}`, JSON.stringify(value));
+/** @typedef {import('../data/api.js').ApiError} ApiError */
+
+const stored = (/** @type {string} */ key, /** @type {unknown} */ fallback) =>
+  JSON.parse(localStorage.getItem(`grpolab.${key}`) ?? JSON.stringify(fallback));
+const store = (/** @type {string} */ key, /** @type {unknown} */ value) =>
+  localStorage.setItem(`grpolab.${key}`, JSON.stringify(value));
+
+/** @typedef {'light'|'dark'} Theme */
 
 /** 'auto' follows the system. Kept as plain text because first_paint.js reads it too. */
-export const themeChoice = signal(localStorage.getItem('grpolab.theme') ?? 'auto');
+export const themeChoice = signal(/** @type {Theme | 'auto'} */ (localStorage.getItem('grpolab.theme') ?? 'auto'));
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
-const systemTheme = signal(systemIsDark.matches ? 'dark' : 'light');
+const systemTheme = signal(/** @type {Theme} */ (systemIsDark.matches ? 'dark' : 'light'));
 systemIsDark.addEventListener('change', () => {
   systemTheme.value = systemIsDark.matches ? 'dark' : 'light';
 });
 
-/** @type {import('../../vendor/signals.js').ReadonlySignal<'light'|'dark'>} */
+/** @type {import('../../vendor/signals.js').ReadonlySignal<Theme>} */
 export const theme = computed(() => (themeChoice.value === 'auto' ? systemTheme.value : themeChoice.value));
 
 effect(() => {
@@ -27,6 +33,7 @@ effect(() => {
 
 /** Colour slots by run id, remembered so that a run keeps its colour from visit to visit. */
 const MOST_REMEMBERED = 4000;
+/** @type {import('../../vendor/signals.js').Signal<Map<string, number>>} */
 const slots = signal(new Map(stored('slots', [])));
 
 /** Makes sure that these runs have a look. @param {string[]} ids */
@@ -45,7 +52,7 @@ export function rememberRuns(ids) {
 export function runLooks(ids) {
   rememberRuns(ids);
   return looksTogether(
-    [...ids].sort().map((key) => ({ key, slot: slots.value.get(key) })),
+    [...ids].sort().map((key) => ({ key, slot: slots.value.get(key) ?? 0 })),
     theme.value,
   );
 }
@@ -58,16 +65,17 @@ export const groupLooks = (names) =>
   );
 
 /** Look of one run by itself. @param {string} id @returns {import('../lib/colours.js').Look} */
-export const runLook = (id) => runLooks([id]).get(id);
+export const runLook = (id) => [...runLooks([id]).values()][0];
 
-/** @type {import('../../vendor/signals.js').Signal<{items: any[], error: Error | null, loaded: boolean}>} */
+/** @type {import('../../vendor/signals.js').Signal<{items: Api.WorkerSlot[], error: ApiError | null,
+ *   loaded: boolean}>} */
 export const workers = signal({ items: [], error: null, loaded: false });
 
 async function loadWorkers() {
   try {
     workers.value = { items: (await get('/workers')).items, error: null, loaded: true };
   } catch (error) {
-    workers.value = { ...workers.peek(), error, loaded: true };
+    workers.value = { ...workers.peek(), error: /** @type {ApiError} */ (error), loaded: true };
   }
 }
 
@@ -84,13 +92,19 @@ export function startWorkers() {
   }, 15_000);
 }
 
-/** As whom this page is logged in; until the service has said so, as at the last visit. */
+/**
+ * As whom this page is logged in; until the service has said so, as at the last visit.
+ * @type {import('../../vendor/signals.js').Signal<Api.Role>}
+ */
 export const role = signal(stored('role', 'operator'));
 
 /** Whether this page may change anything. A viewer's may not: it shows no button that would be refused. */
 export const mayChange = computed(() => role.value === 'operator');
 
-/** The id of this browser's session; null until it is known, and for a page that was opened with a token. */
+/**
+ * The id of this browser's session; null until it is known, and for a page that was opened with a token.
+ * @type {import('../../vendor/signals.js').Signal<string | null>}
+ */
 export const session = signal(null);
 
 export async function loadRole() {
@@ -100,14 +114,18 @@ export async function loadRole() {
   store('role', role.value);
 }
 
-/** State of database, broker and disk, and runs that wait for them; null until it is known. */
+/**
+ * State of database, broker and disk, and runs that wait for them; null until it is known.
+ * @type {import('../../vendor/signals.js').Signal<Api.ServiceStatus | null>}
+ */
 export const status = signal(null);
 const STATUS_EVERY = 4000;
 
 async function loadStatus() {
   try {
     const found = await get('/status');
-    const isBack = found.database.state === 'ok' && status.peek() && status.peek().database.state !== 'ok';
+    const before = status.peek();
+    const isBack = found.database.state === 'ok' && before !== null && before.database.state !== 'ok';
     status.value = found;
     if (isBack) resync();
   } catch {
@@ -123,7 +141,10 @@ export function startStatus() {
   }, STATUS_EVERY);
 }
 
-/** Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded. */
+/**
+ * Metric catalog by name: unit, section, meaning, healthy band. Empty until loaded.
+ * @type {import('../../vendor/signals.js').Signal<Map<string, Api.MetricEntry>>}
+ */
 export const catalog = signal(new Map());
 
 export async function loadCatalog() {
@@ -169,5 +190,5 @@ export const dismiss = (id) => {
   toasts.value = toasts.peek().filter((toast) => toast.id !== id);
 };
 
-/** Shows an error in its own words. @param {Error} error */
-export const sayError = (error) => say(error.message, { tone: 'error' });
+/** Shows an error in its own words. @param {unknown} error */
+export const sayError = (error) => say(error instanceof Error ? error.message : String(error), { tone: 'error' });

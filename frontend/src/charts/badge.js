@@ -17,24 +17,26 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
   return [
     note(grouped ? `${plural(series.length, 'variant')}${seeds(series)}` : plural(series.length, 'run')),
     note(pointsText(shown, raw, grouped)),
-    note(smoothing ? `smoothed ${smoothing}` : 'raw', smoothing > 0),
+    note(smoothing ? `smoothed ${smoothing}` : 'unsmoothed', smoothing > 0),
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
     ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
     ...(noLogX ? [note(`${plural(noLogX, 'point')} at x = 0 not drawable`, true)] : []),
-    ...(asked > most ? [note(`only ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
-    ...(!grouped && series.length < wanted ? [note(`${formatCount(wanted - series.length)} without it`)] : []),
+    ...(asked > most ? [note(`showing ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
+    ...(!grouped && series.length < wanted ? [note(`${plural(wanted - series.length, 'run')} without data`)] : []),
   ];
 }
 
-const note = (text, isWarning = false) => ({ text, isWarning });
+const note = (/** @type {string} */ text, isWarning = false) => ({ text, isWarning });
+/** @template T @param {T[]} items @param {(item: T) => number} of */
 const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
 
+/** @param {number} shown @param {number} raw @param {boolean} grouped */
 function pointsText(shown, raw, grouped) {
-  if (grouped) return `means at ${plural(shown, 'point')} of ${formatCount(raw)} raw`;
+  if (grouped) return `means at ${plural(shown, 'point')} from ${formatCount(raw)} values`;
   return shown < raw ? `${formatCount(shown)} of ${plural(raw, 'point')}` : `all ${plural(raw, 'point')}`;
 }
 
-function seeds(series) {
+function seeds(/** @type {import('./figure.js').Series[]} */ series) {
   const counts = series.flatMap(({ n }) => n ?? []);
   if (!counts.length) return '';
   const [low, high] = [Math.min(...counts), Math.max(...counts)];

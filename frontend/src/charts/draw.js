@@ -6,13 +6,13 @@ import { plotlyAddress } from '../lib/trusted.js';
 import { formatValue } from '../lib/text/format.js';
 
 /**
- * @typedef {{data: object[], layout: object, unit: {size: number}, isZoomed: boolean, healthy:
- *   (number|null)[] | null}} Figure
+ * @typedef {ReturnType<typeof import('./figure.js').figureOf>} Figure
  * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
  *   number] | null) => void,
  *   onNear?: (near: boolean) => void}} Handlers
- * @typedef {{element: HTMLElement, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null,
- *   near: boolean, drawn: boolean}} Mounted
+ * @typedef {{element: Plot.Graph, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null,
+ *   near: boolean, drawn: boolean}} Mounted `element` is a graph of Plotly's once `drawn`
+ * @typedef {Mounted & {figure: Figure}} Drawn
  */
 
 const CONFIG = {
@@ -34,9 +34,10 @@ const panels = new Map();
 /** @type {Set<Mounted>} */
 const waiting = new Set();
 let frame = 0;
+/** @type {Promise<Plot.Library> | null} */
 let loading = null;
 
-/** Loads the library once; panels wait for it. @returns {Promise<any>} */
+/** Loads the library once; panels wait for it. @returns {Promise<Plot.Library>} */
 export function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
@@ -65,7 +66,7 @@ const nearness = new IntersectionObserver(
 const sizes = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const panel = panels.get(target);
-    if (panel?.drawn && target.offsetParent !== null) ask(panel);
+    if (panel?.drawn && panel.element.offsetParent !== null) ask(panel);
   }
 });
 
@@ -81,7 +82,9 @@ export function mountPanel(element, handlers) {
     document.createElement('span'),
   );
   const shade = Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true });
-  const panel = { element, line, shade, handlers, figure: null, near: false, drawn: false };
+  const graph = /** @type {Plot.Graph} */ (element);
+  /** @type {Mounted} */
+  const panel = { element: graph, line, shade, handlers, figure: null, near: false, drawn: false };
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
@@ -101,7 +104,7 @@ export function mountPanel(element, handlers) {
   };
 }
 
-function ask(panel) {
+function ask(/** @type {Mounted} */ panel) {
   if (!panel.near || !panel.figure) return;
   waiting.add(panel);
   if (!frame) frame = requestAnimationFrame(drawNext);
@@ -113,19 +116,20 @@ async function drawNext() {
   const panel = nearest(waiting);
   if (!panel) return;
   waiting.delete(panel);
-  if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, panel);
+  if (panel.near && panel.figure && panels.has(panel.element)) await drawNow(Plotly, /** @type {Drawn} */ (panel));
   if (waiting.size && !frame) frame = requestAnimationFrame(drawNext);
 }
 
-/** The waiting panel closest to the middle of the screen. */
+/** The waiting panel closest to the middle of the screen. @param {Set<Mounted>} candidates */
 function nearest(candidates) {
-  const distance = ({ element }) => {
+  const distance = (/** @type {Mounted} */ { element }) => {
     const { top, height } = element.getBoundingClientRect();
     return Math.abs(top + height / 2 - innerHeight / 2);
   };
   return [...candidates].sort((a, b) => distance(a) - distance(b))[0];
 }
 
+/** @param {Plot.Library} Plotly @param {Drawn} panel */
 async function drawNow(Plotly, panel) {
   const { element, figure } = panel;
   await Plotly.react(
@@ -147,17 +151,21 @@ async function drawNow(Plotly, panel) {
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
 
-function purge(panel) {
+function purge(/** @type {Mounted} */ panel) {
   if (!panel.drawn) return;
   panel.drawn = false;
   window.Plotly.purge(panel.element);
   panel.element.replaceChildren();
 }
 
-let clickTimer = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let clickTimer;
 let resetAt = -Infinity;
 
-/** In a zoomed panel a click waits a moment: it may be the first half of the double click that resets. */
+/**
+ * In a zoomed panel a click waits a moment: it may be the first half of the double click that resets.
+ * @param {Drawn} panel @param {Plot.Point} point
+ */
 function clicked(panel, point) {
   if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
   const { run, key } = point.data.meta;
@@ -169,16 +177,18 @@ function clicked(panel, point) {
   );
 }
 
+/** @param {Drawn} panel @param {Record<string, any>} change */
 function relaid(panel, change) {
   const range =
     change['xaxis.range'] ??
     (change['xaxis.range[0]'] === undefined ? null : [change['xaxis.range[0]'], change['xaxis.range[1]']]);
   if (!range) return;
   const isLog = panel.element.layout.xaxis.type === 'log';
-  const edges = range.map((edge) => (isLog ? 10 ** edge : edge) * panel.figure.unit.size);
+  const edges = range.map((/** @type {number} */ edge) => (isLog ? 10 ** edge : edge) * panel.figure.unit.size);
   panel.handlers.onZoom?.(/** @type {[number, number]} */ (edges));
 }
 
+/** @param {Plot.Library} Plotly @param {Drawn} panel */
 function reset(Plotly, panel) {
   clearTimeout(clickTimer);
   resetAt = performance.now();
@@ -189,6 +199,7 @@ function reset(Plotly, panel) {
 let hoverFrame = 0;
 let isLit = false;
 
+/** @param {Drawn} source @param {Plot.Point} point */
 function hovered(source, point) {
   const { key } = point.data.meta;
   const step = point.customdata;
@@ -199,7 +210,10 @@ function hovered(source, point) {
   });
 }
 
-/** Shows in one panel what is hovered in another: the same run at the same step. */
+/**
+ * Shows in one panel what is hovered in another: the same run at the same step.
+ * @param {Mounted} panel @param {Mounted} source @param {string} key @param {number} step
+ */
 function follow(panel, source, key, step) {
   const curve = panel.element.data.findIndex(({ meta }) => meta.key === key && meta.role === 'main');
   light(panel, key, curve >= 0);
@@ -209,7 +223,10 @@ function follow(panel, source, key, step) {
   else placeLine(panel, trace.x[at], trace.y[at] ?? fewerAt(panel, key, at), panel === source);
 }
 
-/** The value of a mean where it has fewer runs, which is a line of its own. */
+/**
+ * The value of a mean where it has fewer runs, which is a line of its own.
+ * @param {Mounted} panel @param {string} key @param {number} at @returns {number | null}
+ */
 const fewerAt = ({ element }, key, at) =>
   element.data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
 
@@ -224,7 +241,10 @@ export function indexAtStep(steps, step) {
   return low > 0 && step - steps[low - 1] < steps[low] - step ? low - 1 : low < steps.length ? low : -1;
 }
 
-/** The line through the hovered step and, in the other panels, the value there. */
+/**
+ * The line through the hovered step and, in the other panels, the value there.
+ * @param {Mounted} panel @param {number} x @param {number | null} y @param {boolean} isSource
+ */
 function placeLine({ element, line }, x, y, isSource) {
   const { xaxis, yaxis } = element._fullLayout;
   const left = xaxis.d2p(x);
@@ -232,7 +252,7 @@ function placeLine({ element, line }, x, y, isSource) {
   line.style.transform = `translateX(${Math.round(xaxis._offset + left)}px)`;
   line.style.top = `${yaxis._offset}px`;
   line.style.height = `${yaxis._length}px`;
-  const [dot, label] = line.children;
+  const [dot, label] = /** @type {HTMLCollectionOf<HTMLElement>} */ (line.children);
   const top = y === null ? NaN : yaxis.d2p(y);
   dot.hidden = isSource || !(top >= 0 && top <= yaxis._length);
   if (!dot.hidden) dot.style.top = `${top}px`;
@@ -241,12 +261,15 @@ function placeLine({ element, line }, x, y, isSource) {
   label.className = left > xaxis._length * 0.7 ? 'is-left' : '';
 }
 
-/** The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would. */
+/**
+ * The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would.
+ * @param {Drawn} panel
+ */
 function placeShade({ element, shade, figure: { healthy } }) {
   shade.hidden = !healthy;
   if (!healthy) return;
   const { xaxis, yaxis } = element._fullLayout;
-  const pixel = (value, open) =>
+  const pixel = (/** @type {number | null} */ value, /** @type {number} */ open) =>
     typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open;
   const [bottom, top] = [pixel(healthy[0], yaxis._length), pixel(healthy[1], 0)];
   Object.assign(shade.style, {
@@ -257,11 +280,12 @@ function placeShade({ element, shade, figure: { healthy } }) {
   });
 }
 
-/** Dims all lines but those of one key. */
+/** Dims all lines but those of one key. @param {Mounted} panel @param {string} key @param {boolean} found */
 function light({ element }, key, found) {
   element.classList.toggle('is-lit', found);
   for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
-    trace.classList.toggle('is-key', trace.__data__?.[0]?.trace?.meta?.key === key);
+    const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
+    trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
   }
 }
 
@@ -288,7 +312,7 @@ function leave() {
 export async function savePicture(element, filename) {
   const Plotly = await loadPlotly();
   const background = getComputedStyle(document.body).getPropertyValue('background-color');
-  const { data, layout } = element;
+  const { data, layout } = /** @type {Plot.Graph} */ (element);
   await Plotly.downloadImage(
     { data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
     { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename },

@@ -9,12 +9,7 @@ import { visible } from '../lib/text/visible.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
 /**
- * @typedef {{run?: string, group?: string, name: string, metric: string, x: number[], steps: number[], values:
- *   number[],
- *   runs?: string[],
- *   non_finite: {step: number, x?: number, value: string}[], raw_points: number, n?: number[] | number, gaps?:
- *   {step: number, x?: number}[],
- *   low?: (number|null)[], high?: (number|null)[]}} Series
+ * @typedef {Api.SeriesItem} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?:
  *   string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
@@ -22,9 +17,15 @@ import { bandToShade, extentOf, layoutOf } from './layout.js';
  *   marks?: {step: number, text: string}[]}} View `marks`: events of the one run that is drawn
  */
 
+/** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */
+/** @typedef {ReturnType<typeof pathOf>} Path */
+
 const AT_TOP = 0.97;
 const AT_BOTTOM = 0.03;
-/** How a value that is no finite number is drawn, at which edge of the panel. */
+/**
+ * How a value that is no finite number is drawn, at which edge of the panel.
+ * @type {Record<string, {symbol: string, at: number, text: string}>}
+ */
 const NON_FINITE = {
   NaN: { symbol: 'x-thin', at: AT_TOP, text: 'NaN' },
   Infinity: { symbol: 'triangle-up', at: AT_TOP, text: '+∞' },
@@ -88,10 +89,13 @@ export function pathOf(series) {
   };
 }
 
-/** Without the points that have no logarithm where an axis is logarithmic: the line breaks there. */
+/**
+ * Without the points that have no logarithm where an axis is logarithmic: the line breaks there.
+ * @param {Path} path @param {View} view @returns {Path}
+ */
 function drawable(path, { logX, logY }) {
   if (!logX && !logY) return path;
-  const has = (i) => (!logY || path.y[i] > 0) && (!logX || path.x[i] > 0);
+  const has = (/** @type {number} */ i) => (!logY || (path.y[i] ?? 0) > 0) && (!logX || path.x[i] > 0);
   return { ...path, y: path.y.map((value, i) => (has(i) ? value : null)) };
 }
 
@@ -101,7 +105,7 @@ function drawable(path, { logX, logY }) {
  * @returns {number[] | null}
  */
 export function isolatedSizes(y) {
-  const known = (i) => y[i] !== null && y[i] !== undefined;
+  const known = (/** @type {number} */ i) => y[i] !== null && y[i] !== undefined;
   const sizes = y.map((_, i) => (known(i) && !known(i - 1) && !known(i + 1) ? 5 : 0));
   return sizes.some(Boolean) ? sizes : null;
 }
@@ -111,20 +115,23 @@ export function isolatedSizes(y) {
  * logarithm.
  * @param {Series} series @param {boolean} logY @returns {{x: (number|null)[], y: (number|null)[]}}
  */
-export function bandOf({ x, low, high }, logY = false) {
-  const inside = (i) => typeof low[i] === 'number' && typeof high[i] === 'number' && (!logY || low[i] > 0);
+export function bandOf({ x, low: lows, high: highs }, logY = false) {
+  const [low, high] = [lows ?? [], highs ?? []];
+  const inside = (/** @type {number} */ i) =>
+    typeof low[i] === 'number' && typeof high[i] === 'number' && (!logY || low[i] > 0);
+  /** @type {{x: (number|null)[], y: (number|null)[]}} */
   const outline = { x: [], y: [] };
   for (let from = 0; from < x.length; from += 1) {
     if (!inside(from)) continue;
     let to = from;
     while (to + 1 < x.length && inside(to + 1)) to += 1;
-    const [xs, highs, lows] = [x, high, low].map((values) => values.slice(from, to + 1));
+    const [xs, top, bottom] = [x, high, low].map((values) => values.slice(from, to + 1));
     if (outline.x.length) {
       outline.x.push(null);
       outline.y.push(null);
     }
     outline.x.push(...xs, ...xs.slice().reverse());
-    outline.y.push(...highs, ...lows.slice().reverse());
+    outline.y.push(...top, ...bottom.slice().reverse());
     from = to;
   }
   return outline;
@@ -142,6 +149,7 @@ const ROLES = {
   seed: { width: 0.9, opacity: 0.45 },
 };
 
+/** @param {Line} line @param {View} view @param {Unit} unit */
 function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, view, unit, most = Infinity) {
   const { x, y, steps, at } = drawable(pathOf(series), view);
   const { width, opacity } = ROLES[role];
@@ -170,16 +178,24 @@ function lineTrace({ series, name, look, role = 'main', key = keyOf(series) }, v
   };
 }
 
-/** A mean: faint and thin where fewer runs count than elsewhere, e.g. behind the end of one. */
+/**
+ * A mean: faint and thin where fewer runs count than elsewhere, e.g. behind the end of one.
+ * @param {Line} line @param {View} view @param {Unit} unit @param {number} most width
+ */
 function meanTraces(line, view, unit, most) {
   const trace = lineTrace(line, view, unit, most);
   const { n } = line.series;
   if (!Array.isArray(n) || !n.length || Math.min(...n) === Math.max(...n)) return [trace];
   const whole = Math.max(...n);
   const { at } = pathOf(line.series);
-  const isFew = (i) => at[i] >= 0 && n[at[i]] < whole;
-  const touches = (i) => isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
-  const part = (role, has, look) => {
+  const isFew = (/** @type {number} */ i) => at[i] >= 0 && n[at[i]] < whole;
+  const touches = (/** @type {number} */ i) =>
+    isFew(i) || (i > 0 && isFew(i - 1)) || (i + 1 < at.length && isFew(i + 1));
+  const part = (
+    /** @type {string} */ role,
+    /** @type {(i: number) => boolean} */ has,
+    /** @type {Plot.Trace} */ look,
+  ) => {
     const y = trace.y.map((value, i) => (has(i) ? value : null));
     const isolated = isolatedSizes(y);
     return {
@@ -195,21 +211,28 @@ function meanTraces(line, view, unit, most) {
   return [part('fewer', touches, thin), part('main', (i) => !isFew(i), {})];
 }
 
-/** For each point of a mean: how many runs count there and how far its band reaches. */
+/**
+ * For each point of a mean: how many runs count there and how far its band reaches.
+ * @param {Series} series @param {number[]} at
+ */
 function spreadTexts({ n, runs, low, high }, at) {
   if (!n) return undefined;
-  const countOf = (i) => `n ${n[i]}${runs?.length > n[i] ? ` of ${runs.length}` : ''}`;
+  const countOf = (/** @type {number} */ i) => `n ${n[i]}${runs && runs.length > n[i] ? ` of ${runs.length}` : ''}`;
   return at.map((i) =>
     i < 0
       ? ''
-      : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high[i])}` : ''}`,
+      : `${countOf(i)}${typeof low?.[i] === 'number' ? `, ${formatValue(low[i])} to ${formatValue(high?.[i])}` : ''}`,
   );
 }
 
-/** Runs reach a step at different times: a mean along time has no step. */
+/**
+ * Runs reach a step at different times: a mean along time has no step.
+ * @param {View} view @param {Unit} unit @param {Series} series
+ */
 const hoverPlace = ({ xKind }, { unit }, { n }) =>
   xKind === 'step' ? 'step %{customdata}' : `${n ? '' : 'step %{customdata} · '}%{x:.4~s} ${unit}`;
 
+/** @param {Line} line @param {View} view @param {Unit} unit */
 function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
   const { x, y } = bandOf(series, view.logY);
   return {
@@ -225,6 +248,7 @@ function bandTrace({ series, look, key = keyOf(series) }, view, unit) {
   };
 }
 
+/** @param {Line} line @param {Unit} unit */
 function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   const points = series.non_finite;
   const draw = points.map(({ value }) => NON_FINITE[value]);
@@ -252,17 +276,21 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
   };
 }
 
-/** Where on the x axis a step of a line lies: at its point, or at the last one before it. */
+/**
+ * Where on the x axis a step of a line lies: at its point, or at the last one before it.
+ * @param {Series} series @param {number} step
+ */
 function placeOf({ x, steps }, step) {
   const after = steps.findIndex((each) => each > step);
   return x[after < 0 ? steps.length - 1 : after - 1];
 }
 
-/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view */
-function markTrace(series, { marks, xKind, theme }, unit) {
+/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view @param {Unit} unit */
+function markTrace(series, { marks = [], xKind, theme }, unit) {
   const places = marks
     .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) }))
     .filter(({ x }) => typeof x === 'number');
+  /** @template T @param {(place: {step: number, text: string, x: number}) => T[]} values */
   const each = (values) => places.flatMap(values);
   return {
     type: 'scatter',
@@ -283,6 +311,7 @@ function markTrace(series, { marks, xKind, theme }, unit) {
   };
 }
 
+/** @param {(number | null)[]} x @param {Unit} unit */
 const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
 
 /**
@@ -292,7 +321,7 @@ const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === nu
  * @param {{size: number, unit: string}} unit
  */
 export function tracesOf(lines, view, unit) {
-  const role = (wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
+  const role = (/** @type {string} */ wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
   return [
     ...(view.marks?.length && main.length ? [markTrace(main[0].series, view, unit)] : []),
@@ -307,8 +336,7 @@ export function tracesOf(lines, view, unit) {
 /**
  * @param {Line[]} lines
  * @param {View} view
- * @returns {{data: object[], layout: object, unit: {size: number, unit: string}, isZoomed: boolean, healthy:
- *   (number|null)[] | null}}
+ * @returns {{data: Plot.Trace[], layout: Plot.Layout, unit: Unit, isZoomed: boolean, healthy: (number|null)[] | null}}
  */
 export function figureOf(lines, view) {
   const extent = extentOf(lines);

@@ -2,6 +2,7 @@
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').View} View */
 
+/** @param {View} view @param {boolean} log */
 const axis = ({ theme }, log) => ({
   type: log ? 'log' : 'linear',
   automargin: false,
@@ -24,6 +25,7 @@ const FIRST_STEPS = 10;
 
 /**
  * The same x range in all panels; a run that has just begun gets room for its first steps. A log axis finds its own.
+ * @param {View} view @param {{size: number}} unit @param {[number, number]} extent @returns {[number, number] | null}
  */
 function wholeRange({ xKind, logX }, { size }, [from, to]) {
   if (logX || !(to > from || xKind === 'step')) return null;
@@ -39,7 +41,7 @@ export function extentOf(lines) {
     x.at(-1),
     ...strange.map(({ x: at, step }) => at ?? step),
   ]);
-  const known = ends.filter(Number.isFinite);
+  const known = ends.filter((end) => end !== undefined).filter(Number.isFinite);
   return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
 }
 
@@ -77,7 +79,7 @@ function yLimits(lines, { logY }) {
  * @param {[number, number]} extent of x
  */
 export function layoutOf(view, unit, lines, extent) {
-  const edge = (value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
+  const edge = (/** @type {number} */ value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
   const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {

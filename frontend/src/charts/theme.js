@@ -6,7 +6,7 @@ const TOKENS = { grid: '--line', axis: '--line-strong', label: '--ink-3', ink: '
 export function chartTheme() {
   const probe = document.createElement('span');
   document.body.append(probe);
-  const colour = (token) => {
+  const colour = (/** @type {string} */ token) => {
     probe.style.color = `var(${token})`;
     return getComputedStyle(probe).color;
   };

@@ -6,7 +6,11 @@ import { plural } from '../lib/text/format.js';
 /** How many calls are under way together: a long selection waits in the page rather than at the service. */
 const AT_ONCE = 6;
 
+/** @typedef {Api.RunItem} Run */
+
+/** @template T @param {Run[]} runs @param {(run: Run) => Promise<T>} act */
 async function settled(runs, act) {
+  /** @type {PromiseSettledResult<T>[]} */
   const results = [];
   const rest = runs.entries();
   const work = async () => {
@@ -16,28 +20,33 @@ async function settled(runs, act) {
   return results;
 }
 
-/** Does it to every run; those that were refused are named with the server's reason. */
+/**
+ * Does it to every run; those that were refused are named with the server's reason.
+ * @template T
+ * @param {Run[]} runs @param {(run: Run) => Promise<T>} act @param {string} done in words @param {() => void} [undo]
+ */
 async function each(runs, act, done, undo) {
   const results = await settled(runs, act);
-  const failed = results.filter(({ status }) => status === 'rejected');
+  const failed = results.filter((result) => result.status === 'rejected');
   const count = runs.length - failed.length;
   if (failed.length) sayError(failed[0].reason);
   if (count) say(`${plural(count, 'run')} ${done}`, undo && { action: { label: 'Undo', run: undo } });
   return results
-    .filter(({ status }) => status === 'fulfilled')
+    .filter((result) => result.status === 'fulfilled')
     .map(({ value }) => value)
     .filter(Boolean);
 }
 
+/** @param {(run: Run) => void} onChange @returns {(changed: Run[]) => void} */
 const refreshed = (onChange) => (changed) => {
   changed.forEach(onChange);
 };
 
-/** @param {any[]} runs @param {(run: any) => void} onChange called with each changed run */
+/** @param {Run[]} runs @param {(run: Run) => void} onChange called with each changed run */
 export const stopRuns = (runs, onChange) =>
   each(runs, ({ id }) => post(`/runs/${id}/stop`), 'stopping').then(refreshed(onChange));
 
-/** @param {any[]} runs @param {boolean} archived @param {() => void} reload */
+/** @param {Run[]} runs @param {boolean} archived @param {() => void} reload @returns {Promise<void>} */
 export const archiveRuns = (runs, archived, reload) =>
   each(
     runs,
@@ -46,7 +55,10 @@ export const archiveRuns = (runs, archived, reload) =>
     () => archiveRuns(runs, !archived, reload),
   ).then(reload);
 
-/** To the trash; the way back is in the message. @param {any[]} runs @param {() => void} reload */
+/**
+ * To the trash; the way back is in the message.
+ * @param {Run[]} runs @param {() => void} reload @returns {Promise<void>}
+ */
 export const deleteRuns = (runs, reload) =>
   each(
     runs,
@@ -55,11 +67,11 @@ export const deleteRuns = (runs, reload) =>
     () => restoreRuns(runs, reload),
   ).then(reload);
 
-/** Out of the trash. @param {any[]} runs @param {() => void} reload */
+/** Out of the trash. @param {Run[]} runs @param {() => void} reload @returns {Promise<void>} */
 export const restoreRuns = (runs, reload) =>
   each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
 
-/** Out of existence. @param {any[]} runs @param {() => void} reload */
+/** Out of existence. @param {Run[]} runs @param {() => void} reload */
 export const deleteForEver = (runs, reload) =>
   each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted permanently').then(reload);
 
@@ -67,7 +79,7 @@ export const deleteForEver = (runs, reload) =>
 export async function emptyTrash(reload) {
   try {
     const { deleted, kept } = await remove('/runs', { forever: true });
-    const stays = kept.map(({ name, reason }) => `${name} stays: ${reason}`).join('; ');
+    const stays = kept.map((/** @type {Api.KeptRun} */ { name, reason }) => `${name} stays: ${reason}`).join('; ');
     say(
       `${plural(deleted.length, 'run')} deleted permanently${stays && `. ${stays}`}`,
       stays ? { tone: 'error' } : undefined,
@@ -78,10 +90,11 @@ export async function emptyTrash(reload) {
   reload();
 }
 
-/** Adds a tag, or takes it away. @param {any[]} runs @param {string} tag @param {(run: any) => void} onChange */
+/** Adds a tag, or takes it away. @param {Run[]} runs @param {string} tag @param {(run: Run) => void} onChange */
 export function tagRuns(runs, tag, onChange) {
   const has = runs.every(({ tags }) => tags.includes(tag));
-  const next = (tags) => (has ? tags.filter((old) => old !== tag) : [...new Set([...tags, tag])]);
+  const next = (/** @type {string[]} */ tags) =>
+    has ? tags.filter((old) => old !== tag) : [...new Set([...tags, tag])];
   return each(
     runs,
     ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }),
@@ -89,7 +102,7 @@ export function tagRuns(runs, tag, onChange) {
   ).then(refreshed(onChange));
 }
 
-/** @param {string} id @param {string} name @param {(run: any) => void} onChange */
+/** @param {string} id @param {string} name @param {(run: Run) => void} onChange */
 export async function renameRun(id, name, onChange) {
   try {
     onChange(await patch(`/runs/${id}`, { name }));

@@ -21,9 +21,11 @@ const UNREACHABLE = {
   detail: 'No data is lost: runs keep training and recording. Check that the server process is still running.',
 };
 
+/** @typedef {Record<string, unknown>} Parameters of a query; empty ones are left out */
+
 /**
  * @param {string} method @param {string} path below /api/v1, or absolute with a leading `//`-less `/api`
- * @param {{params?: object, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
+ * @param {{params?: Parameters, body?: any, signal?: AbortSignal, headers?: Record<string, string>}} [options]
  * @returns {Promise<any>} the parsed JSON; text for other types; undefined for an empty answer
  */
 export async function request(method, path, { params, body, signal, headers = {} } = {}) {
@@ -46,7 +48,7 @@ const MOST_TRIES = 5;
 const LONGEST_PAUSE_SECONDS = 10;
 
 /** Comes back when the service says so (429): what came too early has not been carried out. */
-async function reachInTime(url, options) {
+async function reachInTime(/** @type {string} */ url, /** @type {RequestInit} */ options) {
   for (let tries = 1; ; tries += 1) {
     const response = await reach(url, options);
     const seconds = Number(response.headers.get('retry-after'));
@@ -60,7 +62,8 @@ async function reachInTime(url, options) {
 /**
  * Sends a file as it is, with progress: the share of it that has been sent, 0 to 1.
  * @param {string} path @param {File} file
- * @param {{params?: object, signal: AbortSignal, onProgress: (share: number) => void}} options @returns {Promise<any>}
+ * @param {{params?: Parameters, signal: AbortSignal, onProgress: (share: number) => void}} options
+ * @returns {Promise<any>}
  */
 export function upload(path, file, { params, signal, onProgress }) {
   return new Promise((resolve, reject) => {
@@ -90,16 +93,16 @@ export function upload(path, file, { params, signal, onProgress }) {
   });
 }
 
-async function reach(url, options) {
+async function reach(/** @type {string} */ url, /** @type {RequestInit} */ options) {
   try {
     return await fetch(url, options);
   } catch (error) {
-    if (error.name === 'AbortError') throw error;
+    if (error instanceof Error && error.name === 'AbortError') throw error;
     throw new ApiError(UNREACHABLE);
   }
 }
 
-async function bodyOf(response) {
+async function bodyOf(/** @type {Response} */ response) {
   if (response.status === 204) return undefined;
   return response.headers.get('content-type')?.includes('json') ? response.json() : response.text();
 }
@@ -112,18 +115,30 @@ export async function problemOf(response) {
   return new ApiError({ ...fallback, ...problem, status: response.status });
 }
 
-/** @param {string} path @param {object} [params] @param {AbortSignal} [signal] */
+/**
+ * @template {string} Path @param {Path} path @param {Parameters} [params] @param {AbortSignal} [signal]
+ * @returns {Promise<Api.Answer<Path>>}
+ */
 export const get = (path, params, signal) => request('GET', path, { params, signal });
-/** @param {string} path @param {any} [body] @param {Record<string, string>} [headers] */
-export const post = (path, body, headers) => request('POST', path, { body, headers });
-/** @param {string} path @param {any} body */
+/**
+ * @template {string} Path @param {Path} path @param {object} [body]
+ * @param {{headers?: Record<string, string>, signal?: AbortSignal}} [options] @returns {Promise<Api.Made<Path>>}
+ */
+export const post = (path, body, options) => request('POST', path, { body, ...options });
+/** @param {`/runs/${string}`} path @param {object} body @returns {Promise<Api.RunItem>} */
 export const patch = (path, body) => request('PATCH', path, { body });
-/** @param {string} path @param {object} [params] */
+/** @param {string} path @param {Parameters} [params] */
 export const remove = (path, params) => request('DELETE', path, { params });
 
-/** All items of a list, page after page. @param {string} path @param {object} [params] @param {number} [most] */
+/**
+ * All items of a list, page after page.
+ * @template {'/runs' | '/rollouts'} Path @param {Path} path @param {Parameters} [params]
+ * @param {{most?: number, signal?: AbortSignal}} [options] @returns {Promise<Api.Answer<Path>['items']>}
+ */
 export async function getAll(path, params, { most = Infinity, signal } = {}) {
+  /** @type {any[]} */
   const items = [];
+  /** @type {string | null | undefined} */
   let cursor;
   do {
     const page = await get(path, { ...params, cursor }, signal);
@@ -135,17 +150,19 @@ export async function getAll(path, params, { most = Infinity, signal } = {}) {
 
 /**
  * Several addresses at once; those that are not there are told apart from those that are.
- * @param {string[]} paths @param {AbortSignal} [signal] @returns {Promise<{found: any[], missing: string[]}>}
+ * @template {string} Path @param {Path[]} paths @param {AbortSignal} [signal]
+ * @returns {Promise<{found: Api.Answer<Path>[], missing: string[]}>}
  */
 export async function getEach(paths, signal) {
   const answers = await Promise.allSettled(paths.map((path) => get(path, undefined, signal)));
-  const failed = answers.find(({ status, reason }) => status === 'rejected' && ![404, 422].includes(reason.status));
-  if (failed) throw failed.reason;
+  const failed = answers.filter((answer) => answer.status === 'rejected').map(({ reason }) => reason);
+  const serious = failed.find(({ status }) => ![404, 422].includes(status));
+  if (serious) throw serious;
   return {
-    found: answers.filter(({ status }) => status === 'fulfilled').map(({ value }) => value),
+    found: answers.filter((answer) => answer.status === 'fulfilled').map(({ value }) => value),
     missing: paths.filter((_, i) => answers[i].status === 'rejected'),
   };
 }
 
-/** The address of a file of the API, for links and downloads. @param {string} path @param {object} [params] */
+/** The address of a file of the API, for links and downloads. @param {string} path @param {Parameters} [params] */
 export const fileAddress = (path, params) => address(ROOT + path, params);

@@ -21,17 +21,18 @@ export const connection = signal({ state: 'connecting', since: Date.now() });
 
 /** @type {Set<{types: string[], callback: (type: string, data: any) => void}>} */
 const listeners = new Set();
+/** @type {EventSource | null} */
 let source = null;
 let lastId = '';
 let retryTimer = 0;
 let wait = 1000;
 let hadGap = false;
 
-const become = (state) => {
+const become = (/** @type {'connecting'|'live'|'paused'|'lost'} */ state) => {
   if (connection.peek().state !== state) connection.value = { state, since: Date.now() };
 };
 
-const tell = (type, data) => {
+const tell = (/** @type {string} */ type, /** @type {any} */ data) => {
   for (const { types, callback } of listeners) if (type === 'resync' || types.includes(type)) callback(type, data);
 };
 
@@ -46,7 +47,7 @@ function opened() {
 }
 
 /** A stream that was refused does not say why: asked again as an ordinary call, the service does. */
-async function learnWhy(url) {
+async function learnWhy(/** @type {string} */ url) {
   const abort = new AbortController();
   try {
     const response = await fetch(url, { signal: abort.signal });
@@ -109,7 +110,10 @@ export function listen(types, callback) {
   return () => listeners.delete(listener);
 }
 
-/** `listen` for the life of a component; always calls the newest callback. */
+/**
+ * `listen` for the life of a component; always calls the newest callback.
+ * @param {string[]} types @param {(type: string, data: any) => void} callback
+ */
 export function useLive(types, callback) {
   const newest = useRef(callback);
   newest.current = callback;

@@ -7,7 +7,7 @@ const randomKey = () =>
 
 /**
  * Posts the requests of one form in turn; their keys stay as long as their content does.
- * @returns {(requests: {path: string, body: any}[]) => Promise<any[]>} what was made, in the same order
+ * @returns {(requests: {path: string, body: object}[]) => Promise<any[]>} what was made, in the same order
  */
 export function usePostOnce() {
   const sent = useRef({ content: '', key: '' });
@@ -17,7 +17,7 @@ export function usePostOnce() {
     const { key } = sent.current;
     const made = [];
     for (const [i, { path, body }] of requests.entries())
-      made.push(await post(path, body, { 'Idempotency-Key': `${key}-${i}` }));
+      made.push(await post(path, body, { headers: { 'Idempotency-Key': `${key}-${i}` } }));
     return made;
   };
 }

@@ -9,18 +9,25 @@ import { useLive } from './live.js';
  * @typedef {{data: T | undefined, error: import('./api.js').ApiError | null, loading: boolean, loadedAt: number,
  *   reload: () => void, put: (change: (data: T) => T) => void}} Resource
  */
+/**
+ * @template T
+ * @typedef {{data: T | undefined, error: import('./api.js').ApiError | null, loading: boolean, loadedAt: number,
+ *   subject: string | null}} State
+ */
 
+/** @type {{data: undefined, error: null, loading: true, loadedAt: 0}} */
 const NOTHING = { data: undefined, error: null, loading: true, loadedAt: 0 };
 
 /**
  * Runs `load(signal)` whenever `key` changes. A new key with the same `subject` keeps the old data visible
  * until the new data is there; another subject starts from a skeleton. A `null` key loads nothing.
  * @template T
- * @param {string | null} key @param {(signal: AbortSignal) => Promise<T>} load @param {{subject?: string}} [options]
+ * @param {string | null} key @param {(signal: AbortSignal) => Promise<T>} load
+ * @param {{subject?: string | null}} [options]
  * @returns {Resource<T>}
  */
 export function useLoad(key, load, { subject = key } = {}) {
-  const [state, setState] = useState({ ...NOTHING, subject });
+  const [state, setState] = useState(/** @type {State<T>} */ ({ ...NOTHING, subject }));
   const [round, setRound] = useState(0);
   const newest = useRef(load);
   newest.current = load;
@@ -38,7 +45,8 @@ export function useLoad(key, load, { subject = key } = {}) {
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   const put = useCallback(
-    (change) => setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })),
+    (/** @type {(data: T) => T} */ change) =>
+      setState((old) => (old.data === undefined ? old : { ...old, data: change(old.data) })),
     [],
   );
   const shown = state.subject === subject ? state : { ...NOTHING, subject };
@@ -47,12 +55,14 @@ export function useLoad(key, load, { subject = key } = {}) {
 
 /**
  * GET of one address. `live` names the stream's event types after which it loads again (at most every `every` ms).
- * @param {string | null} path @param {object} [params]
+ * @template {string} Path
+ * @param {Path | null} path @param {import('./api.js').Parameters} [params]
  * @param {{live?: string[], concerns?: (data: any) => boolean, every?: number}} [options]
+ * @returns {Resource<Api.Answer<Path>>}
  */
 export function useGet(path, params, { live = [], concerns = () => true, every = 1000 } = {}) {
   const key = path === null ? null : address(path, params);
-  const resource = useLoad(key, (signal) => get(path, params, signal), { subject: path ?? '' });
+  const resource = useLoad(key, (signal) => get(/** @type {Path} */ (path), params, signal), { subject: path ?? '' });
   const again = useThrottled(resource.reload, every);
   useLive(live, (type, data) => {
     if (key !== null && (type === 'resync' || concerns(data))) again();
@@ -60,7 +70,10 @@ export function useGet(path, params, { live = [], concerns = () => true, every =
   return resource;
 }
 
-/** A function that runs at most once per `every` milliseconds, the last call not lost. */
+/**
+ * A function that runs at most once per `every` milliseconds, the last call not lost.
+ * @param {() => void} action @param {number} every
+ */
 export function useThrottled(action, every) {
   const timer = useRef(0);
   const last = useRef(0);

@@ -5,14 +5,25 @@ import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
 
 const PAGE = 100;
+/**
+ * @typedef {{events: Map<string, Api.RunEvent>, older: string | null, error: Error | null, loaded: boolean,
+ *   loadedAt: number}} History
+ */
+/** @type {History} */
 const EMPTY = { events: new Map(), older: null, error: null, loaded: false, loadedAt: 0 };
 
+/** @param {string} run @param {string | null} [cursor] */
 const page = (run, cursor) => get(`/runs/${run}/events`, { order: 'desc', limit: PAGE, cursor });
 
-/** All that is newer than what is held: page by page until a known event is met. */
+/**
+ * All that is newer than what is held: page by page until a known event is met.
+ * @param {string} run @param {History['events']} held
+ */
 async function newest(run, held) {
+  /** @type {Api.RunEvent[]} */
   let items = [];
-  let next;
+  /** @type {string | null} */
+  let next = null;
   do {
     const answer = await page(run, next);
     items = [...items, ...answer.items];
@@ -21,11 +32,12 @@ async function newest(run, held) {
   return { items, next };
 }
 
-const added = (held, items) => new Map([...held, ...items.map((item) => [item.id, item])]);
+/** @param {History['events']} held @param {Api.RunEvent[]} items */
+const added = (held, items) => new Map([...held, ...items.map((item) => /** @type {const} */ ([item.id, item]))]);
 
 /**
  * @param {string} run
- * @returns {{data: any[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
+ * @returns {{data: Api.RunEvent[] | undefined, error: Error | null, loadedAt: number, reload: () => void, more:
  *   (() => void) | null}}
  *   `more` loads the next older ones; null when there are none
  */
@@ -33,12 +45,12 @@ export function useHistory(run) {
   const [state, setState] = useState(EMPTY);
   const now = useRef(state);
   const busy = useRef(false);
-  const waiting = useRef(null);
-  const put = (change) => {
+  const waiting = useRef(/** @type {(() => Promise<void>) | null} */ (null));
+  const put = (/** @type {Partial<History>} */ change) => {
     now.current = { ...now.current, ...change };
     setState(now.current);
   };
-  const guarded = async (act) => {
+  const guarded = async (/** @type {() => Promise<void>} */ act) => {
     if (busy.current) {
       waiting.current = act;
       return;
@@ -47,7 +59,7 @@ export function useHistory(run) {
     try {
       await act();
     } catch (error) {
-      put({ error });
+      put({ error: /** @type {Error} */ (error) });
     }
     busy.current = false;
     const next = waiting.current;

@@ -7,14 +7,29 @@ import { rememberRuns } from '../app/state.js';
 
 const PAGE = 100;
 const MOST_PER_CALL = 200;
+/**
+ * @typedef {{key: string, items: Api.RunItem[], next: string | null, error: import('./api.js').ApiError | null,
+ *   loading: boolean, loaded: boolean, loadedAt: number}} List
+ */
+/**
+ * @typedef {List & {more: () => void, reload: () => void,
+ *   put: (run: Partial<Api.RunItem> & {id: string}) => void}} RunList
+ */
+/** @type {List} */
 const EMPTY = { key: '', items: [], next: null, error: null, loading: true, loaded: false, loadedAt: 0 };
 
-/** The first `count` runs and the cursor after them. */
+/**
+ * The first `count` runs and the cursor after them.
+ * @param {import('./api.js').Parameters} parameters @param {number} count @param {AbortSignal} signal
+ */
 async function firstRuns(parameters, count, signal) {
+  /** @type {Api.RunItem[]} */
   let items = [];
-  let next;
+  /** @type {string | null} */
+  let next = null;
   do {
     const limit = Math.min(MOST_PER_CALL, Math.max(PAGE, count - items.length));
+    /** @type {Api.RunPage} */
     const page = await get('/runs', { ...parameters, limit, cursor: next }, signal);
     items = [...items, ...page.items];
     next = page.next;
@@ -23,9 +38,8 @@ async function firstRuns(parameters, count, signal) {
 }
 
 /**
- * @param {object} parameters of GET /runs: sort, filters, include
- * @returns {{items: any[], next: string | null, error: any, loading: boolean, loaded: boolean, loadedAt: number,
- *   more: () => void, reload: () => void, put: (run: any) => void}}
+ * @param {import('./api.js').Parameters} parameters of GET /runs: sort, filters, include
+ * @returns {RunList}
  */
 export function useRuns(parameters) {
   const key = JSON.stringify(parameters);
@@ -64,7 +78,7 @@ export function useRuns(parameters) {
           : old,
       );
     } catch (error) {
-      setState((old) => ({ ...old, error }));
+      setState((old) => ({ ...old, error: /** @type {import('./api.js').ApiError} */ (error) }));
     } finally {
       isFetching.current = false;
     }
@@ -72,7 +86,7 @@ export function useRuns(parameters) {
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   const put = useCallback(
-    (run) =>
+    (/** @type {Partial<Api.RunItem> & {id: string}} */ run) =>
       setState((old) => ({
         ...old,
         items: old.items.map((item) => (item.id === run.id ? { ...item, ...run } : item)),
@@ -89,7 +103,8 @@ export function useRuns(parameters) {
 
 /**
  * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
- * @param {string[]} ids @param {any[]} items the loaded list @returns {{found: any[], missing: string[]}}
+ * @param {string[]} ids @param {Api.RunItem[]} items the loaded list
+ * @returns {{found: Api.RunItem[], missing: string[]}}
  */
 export function useOthers(ids, items) {
   const listed = new Set(items.map(({ id }) => id));
@@ -98,7 +113,7 @@ export function useOthers(ids, items) {
     wanted.length ? wanted.join() : null,
     (signal) =>
       getEach(
-        wanted.map((id) => `/runs/${encodeURIComponent(id)}`),
+        wanted.map((id) => /** @type {const} */ (`/runs/${encodeURIComponent(id)}`)),
         signal,
       ),
     { subject: 'others' },
@@ -110,4 +125,5 @@ export function useOthers(ids, items) {
   };
 }
 
+/** @param {Api.RunItem[]} items */
 const withoutTwins = (items) => [...new Map(items.map((item) => [item.id, item])).values()];

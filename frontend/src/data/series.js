@@ -3,7 +3,7 @@
  * refreshed.
  */
 import { useEffect, useRef, useState } from '../dom.js';
-import { get } from './api.js';
+import { ApiError, get } from './api.js';
 import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
 import { keyOf } from '../charts/figure.js';
@@ -18,9 +18,10 @@ const SERIES_PER_CALL = 200;
 const METRICS_PER_CALL = 9;
 const REFRESH_MS = 2000;
 
-/**
- * @type {Map<string, {runs: string[], shape: Shape, metrics: Map<string, {resolve: Function, reject: Function}[]>}>}
- */
+/** @typedef {import('../charts/figure.js').Series} Series */
+/** @typedef {{resolve: (series: Series[]) => void, reject: (error: unknown) => void}} Waiter */
+/** @typedef {{runs: string[], shape: Shape, metrics: Map<string, Waiter[]>}} Batch */
+/** @type {Map<string, Batch>} */
 const asked = new Map();
 let timer = 0;
 
@@ -29,12 +30,13 @@ let timer = 0;
  * @param {string} metric
  * @param {string[]} runs
  * @param {Shape} shape
+ * @returns {Promise<Series[]>}
  */
 export function fetchSeries(metric, runs, shape) {
   return new Promise((resolve, reject) => {
     const key = JSON.stringify([runs, shape]);
     if (!asked.has(key)) asked.set(key, { runs, shape, metrics: new Map() });
-    const { metrics } = asked.get(key);
+    const { metrics } = /** @type {Batch} */ (asked.get(key));
     metrics.set(metric, [...(metrics.get(metric) ?? []), { resolve, reject }]);
     if (!timer) timer = setTimeout(sendAsked, 20);
   });
@@ -51,20 +53,22 @@ function sendAsked() {
   }
 }
 
+/** @param {string[]} names @param {string[]} runs @param {Shape} shape @param {Batch['metrics']} metrics */
 async function send(names, runs, shape, metrics) {
-  const answer = (what, value) => {
-    for (const name of names) for (const waiter of metrics.get(name)) waiter[what](value(name));
+  const tell = (/** @type {(waiter: Waiter, name: string) => void} */ how) => {
+    for (const name of names) for (const waiter of metrics.get(name) ?? []) how(waiter, name);
   };
   try {
     const { series } = await get('/series', parametersOf(names, runs, shape));
-    answer('resolve', (name) => series.filter(({ metric }) => metric === name));
+    tell(({ resolve }, name) => resolve(series.filter(({ metric }) => metric === name)));
   } catch (error) {
-    if (error.status === 422 && names.length > 1) {
+    if (error instanceof ApiError && error.status === 422 && names.length > 1) {
       for (const name of names) send([name], runs, shape, metrics); // one of them is not known: the others have curves
-    } else answer('reject', () => error);
+    } else tell(({ reject }) => reject(error));
   }
 }
 
+/** @param {string[]} metrics @param {string[]} runs @param {Shape} shape */
 const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points = 500 }) => ({
   runs,
   metrics,
@@ -80,7 +84,7 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
 /**
  * The curves of one metric for these runs. Nothing is loaded while not `enabled` (the panel is far away).
  * @param {string} metric @param {string[]} runs @param {Shape} shape @param {boolean} enabled
- * @returns {{series: import('../charts/figure.js').Series[], loading: boolean, loaded: boolean, error: Error | null,
+ * @returns {{series: Series[], loading: boolean, loaded: boolean, error: Error | null,
  *   retry: () => void}}
  */
 export function useSeries(metric, runs, shape, enabled) {
@@ -116,7 +120,7 @@ export function useSeries(metric, runs, shape, enabled) {
   });
 
   const { parts, pending, loaded, error } = holder.current;
-  const series = shape.groupBy ? [...parts.values()] : wanted.map((run) => parts.get(run)).filter(Boolean);
+  const series = shape.groupBy ? [...parts.values()] : wanted.flatMap((run) => parts.get(run) ?? []);
   return {
     series,
     loading: pending > 0,
@@ -129,7 +133,12 @@ export function useSeries(metric, runs, shape, enabled) {
   };
 }
 
-/** What a panel holds. The old curves stay until those of the new question are there. */
+/**
+ * What a panel holds. The old curves stay until those of the new question are there.
+ * @typedef {{key: string, parts: Map<string, Series>, fresh: Set<string>, pending: number, loaded: boolean, error:
+ *   Error | null}} Holder
+ * @param {string} key @param {Holder} [old] @returns {Holder}
+ */
 const emptyHolder = (key, old) => ({
   key,
   parts: old && sameMetric(old.key, key) ? old.parts : new Map(),
@@ -139,17 +148,20 @@ const emptyHolder = (key, old) => ({
   error: null,
 });
 
+/** @param {string} a @param {string} b */
 const sameMetric = (a, b) => a !== '' && JSON.parse(a)[0] === JSON.parse(b)[0];
 
+/** @param {Holder} held @param {Promise<Series[]>} promise @param {string[]} asking @param {boolean} isGrouped */
 async function fill(held, promise, asking, isGrouped) {
   try {
     const series = await promise;
     const kept = isGrouped || !held.loaded ? [] : [...held.parts].filter(([run]) => !asking.includes(run));
-    held.parts = new Map([...kept, ...series.map((item) => [keyOf(item), item])]);
+    const fresh = series.map((item) => /** @type {const} */ ([keyOf(item), item]));
+    held.parts = new Map([...kept, ...fresh]);
     held.loaded = true;
     held.error = null;
   } catch (error) {
     for (const run of asking) held.fresh.delete(run);
-    held.error = error;
+    held.error = /** @type {Error} */ (error);
   }
 }

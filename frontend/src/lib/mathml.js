@@ -25,20 +25,22 @@ const KNOWN = new Set([
   'mpadded',
 ]);
 
-/** @typedef {string | {tag: string, children: MathNode[]}} MathNode */
+/** @typedef {{tag: string, children: MathNode[]}} MathElement */
+/** @typedef {string | MathElement} MathNode */
 
-/** @param {string} source @returns {MathNode | null} null where it cannot be read */
+/** @param {string} source @returns {MathElement | null} null where it cannot be read */
 export function mathTree(source) {
   const parsed = parseXml(source);
   return parsed.querySelector('parsererror') || parsed.documentElement.localName !== 'math'
     ? null
-    : nodeOf(parsed.documentElement);
+    : /** @type {MathElement} */ (nodeOf(parsed.documentElement));
 }
 
+/** @param {Element} element @returns {MathNode} */
 function nodeOf(element) {
-  if (!KNOWN.has(element.localName)) return element.textContent;
+  if (!KNOWN.has(element.localName)) return element.textContent ?? '';
   const children = [...element.childNodes].map((child) =>
-    child.nodeType === Node.ELEMENT_NODE ? nodeOf(child) : child.textContent,
+    child instanceof Element ? nodeOf(child) : (child.textContent ?? ''),
   );
   return { tag: element.localName, children };
 }

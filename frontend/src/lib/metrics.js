@@ -35,7 +35,7 @@ export const KEY_METRICS = [
   'loss/total',
 ];
 
-const rank = (section) => {
+const rank = (/** @type {string} */ section) => {
   const at = SECTION_ORDER.indexOf(section);
   return at < 0 ? SECTION_ORDER.length : at;
 };

@@ -1,14 +1,8 @@
 /** Groups of completions: what is useful in them, and which are shown. */
 import { own } from './own.js';
 
-/**
- * @typedef {{id: string, text: string, reward: number | string | null, rewards: Record<string, number | null>,
- *   advantage: number | string | null,
- *   tokens: number, finish_reason: string, correct?: boolean | null, flags: string[]}} Completion */
-/**
- * @typedef {{id: string, step: number, kind: string, prompt_id: string, prompt: string, answer: string, problem:
- *   string, domain: string,
- *   reward_mean: number | null, reward_std: number | null, completions: Completion[]}} Group */
+/** @typedef {Api.CompletionItem} Completion */
+/** @typedef {Api.GroupItem} Group */
 
 /** @param {Completion} completion */
 export const isTruncated = ({ finish_reason: reason, flags }) => reason === 'length' || flags.includes('truncated');
@@ -27,7 +21,8 @@ export const isWrong = ({ correct, flags }) => (typeof correct === 'boolean' ? !
 export function isRight(completion) {
   if (typeof completion.correct === 'boolean') return completion.correct;
   if (completion.flags.includes('wrong')) return false;
-  return 'correctness' in completion.rewards ? completion.rewards.correctness > 0 : null;
+  const { correctness } = completion.rewards;
+  return typeof correctness === 'number' ? correctness > 0 : null;
 }
 
 /** Flags that no other mark shows. @param {Completion} completion */
@@ -42,7 +37,7 @@ export function groupFacts(group) {
   const rewards = group.completions.map(({ reward }) => reward).filter((reward) => typeof reward === 'number');
   const mean = rewards.length ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null;
   const spread =
-    rewards.length > 1
+    rewards.length > 1 && mean !== null
       ? Math.sqrt(rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / (rewards.length - 1))
       : null;
   return {
@@ -56,6 +51,7 @@ export function groupFacts(group) {
 }
 
 /** @typedef {{filter: string[], least: number | null}} Filter `filter`: any of wrong, truncated, flagged */
+/** @type {Record<string, (completion: Completion) => boolean>} */
 const TESTS = {
   wrong: isWrong,
   truncated: isTruncated,
@@ -71,7 +67,10 @@ export const passes = ({ filter, least }, completion) =>
 /** @param {Filter} filter */
 export const isFiltering = ({ filter, least }) => filter.length > 0 || least !== null;
 
-/** Orders of groups within a step. */
+/**
+ * Orders of groups within a step.
+ * @type {Record<string, {label: string, rank: ((facts: ReturnType<typeof groupFacts>) => number) | null}>}
+ */
 export const GROUP_ORDERS = {
   recorded: { label: 'sampling order', rank: null },
   low: { label: 'lowest reward', rank: ({ mean }) => mean ?? Infinity },
@@ -91,11 +90,12 @@ export function chosenGroups(groups, filter, order) {
   return rank ? [...chosen].sort((a, b) => rank(groupFacts(a)) - rank(groupFacts(b))) : chosen;
 }
 
-/** Orders of completions within a group, by index. */
-export const CARD_ORDERS = { index: '#', reward: 'reward', advantage: 'advantage', length: 'length' };
+/** Orders of completions within a group, by index. @type {Record<string, string>} */
+export const CARD_ORDERS = { index: 'index', reward: 'reward', advantage: 'advantage', length: 'length' };
 
 /** @param {{completion: Completion, index: number}[]} cards @param {string} order */
 export function sortedCards(cards, order) {
+  /** @type {Record<string, (completion: Completion) => number>} */
   const keys = {
     reward: ({ reward }) => -number(reward),
     advantage: ({ advantage }) => -number(advantage),
@@ -105,7 +105,7 @@ export function sortedCards(cards, order) {
   return key ? [...cards].sort((a, b) => key(a.completion) - key(b.completion)) : cards;
 }
 
-const number = (value) => (typeof value === 'number' ? value : -Infinity);
+const number = (/** @type {number | string | null} */ value) => (typeof value === 'number' ? value : -Infinity);
 
 /**
  * Position in `steps` of the nearest step that is not after the wanted one; the first where all are after it.

@@ -15,14 +15,20 @@
 /** @param {string} [initial] @returns {Codec<string>} */
 export const text = (initial = '') => ({ initial, read: (t) => t, write: (v) => v });
 
-/** @param {string[]} options the first is the default @returns {Codec<string>} */
+/**
+ * @template {string} T @param {readonly T[]} options the first is the default @param {T} [initial]
+ * @returns {Codec<T>}
+ */
 export const choice = (options, initial = options[0]) => ({
   initial,
-  read: (t) => (options.includes(t) ? t : undefined),
+  read: (t) => options.find((option) => option === t),
   write: (v) => v,
 });
 
-/** @returns {Codec<number>} */
+/**
+ * @template {number | null} T `number | null` where the initial value is null
+ * @param {T} initial @param {{min?: number, max?: number}} [limits] @returns {Codec<T | number>}
+ */
 export const number = (initial, { min = -Infinity, max = Infinity } = {}) => ({
   initial,
   read: (t) => {
@@ -39,36 +45,47 @@ export const flag = (initial = false) => ({
   write: (v) => (v ? '1' : '0'),
 });
 
-/** A comma list of strings; `null` (the default) means "not chosen", unlike an empty list, written as `-`.
- * @param {string[] | null} [initial] @returns {Codec<string[] | null>} */
-export const list = (initial = null) => ({
-  initial,
-  read: (t) => (t === '-' ? [] : t.split(',').filter(Boolean).map(unescapeComma)),
-  write: (v) => (v.length ? v.map(escapeComma).join(',') : '-'),
-});
+/**
+ * A comma list of strings; `null` (the default) means "not chosen", unlike an empty list, written as `-`.
+ * @overload
+ * @returns {Codec<string[] | null>}
+ */
+/**
+ * @overload
+ * @param {string[]} initial
+ * @returns {Codec<string[]>}
+ */
+/** @param {string[] | null} initial @returns {Codec<any>} */
+export function list(initial = null) {
+  return {
+    initial,
+    read: (t) => (t === '-' ? [] : t.split(',').filter(Boolean).map(unescapeComma)),
+    write: (/** @type {string[]} */ v) => (v.length ? v.map(escapeComma).join(',') : '-'),
+  };
+}
 
 /** Two numbers, `low,high`; `null` when absent. @returns {Codec<[number, number] | null>} */
 export const range = () => ({
   initial: null,
   read: (t) => {
     const pair = t.split(',').map(Number);
-    return pair.length === 2 && pair.every(Number.isFinite) && pair[0] < pair[1] ? pair : undefined;
+    const [low, high] = pair;
+    return pair.length === 2 && pair.every(Number.isFinite) && low < high ? [low, high] : undefined;
   },
-  write: (v) => v.map((edge) => Number(edge.toPrecision(6))).join(','),
+  write: (v) => (v ?? []).map((edge) => Number(edge.toPrecision(6))).join(','),
 });
 
-const escapeComma = (t) => t.replaceAll('~', '~~').replaceAll(',', '~.');
-const unescapeComma = (t) => t.replaceAll('~.', ',').replaceAll('~~', '~');
+const escapeComma = (/** @type {string} */ t) => t.replaceAll('~', '~~').replaceAll(',', '~.');
+const unescapeComma = (/** @type {string} */ t) => t.replaceAll('~.', ',').replaceAll('~~', '~');
 
 /** @template {Spec} S @param {string} search @param {S} spec @returns {Values<S>} */
 export function decode(search, spec) {
   const query = new URLSearchParams(search);
-  return Object.fromEntries(
-    Object.entries(spec).map(([name, codec]) => {
-      const found = query.get(name);
-      return [name, (found === null ? undefined : codec.read(found)) ?? codec.initial];
-    }),
-  );
+  const values = Object.entries(spec).map(([name, codec]) => {
+    const found = query.get(name);
+    return [name, (found === null ? undefined : codec.read(found)) ?? codec.initial];
+  });
+  return /** @type {Values<S>} */ (Object.fromEntries(values));
 }
 
 /**
@@ -86,7 +103,10 @@ export function encode(search, changes, spec) {
   return toSearch(query);
 }
 
-/** Spells a query so that it stays readable: commas and slashes are not escaped. */
+/**
+ * Spells a query so that it stays readable: commas and slashes are not escaped.
+ * @param {URLSearchParams | string[][]} query
+ */
 export function toSearch(query) {
   const written = new URLSearchParams(query).toString().replaceAll('%2C', ',').replaceAll('%2F', '/');
   return written ? `?${written}` : '';
@@ -98,4 +118,4 @@ export function address(path, parameters = {}) {
   return path + toSearch(kept.map(([name, v]) => [name, Array.isArray(v) ? v.join(',') : String(v)]));
 }
 
-const same = (a, b) => a === b || JSON.stringify(a) === JSON.stringify(b);
+const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || JSON.stringify(a) === JSON.stringify(b);

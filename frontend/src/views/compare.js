@@ -34,7 +34,14 @@ const SPEC = {
   ...CURVE_SPEC,
 };
 
-/** All runs of an experiment, or the named ones; in both cases with their configs. */
+/** @typedef {import('../lib/url.js').Values<typeof SPEC>} CompareView */
+/** @typedef {import('../lib/runs/groups.js').Group} Group */
+/** @typedef {{runs: Api.RunItem[], missing: string[]}} Loaded */
+
+/**
+ * All runs of an experiment, or the named ones; in both cases with their configs.
+ * @param {CompareView} view @param {AbortSignal} signal @returns {Promise<Loaded>}
+ */
 async function loadRuns({ experiment, runs }, signal) {
   if (!runs?.length)
     return {
@@ -42,7 +49,7 @@ async function loadRuns({ experiment, runs }, signal) {
       missing: [],
     };
   const { found, missing } = await getEach(
-    [...new Set(runs)].map((id) => `/runs/${encodeURIComponent(id)}`),
+    [...new Set(runs)].map((id) => /** @type {const} */ (`/runs/${encodeURIComponent(id)}`)),
     signal,
   );
   return { runs: found, missing: missing.map((path) => decodeURIComponent(path.slice('/runs/'.length))) };
@@ -93,6 +100,7 @@ export function View() {
   `;
 }
 
+/** @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void}} props */
 function Comparison({ runs, view, change }) {
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   rememberRuns(ids);
@@ -102,7 +110,8 @@ function Comparison({ runs, view, change }) {
   const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(drawn);
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const configs = useMemo(() => groups.map(({ runs: [first] }) => first.config), [groups]);
-  const warning = (metric) => scaleWarning(scaleDifferences(metric, aboutMetric(metric), configs));
+  const warning = (/** @type {string} */ metric) =>
+    scaleWarning(scaleDifferences(metric, aboutMetric(metric), configs));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);
@@ -122,7 +131,7 @@ function Comparison({ runs, view, change }) {
     ...curveKeys(view, change),
   });
 
-  const onPoint = (run, step, group) => {
+  const onPoint = (/** @type {string | null} */ run, /** @type {number} */ step, /** @type {string} */ group) => {
     if (run) return openRollouts(run, step);
     const first = groups.find(({ name }) => name === group)?.runs[0];
     if (!first) return undefined;
@@ -172,7 +181,7 @@ function Comparison({ runs, view, change }) {
   </div>`;
 }
 
-/** Says that not all runs are in the curves. */
+/** Says that not all runs are in the curves. @param {{all: number, drawn: number}} props */
 const Cut = ({ all, drawn }) =>
   drawn < all
     ? html`<p class="compare-cut quiet" role="note">
@@ -181,15 +190,23 @@ const Cut = ({ all, drawn }) =>
     </p>`
     : null;
 
-/** Names to draw: of runs, of groups, and the group of each run under `group:<run id>`. */
+/**
+ * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
+ * @param {Api.RunItem[]} runs @param {Group[]} groups @returns {Map<string, string>}
+ */
 function namesOf(runs, groups) {
-  return new Map([
-    ...groups.map(({ name }) => [name, name]),
-    ...runs.map((run) => [run.id, runTitle(run)]),
-    ...groups.flatMap(({ name, runs: inside }) => inside.map(({ id }) => [`group:${id}`, name])),
-  ]);
+  /** @type {[string, string][]} */
+  const pairs = [
+    ...groups.map(({ name }) => /** @type {[string, string]} */ ([name, name])),
+    ...runs.map((run) => /** @type {[string, string]} */ ([run.id, runTitle(run)])),
+    ...groups.flatMap(({ name, runs: inside }) =>
+      inside.map(({ id }) => /** @type {[string, string]} */ ([`group:${id}`, name])),
+    ),
+  ];
+  return new Map(pairs);
 }
 
+/** @param {{runs: Api.RunItem[], groups: Group[]}} props */
 function Head({ runs, groups }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;

@@ -27,8 +27,17 @@ import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../c
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
 import { ForkCard, useFork } from '../components/launch/fork.js';
 
+/** @type {Variant[]} */
 const FIRST = [{ name: 'grpo', preset: 'grpo' }];
-const isVariants = (value) => Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');
+/** @typedef {import('../lib/launch/form.js').Variant} Variant */
+/** @typedef {import('../components/launch/fork.js').Fork} Fork */
+/** @typedef {import('../components/launch/validation.js').Verdict} Verdict */
+/** @typedef {import('../components/launch/knobs.js').FieldError} FieldError */
+/** @typedef {Awaited<ReturnType<typeof loadOffers>>} Offers */
+/** @typedef {import('../lib/url.js').Values<typeof SPEC>} Query */
+
+const isVariants = (/** @type {unknown} */ value) =>
+  Array.isArray(value) && value.every((item) => item && typeof item.name === 'string');
 const SPEC = {
   name: text(),
   base: json({}),
@@ -40,11 +49,15 @@ const SPEC = {
   step: number(-1),
 };
 
-/** Everything the form is made of, from six calls that do not change while one types. */
+/** Everything the form is made of, from five calls that do not change while one types. @param {AbortSignal} signal */
 async function loadOffers(signal) {
-  const [schema, presets, recipes, policies, problems] = await Promise.all(
-    ['/config-schema', '/presets', '/recipes', '/policies', '/problems'].map((path) => get(path, undefined, signal)),
-  );
+  const [schema, presets, recipes, policies, problems] = await Promise.all([
+    get('/config-schema', undefined, signal),
+    get('/presets', undefined, signal),
+    get('/recipes', undefined, signal),
+    get('/policies', undefined, signal),
+    get('/problems', undefined, signal),
+  ]);
   return {
     catalog: {
       schema: schema.schema,
@@ -61,10 +74,12 @@ async function loadOffers(signal) {
   };
 }
 
-/** Whether a group of fields has a place of its own on the page. */
+/** @typedef {import('../components/launch/knobs.js').KnobGroup} KnobGroup */
+
+/** Whether a group of fields has a place of its own on the page. @param {KnobGroup} group */
 const hasOwnPlace = ({ fields }) => fields.every((path) => OWN_PLACE.includes(path));
 
-/** The knobs of the method first; what all variants usually share comes last. */
+/** The knobs of the method first; what all variants usually share comes last. @param {KnobGroup[]} groups */
 const knobsFirst = (groups) => [...groups.filter((group) => !hasOwnPlace(group)), ...groups.filter(hasOwnPlace)];
 
 export function View() {
@@ -77,7 +92,7 @@ export function View() {
   </div>`;
 }
 
-/** A form that begins with a run's config waits for that config first. */
+/** A form that begins with a run's config waits for that config first. @param {{offers: Offers}} props */
 function Start({ offers }) {
   const [query, change] = useQuery(SPEC);
   const origin = useLoad(query.from ? `run ${query.from}` : null, (signal) =>
@@ -87,7 +102,7 @@ function Start({ offers }) {
     if (!query.from || !origin.data) return;
     const { config, variant, seed, name } = origin.data;
     change({
-      ...formFromConfig(offers.catalog, config, {
+      ...formFromConfig(offers.catalog, config ?? {}, {
         variant,
         seed,
         experiment: query.fork ? '' : `${name} again`,
@@ -102,7 +117,10 @@ function Start({ offers }) {
   return html`<${LaunchForm} offers=${offers} query=${query} change=${change} fork=${fork.data ?? null} />`;
 }
 
-/** Full configs of base and variants, computed on the page so that fields answer at once. */
+/**
+ * Full configs of base and variants, computed on the page so that fields answer at once.
+ * @param {Offers['catalog']} catalog @param {Query['base']} base @param {Variant[]} variants
+ */
 function useLayers(catalog, base, variants) {
   return useMemo(() => {
     const below = belowBase(catalog, base);
@@ -116,26 +134,33 @@ function useLayers(catalog, base, variants) {
   }, [catalog, contentKey({ base, variants })]);
 }
 
-/** Full configs as the server resolved them; the page's own where there is no answer to what the form says now. */
+/**
+ * Full configs as the server resolved them; the page's own where there is no answer to what the form says now.
+ * @param {import('../components/launch/validation.js').Verdict[]} verdicts @param {object[]} fulls
+ */
 const resolvedOf = (verdicts, fulls) =>
   verdicts.map(({ checking, valid, errors, problem }, i) =>
     valid && !checking && !problem && !errors.length ? valid.config : fulls[i],
   );
 
+/** @param {Query} query */
 const nameErrorsOf = ({ name: own, variants }) => {
   const names = variants.map(({ name }) => name.trim());
   const twice = names.find((name, i) => name && names.indexOf(name) !== i);
   const long = [['The name', own.trim()], ...variants.map(({ name }, i) => [`The name of variant ${i + 1}`, name])]
-    .map(([whose, name]) => [whose, [...name].length])
-    .filter(([, length]) => length > MOST_IN_NAME);
+    .map(([whose, name]) => ({ whose, length: [...name].length }))
+    .filter(({ length }) => length > MOST_IN_NAME);
   return [
     ...(names.includes('') ? ['Every variant must have a name'] : []),
     ...(twice ? [`Two variants are called “${twice}”`] : []),
-    ...long.map(([whose, length]) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
+    ...long.map(({ whose, length }) => `${whose} has ${length} characters, at most ${MOST_IN_NAME} are possible`),
   ];
 };
 
-/** The first button of the form is a disabled one, so that the Enter key in a field presses none of the others. */
+/**
+ * The first button of the form is a disabled one, so that the Enter key in a field presses none of the others.
+ * @param {{offers: Offers, query: Query, change: (changes: object) => void, fork: Fork | null}} props
+ */
 function LaunchForm({ offers, query, change, fork }) {
   const { catalog, groups } = offers;
   const { base, variants } = query;
@@ -148,16 +173,16 @@ function LaunchForm({ offers, query, change, fork }) {
   const fulls = layers.variants.map(({ full }) => full);
   const requests = requestsOf(query, resolvedOf(verdicts, fulls), fork);
   const launch = useLaunch(requests, fork);
-  const putVariant = (index) => (variant) =>
+  const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
     change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
-  const add = (added) =>
+  const add = (/** @type {Variant[]} */ added) =>
     change({
       variants: withFreeNames(variants, added),
     });
   const baseErrors = errorsOf('base', verdicts, variants, base);
-  const openOf = (who) =>
+  const openOf = (/** @type {string | number} */ who) =>
     (query.open ?? []).filter((name) => name.startsWith(`${who}.`)).map((name) => name.slice(`${who}.`.length));
-  const setOpen = (who) => (titles) =>
+  const setOpen = (/** @type {string | number} */ who) => (/** @type {string[]} */ titles) =>
     change({
       open: emptyAsNull([
         ...(query.open ?? []).filter((name) => !name.startsWith(`${who}.`)),
@@ -170,11 +195,11 @@ function LaunchForm({ offers, query, change, fork }) {
     own: base,
     ...layers.base,
     errors: baseErrors,
-    onOwn: (own) => change({ base: own }),
+    onOwn: (/** @type {Query['base']} */ own) => change({ base: own }),
   };
   const layer = layerOf(baseProps);
   const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets };
-  const plainFor = (index) => [
+  const plainFor = (/** @type {number} */ index) => [
     { name: 'the defaults', full: layers.base.full },
     ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index),
   ];
@@ -285,18 +310,20 @@ function LaunchForm({ offers, query, change, fork }) {
   </form>`;
 }
 
-/** More variants, each under a name that no other one has. */
+/** More variants, each under a name that no other one has. @param {Variant[]} variants @param {Variant[]} added */
 function withFreeNames(variants, added) {
   const all = [...variants];
   for (const variant of added) all.push({ ...variant, name: freeName(variant.name, all) });
   return all;
 }
 
-const emptyAsNull = (names) => (names.length ? names : null);
+const emptyAsNull = (/** @type {string[]} */ names) => (names.length ? names : null);
 
 /**
  * Errors that are mended in the base, or in a variant; one that stands in neither belongs to every variant it
  * appears in.
+ * @param {'base' | 'variant'} owner @param {Verdict[]} verdicts @param {Variant[]} variants @param {Query['base']} base
+ * @returns {FieldError[]}
  */
 function errorsOf(owner, verdicts, variants, base) {
   const found = verdicts.flatMap(({ errors }, i) =>
@@ -310,9 +337,14 @@ function errorsOf(owner, verdicts, variants, base) {
   return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
 }
 
-/** Sends the form once: a second press or a retry of the same content starts nothing twice. */
+/**
+ * Sends the form once: a second press or a retry of the same content starts nothing twice.
+ * @typedef {import('../data/api.js').ApiError} ApiError
+ * @typedef {{launching: boolean, failure: ApiError | null}} LaunchState
+ * @param {import('../lib/launch/form.js').Request[]} requests @param {Fork | null} fork
+ */
 function useLaunch(requests, fork) {
-  const [state, setState] = useState({ launching: false, failure: null });
+  const [state, setState] = useState(/** @type {LaunchState} */ ({ launching: false, failure: null }));
   const postOnce = usePostOnce();
   const content = JSON.stringify(requests);
   useEffect(() => setState({ launching: false, failure: null }), [content]);
@@ -321,13 +353,16 @@ function useLaunch(requests, fork) {
     try {
       navigate(placeOf(await postOnce(requests), fork));
     } catch (failure) {
-      setState({ launching: false, failure });
+      setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
     }
   };
   return { ...state, onLaunch };
 }
 
-/** Where one sees what was launched: the experiment, the fork, or several forks beside their parent. */
+/**
+ * Where one sees what was launched: the experiment, the fork, or several forks beside their parent.
+ * @param {{id: string}[]} made @param {Fork | null} fork
+ */
 function placeOf(made, fork) {
   if (!fork) return address('/compare', { experiment: made[0].id });
   return made.length === 1

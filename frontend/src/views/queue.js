@@ -19,11 +19,15 @@ import { Ago, Empty, Loaded, Skeleton } from '../components/shared/states.js';
 const EVENTS = ['run', 'worker'];
 const MOST_WAITING = 200;
 
+/** @typedef {(run: Run, action: (run: Run) => Promise<unknown>) => Promise<void>} Act */
+/** @typedef {Api.RunItem} Run */
+
 export function View() {
   useTitle('Queue');
   const running = useGet('/runs', { status: 'running,paused', limit: 200, sort: 'created_at' }, { live: EVENTS });
   const queue = useGet('/queue', { limit: MOST_WAITING }, { live: EVENTS });
-  const [stopping, setStopping] = useState(null);
+  const [stopping, setStopping] = useState(/** @type {Api.RunItem | null} */ (null));
+  /** @type {Act} */
   const act = async (run, action) => {
     try {
       await action(run);
@@ -117,7 +121,7 @@ function IdleText() {
     : 'There are no workers either. Launched runs wait until you start one.';
 }
 
-const nameCell = (run) => html`
+const nameCell = (/** @type {Run} */ run) => html`
   <td>
     <a class="queue-name" href=${`/run/${run.id}`} title=${run.name}>
       ${run.name}
@@ -143,6 +147,7 @@ const NAME_HEAD = html`
   <th>experiment</th>
 `;
 
+/** @param {string} icon @param {string} title @param {() => void} onClick */
 const button = (
   icon,
   title,
@@ -151,15 +156,16 @@ const button = (
   <${Icon} name=${icon} />
 </button>`;
 
-const pause = ({ id }) => post(`/runs/${id}/pause`);
-const resume = ({ id }) => post(`/runs/${id}/resume`);
+const pause = (/** @type {Run} */ { id }) => post(`/runs/${id}/pause`);
+const resume = (/** @type {Run} */ { id }) => post(`/runs/${id}/resume`);
 const withPriority =
-  (by) =>
-  ({ id, priority }) =>
+  (/** @type {number} */ by) =>
+  (/** @type {Run} */ { id, priority }) =>
     patch(`/runs/${id}`, { priority: (priority ?? 0) + by });
 
+/** @param {{runs: Run[], act: Act, stop: (run: Run) => void}} props */
 function Training({ runs, act, stop }) {
-  const slotOf = (run) => workers.value.items.find((slot) => runOn(slot) === run.id);
+  const slotOf = (/** @type {Run} */ run) => workers.value.items.find((slot) => runOn(slot) === run.id);
   return html`<table class="table">
     <thead>
       <tr>
@@ -168,7 +174,7 @@ function Training({ runs, act, stop }) {
         <th>worker</th>
         <th>device</th>
         <th class="number">step</th>
-        <th class="number">left</th>
+        <th class="number">time left</th>
         <th>
           <span class="visually-hidden">Action</span>
         </th>
@@ -212,6 +218,7 @@ function Training({ runs, act, stop }) {
   </table>`;
 }
 
+/** @param {{items: Api.QueuedRun[], act: Act, stop: (run: Run) => void}} props */
 function Waiting({ items, act, stop }) {
   return html`<table class="table">
     <thead>
@@ -254,7 +261,7 @@ function Workers() {
   return html`<section class="section">
     <div class="section-head">
       <h2>Workers</h2>
-      <span class="faint">one line per device</span>
+      <span class="faint">one row per device</span>
     </div>
     <div class="card table-scroll">
       ${
@@ -272,10 +279,10 @@ function Workers() {
                   <tr>
                     <th>device</th>
                     <th>host</th>
-                    <th class="number">process</th>
+                    <th class="number">pid</th>
                     <th>state</th>
                     <th>memory</th>
-                    <th class="number">processor</th>
+                    <th class="number">CPU</th>
                     <th>sandbox</th>
                     <th>last heartbeat</th>
                   </tr>
@@ -289,6 +296,7 @@ function Workers() {
   </section>`;
 }
 
+/** @param {{slot: Api.WorkerSlot}} props */
 function Slot({ slot }) {
   const alive = isAlive(slot);
   const run = runOn(slot);
@@ -303,7 +311,7 @@ function Slot({ slot }) {
     <td>
       <span class="slot-state">
         <span class=${`lamp lamp-${!alive ? 'none' : run ? 'busy' : 'idle'}`}></span>
-        ${!alive ? 'gone' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
+        ${!alive ? 'lost' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
       </span>
     </td>
     <td>
@@ -311,8 +319,8 @@ function Slot({ slot }) {
         share === null
           ? '–'
           : html`
-            ${formatBytes(slot.stats.memory_used)}${' '}
-            <span class="faint">of ${formatBytes(slot.stats.memory_total)}</span>
+            ${formatBytes(slot.stats?.memory_used)}${' '}
+            <span class="faint">of ${formatBytes(slot.stats?.memory_total)}</span>
           `
       }
     </td>

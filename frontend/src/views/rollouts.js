@@ -15,6 +15,7 @@ export function View() {
   return html`<div class="page">${run ? html`<${OfRun} id=${run} key=${run} />` : html`<${ChooseRun} />`}</div>`;
 }
 
+/** @param {{id: string}} props */
 function OfRun({ id }) {
   const run = useGet(`/runs/${encodeURIComponent(id)}`, undefined, {
     live: ['run'],
@@ -34,7 +35,7 @@ function OfRun({ id }) {
         </span>
         <span class="spacer"></span>
         <a class="button-quiet" href=${`/run/${id}`}>
-          To the run
+          View run
         </a>
       </div>
       <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} />
@@ -42,7 +43,7 @@ function OfRun({ id }) {
   <//>`;
 }
 
-/** The same step and prompt in another run of the experiment. */
+/** The same step and prompt in another run of the experiment. @param {{run: Api.RunItem}} props */
 function Siblings({ run }) {
   const siblings = useGet(run.experiment ? '/runs' : null, {
     experiment: run.experiment,
@@ -54,7 +55,7 @@ function Siblings({ run }) {
     value: id,
     label: `${name} · ${variant} s${seed}`,
   }));
-  const go = (id) =>
+  const go = (/** @type {string} */ id) =>
     navigate(address('/rollouts', { ...Object.fromEntries(new URLSearchParams(location.search)), run: id }));
   return html`<${Select} label="run" value=${run.id} options=${options} onChange=${go} />`;
 }

@@ -13,6 +13,7 @@ import { RunHeader } from '../components/run/header.js';
 import { Charts, Overview } from '../components/run/overview.js';
 import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
 
+/** @type {Record<string, string>} */
 const TABS = {
   overview: 'Overview',
   charts: 'Charts',
@@ -42,11 +43,13 @@ export function View({ run_id: id }) {
   </div>`;
 }
 
+/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} props */
 function Page({ run, onChange }) {
   const [view, change] = useQuery(SPEC);
   useKeys(curveKeys(view, change));
-  const go = (tab) => change({ tab }, { push: true });
+  const go = (/** @type {string} */ tab) => change({ tab }, { push: true });
   const live = ['queued', 'running'].includes(run.status);
+  /** @type {Record<string, (props: any) => any>} */
   const parts = {
     overview: Overview,
     charts: Charts,
@@ -69,16 +72,17 @@ function Page({ run, onChange }) {
   `;
 }
 
-/** The tabs; arrow keys move between them. */
+/** The tabs; arrow keys move between them. @param {{at: string, onGo: (tab: string) => void}} props */
 function Tabs({ at, onGo }) {
   const names = Object.keys(TABS);
-  const move = (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const move = (/** @type {KeyboardEvent & {currentTarget: HTMLElement}} */ event) => {
+    const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (!by) return;
     event.preventDefault();
     const next = names[(names.indexOf(at) + by + names.length) % names.length];
     onGo(next);
-    event.currentTarget.querySelector(`#tab-${next}`).focus();
+    const tab = event.currentTarget.querySelector(`#tab-${next}`);
+    if (tab instanceof HTMLElement) tab.focus();
   };
   return html`<div class="tabs run-tabs" role="tablist" aria-label="Parts of the run" onKeyDown=${move}>
     ${names.map(

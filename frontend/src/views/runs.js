@@ -12,7 +12,7 @@ import { highlight } from '../charts/draw.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
 import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
-import { Grid, withGroups } from '../components/shared/table.js';
+import { Grid, isHead, withGroups } from '../components/shared/table.js';
 import { SelectionBar } from '../components/runs/selection.js';
 import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
 import { RunsCharts } from '../components/runs/charts.js';
@@ -39,7 +39,11 @@ const SPEC = {
   ...CURVE_SPEC,
 };
 
-const parametersOf = ({ q, status, tag, variant, experiment, archived, trash, sort, columns, group }) => ({
+/** @typedef {import('../lib/url.js').Values<typeof SPEC>} RunsView */
+
+const parametersOf = (
+  /** @type {RunsView} */ { q, status, tag, variant, experiment, archived, trash, sort, columns, group },
+) => ({
   q,
   status,
   tag,
@@ -51,7 +55,7 @@ const parametersOf = ({ q, status, tag, variant, experiment, archived, trash, so
   include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
-const isFiltered = ({ q, status, tag, variant, experiment, archived, trash }) =>
+const isFiltered = (/** @type {RunsView} */ { q, status, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || tag || variant || experiment || archived || trash);
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
@@ -65,10 +69,10 @@ export function View() {
   useTitle('Runs');
   const [view, change] = useQuery(SPEC);
   const runs = useRuns(parametersOf(view));
-  const [selected, setSelected] = useState(new Set());
-  const [active, setActive] = useState(null);
-  const [renaming, setRenaming] = useState(null);
-  const search = useRef(null);
+  const [selected, setSelected] = useState(/** @type {Set<string>} */ (new Set()));
+  const [active, setActive] = useState(/** @type {string | null} */ (null));
+  const [renaming, setRenaming] = useState(/** @type {string | null} */ (null));
+  const search = useRef(/** @type {HTMLInputElement | null} */ (null));
 
   const ids = runs.items.map(({ id }) => id);
   const others = useOthers(runs.loaded ? (view.show ?? []) : [], runs.items);
@@ -76,8 +80,8 @@ export function View() {
   const looks = runLooks(shown);
   const known = [...runs.items, ...others.found];
   const names = useMemo(() => new Map(known.map((run) => [run.id, runTitle(run)])), [runs.items, others.found.length]);
-  const toggleShown = (id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
-  const toggleSelected = (id) => setSelected((old) => flipped(old, id));
+  const toggleShown = (/** @type {string} */ id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
+  const toggleSelected = (/** @type {string} */ id) => setSelected((old) => flipped(old, id));
   const chosen = runs.items.filter(({ id }) => selected.has(id));
   useEffect(() => () => highlight(null), []);
 
@@ -85,10 +89,10 @@ export function View() {
     () => (view.group ? withGroups(runs.items, groupName(view.group, runs.items)) : runs.items),
     [runs.items, view.group],
   );
-  const order = rows.filter((row) => !row.group).map(({ id }) => id);
-  const step = (by) =>
-    setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old) + by))] ?? null);
-  const compare = (some) => navigate(address('/compare', { runs: some }));
+  const order = rows.flatMap((row) => (isHead(row) ? [] : row.id));
+  const step = (/** @type {number} */ by) =>
+    setActive((old) => order[Math.max(0, Math.min(order.length - 1, order.indexOf(old ?? '') + by))] ?? null);
+  const compare = (/** @type {string[]} */ some) => navigate(address('/compare', { runs: some }));
 
   useKeys({
     '/': { label: 'search runs', run: () => search.current?.focus() },
@@ -96,10 +100,11 @@ export function View() {
     k: { label: 'previous run', run: () => step(-1) },
     Enter: {
       label: 'open the run',
-      run: (event) =>
-        event.target.closest('button, a')
-          ? event.target.closest('button, a').click()
-          : active && navigate(`/run/${active}`),
+      run: ({ target }) => {
+        const control = target instanceof Element && target.closest('button, a');
+        if (control instanceof HTMLElement) control.click();
+        else if (active) navigate(`/run/${active}`);
+      },
     },
     x: { label: 'select the run', run: () => active && toggleSelected(active) },
     e: { label: 'show or hide its curves', run: () => active && toggleShown(active) },
@@ -174,6 +179,7 @@ export function View() {
 
 /**
  * The title under which a run stands. Runs of one variant with other configs, of another experiment say, stand apart.
+ * @param {string} key @param {Api.RunItem[]} runs @returns {(run: Api.RunItem) => string}
  */
 const groupName = (key, runs) => {
   if (key === 'variant') {
@@ -185,6 +191,10 @@ const groupName = (key, runs) => {
   return (run) => `${field.title} ${field.text(run)}`;
 };
 
+/**
+ * @param {{runs: import('../data/run_list.js').RunList, view: RunsView, change: (changes: object) => void, children?:
+ *   any}} props
+ */
 function Body({ runs, view, change, children }) {
   const action =
     runs.error?.status === 422 ? { label: 'Newest first', run: () => change({ sort: undefined }) } : undefined;

@@ -17,12 +17,17 @@ const BANDS = [
   { value: 'none', label: 'none' },
 ];
 
-const bandOptions = (groups) => [
-  { value: 'auto', label: `auto: ${BANDS.find(({ value }) => value === bandOf('auto', groups)).label}` },
+/** @typedef {import('../../lib/runs/groups.js').Group} Group */
+
+const bandOptions = (/** @type {Group[]} */ groups) => [
+  { value: 'auto', label: `auto: ${BANDS.find(({ value }) => value === bandOf('auto', groups))?.label}` },
   ...BANDS,
 ];
 
-/** @param {{view: any, change: Function, available: string[], groups: any[]}} props */
+/**
+ * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
+ *   groups: Group[]}} props
+ */
 export function CompareControls({ view, change, available, groups }) {
   const isGrouped = view.by === 'variant';
   return html`<div class="compare-controls">
@@ -96,7 +101,11 @@ const MOST_ENTRIES = 40;
 const countText = (all, drawn) =>
   drawn < all ? `n ${formatCount(drawn)} of ${formatCount(all)}` : `n ${formatCount(all)}`;
 
-/** One entry per line; a click hides it, hovering lights it in all panels. */
+/**
+ * One entry per line; a click hides it, hovering lights it in all panels.
+ * @param {{looks: Map<string, import('../../lib/colours.js').Look>, names: Map<string, string>, groups: Group[],
+ *   drawn: string[], isGrouped: boolean, hidden: string[], change: Function}} props `drawn`: ids of runs
+ */
 export function Legend({ looks, names, groups, drawn, isGrouped, hidden, change }) {
   const [all, setAll] = useState(false);
   const isDrawn = new Set(drawn);

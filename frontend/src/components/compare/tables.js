@@ -7,7 +7,13 @@ import { useGet } from '../../data/resource.js';
 import { aboutMetric } from '../../app/state.js';
 import { Select, Swatch } from '../shared/marks.js';
 
-/** Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves. */
+/** @typedef {import('../../lib/runs/groups.js').Group} Group */
+/** @typedef {ReturnType<typeof summaryRows>[number]['cells'][number]} SummaryCell */
+
+/**
+ * Accuracy at the largest number of tokens that every run has reached; the service reads it off the curves.
+ * @param {string | null} experiment @param {Group[]} groups @param {string} baseline
+ */
 function useEqualTokens(experiment, groups, baseline) {
   const base = groups.find(({ name }) => name === baseline)?.variant;
   const { data } = useGet(
@@ -24,10 +30,13 @@ function useEqualTokens(experiment, groups, baseline) {
 }
 
 /** The service's summary goes by variant: it fits only where each variant has one config. */
-const isOneToOne = (groups) => new Set(groups.map(({ variant }) => variant)).size === groups.length;
+const isOneToOne = (/** @type {Group[]} */ groups) =>
+  new Set(groups.map(({ variant }) => variant)).size === groups.length;
 
-const halfOf = ({ low, high }) => (low === null || high === null ? null : (high - low) / 2);
+/** @param {{low?: number | null, high?: number | null}} interval */
+const halfOf = ({ low, high }) => (typeof low !== 'number' || typeof high !== 'number' ? null : (high - low) / 2);
 
+/** @param {Api.SpreadItem | null | undefined} cell @param {boolean} isBaseline */
 function fromService(cell, isBaseline) {
   if (!cell) return { n: 0, mean: null, half: null, notFinite: 0, versus: null };
   const { n, mean, delta } = cell;
@@ -41,8 +50,8 @@ function fromService(cell, isBaseline) {
 }
 
 /**
- * @param {{groups: import('../../lib/runs/groups.js').Group[], view: any, change: Function, looks: Map<string, any>,
- *   experiment: string | null}} props
+ * @param {{groups: Group[], view: {baseline: string}, change: Function,
+ *   looks: Map<string, import('../../lib/colours.js').Look>, experiment: string | null}} props
  */
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
@@ -86,7 +95,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
           ${rows.map(
             (row) => html`<tr key=${row.name}>
               <td>
-                <span class="variant-name">
+                <span class="summary-name">
                   <${Swatch} look=${looks.get(row.name)} />
                   ${row.name}
                   ${row.name === baseline && names.length > 1 && html`<span class="faint">baseline</span>`}
@@ -121,6 +130,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
   </section>`;
 }
 
+/** @param {{cell: Partial<SummaryCell>, runs: number}} props */
 function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) {
   if (!n) return html`<span class="faint">${notFinite ? `${notFinite} not finite` : '–'}</span>`;
   return html`
@@ -132,11 +142,11 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
     ${
       apart.length > 0 &&
       html`<div class="delta is-warning" title=${`Scale differs from the baseline: ${apart.join(', ')}`}>
-        another scale
+        not comparable
       </div>`
     }
     ${
-      ((n > 1 && n < runs) || notFinite > 0) &&
+      ((n > 1 && n < runs) || Boolean(notFinite)) &&
       html`<div class="delta faint">
         n ${n}
         ${notFinite ? `, ${notFinite} not finite` : ''}
@@ -145,13 +155,16 @@ function Cell({ cell: { n, mean, half, notFinite, versus, apart = [] }, runs }) 
   `;
 }
 
-/** The difference to the baseline. Bold only where its interval leaves zero out. */
+/**
+ * The difference to the baseline. Bold only where its interval leaves zero out.
+ * @param {{versus: {delta: number | null, half: number | null} | null}} props
+ */
 function Versus({ versus }) {
   if (!versus || versus.delta === null) return null;
   const { delta, half } = versus;
   const sign = delta > 0 ? '+' : '';
   if (half === null)
-    return html`<div class="delta faint" title="One seed is not enough to tell">
+    return html`<div class="delta faint" title="One seed is not enough to estimate the uncertainty">
       ${sign}
       ${formatValue(delta)}, n 1
     </div>`;
@@ -169,7 +182,7 @@ function Versus({ versus }) {
   </div>`;
 }
 
-/** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
+/** @param {{groups: Group[]}} props */
 export function ConfigDifferences({ groups }) {
   const rows = groupDifferences(
     groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),

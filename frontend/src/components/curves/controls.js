@@ -21,7 +21,9 @@ const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
 /** @param {string[]} log @param {'x'|'y'} axis */
 const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
 
-/** @param {{view: any, change: (changes: object) => void}} props */
+/** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
+
+/** @param {{view: CurveView, change: (changes: object) => void}} props */
 export function CurveControls({ view, change }) {
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
@@ -56,7 +58,7 @@ export function CurveControls({ view, change }) {
   `;
 }
 
-/** Keys that go with the controls. @param {any} view @param {(changes: object) => void} change */
+/** Keys that go with the controls. @param {CurveView} view @param {(changes: object) => void} change */
 export const curveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
   l: { label: 'logarithmic y axis', run: () => change({ log: toggled(view.log, 'y') }) },

@@ -2,6 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
+import { ApiError } from '../../data/api.js';
 import { MOST_RUNS, useSeries } from '../../data/series.js';
 import { mountPanel, savePicture } from '../../charts/draw.js';
 import { figureOf, isOutside, keyOf } from '../../charts/figure.js';
@@ -21,6 +22,7 @@ export const openRollouts = (run, step) => {
   if (run) navigate(address('/rollouts', { run, step }));
 };
 
+/** @param {PanelView} view @param {boolean} tall @returns {import('../../data/series.js').Shape} */
 const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({
   x,
   smoothing,
@@ -30,7 +32,15 @@ const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({
   points: tall ? 1000 : 500,
 });
 
-/** Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+/**
+ * Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups.
+ * @typedef {Map<string, import('../../lib/colours.js').Look>} Looks
+ * @typedef {import('../../charts/figure.js').Line} Line
+ * @typedef {import('../../charts/figure.js').Series} Series
+ * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} near @param {boolean} tall
+ * @param {Looks} looks @param {Map<string, string>} names
+ * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
+ */
 function useLines(metric, runs, view, near, tall, looks, names) {
   const shape = shapeOf(view, tall);
   const main = useSeries(metric, runs, shape, near);
@@ -41,18 +51,19 @@ function useLines(metric, runs, view, near, tall, looks, names) {
     { ...shape, groupBy: '', band: '' },
     near && Boolean(view.groupBy && view.seeds),
   );
-  const groupOfRun = (run) => names.get(`group:${run}`);
-  const keyHere = (item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
+  const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
+  const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
+  /**
+   * @param {Series[]} series @param {Line['role']} role
+   * @param {(item: Series) => string | undefined} [groupOf] key of its look
+   */
   const lines = (series, role, groupOf = keyHere) =>
-    series
-      .filter((item) => looks.has(groupOf(item)))
-      .map((item) => ({
-        series: item,
-        key: keyHere(item),
-        name: names.get(keyHere(item)) ?? item.name,
-        look: looks.get(groupOf(item)),
-        role,
-      }));
+    series.flatMap((item) => {
+      const look = looks.get(groupOf(item) ?? '');
+      return look
+        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
+        : [];
+    });
   const all = [
     ...lines(main.series, 'main'),
     ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
@@ -62,7 +73,7 @@ function useLines(metric, runs, view, near, tall, looks, names) {
 }
 
 /**
- * @param {{metric: string, runs: string[], view: PanelView, looks: Map<string, import('../../lib/colours.js').Look>,
+ * @param {{metric: string, runs: string[], view: PanelView, looks: Looks,
  *   names: Map<string, string>, marks?: {step: number, text: string}[], onPoint?: (run: string | null, step: number,
  *   key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
@@ -82,9 +93,9 @@ export function Panel({
   tall = false,
   warning = '',
 }) {
-  const element = useRef(null);
-  const panel = useRef(null);
-  const handlers = useRef({});
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const panel = useRef(/** @type {ReturnType<typeof mountPanel> | null} */ (null));
+  const handlers = useRef({ onPoint, onZoom });
   const [near, setNear] = useState(false);
   handlers.current = { onPoint, onZoom };
   const { main, all } = useLines(metric, runs, view, near, tall, looks, names);
@@ -92,18 +103,20 @@ export function Panel({
   const shade = theme.value;
 
   useEffect(() => {
-    panel.current = mountPanel(element.current, {
+    if (!element.current) return undefined;
+    const mounted = mountPanel(element.current, {
       onPoint: (...point) => handlers.current.onPoint(...point),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
       onNear: setNear,
     });
-    return panel.current.dispose;
+    panel.current = mounted;
+    return mounted.dispose;
   }, []);
 
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current.draw(
+    panel.current?.draw(
       figureOf(main.loaded ? all : [], {
         metric,
         xKind: view.x,
@@ -112,7 +125,7 @@ export function Panel({
         zoom: view.zoom,
         theme: chartTheme(),
         marks,
-        healthy: about && (about.band ?? [about.low ?? null, about.high ?? null]),
+        healthy: about?.band,
       }),
     );
   }, [
@@ -143,7 +156,7 @@ export function Panel({
           class="button-icon"
           title="Download as image"
           aria-label="Download as image"
-          onClick=${() => savePicture(element.current, metric.replaceAll('/', '-'))}
+          onClick=${() => element.current && savePicture(element.current, metric.replaceAll('/', '-'))}
         >
           <${Icon} name="download" />
         </button>
@@ -164,12 +177,12 @@ export function Panel({
   </section>`;
 }
 
-/** Units that say nothing beside the name are left out. */
-const unitOf = (about) => (['1', 'reward', ''].includes(about?.unit ?? '') ? null : about.unit);
+/** Units that say nothing beside the name are left out. @param {Api.MetricEntry | undefined} about */
+const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
 
-/** A counter that changes when any of the items is another object than before. */
+/** A counter that changes when any of the items is another object than before. @param {object[]} items */
 function useIdentity(items) {
-  const held = useRef({ items: [], round: 0 });
+  const held = useRef({ items: /** @type {object[]} */ ([]), round: 0 });
   const { current } = held;
   if (items.length !== current.items.length || items.some((item, i) => item !== current.items[i])) {
     held.current = { items, round: current.round + 1 };
@@ -177,10 +190,14 @@ function useIdentity(items) {
   return [held.current.round];
 }
 
+/**
+ * @param {{main: ReturnType<typeof useSeries>, hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
+ *   void}} props
+ */
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
   if (main.error && !main.loaded)
     return html`<div class="panel-note" role="alert">
-      <span>${main.error.errors?.[0]?.message ?? main.error.title ?? main.error.message}</span>
+      <span>${inShort(main.error)}</span>
       <button class="button button-small" onClick=${main.retry}>
         Try again
       </button>
@@ -203,6 +220,13 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
   </div>`;
 }
 
+/** A failure in one sentence: what is wrong with the metric, else the title. @param {Error} error */
+const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
+
+/**
+ * @param {{main: ReturnType<typeof useSeries>, view: PanelView, asked: number, warning: string}} props `asked`: how
+ *   many runs
+ */
 function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
   const notes = useMemo(
     () =>
@@ -227,7 +251,7 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
       error &&
       loaded &&
       html`<span class="is-warning" title=${error.message}>
-        could not refresh <button onClick=${retry}>try again</button>
+        refresh failed <button onClick=${retry}>try again</button>
       </span>`
     }
     ${

@@ -8,8 +8,9 @@ import { Panel } from './panel.js';
 
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
- * @param {{metrics: string[], runs: string[], view: any, change: (changes: object, options?: object) => void, looks:
- *   Map<string, any>,
+ * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView,
+ *   change: (changes: object, options?: object) => void, looks:
+ *   Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics:
  *   string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
  *   warning?: (metric: string) => string}} props `warning`: what to know before comparing the curves of a metric
@@ -27,7 +28,7 @@ export function Panels({
   onPoint,
   warning = () => '',
 }) {
-  const panel = (metric) => html`<${Panel}
+  const panel = (/** @type {string} */ metric) => html`<${Panel}
     key=${metric}
     metric=${metric}
     runs=${runs}
@@ -69,6 +70,7 @@ export function Panels({
   `;
 }
 
+/** @param {{section: string, metrics: string[], panel: (metric: string) => any}} props */
 function Section({ section, metrics, panel }) {
   const [open, setOpen] = useState(true);
   return html`<section class="panel-section">
@@ -83,12 +85,13 @@ function Section({ section, metrics, panel }) {
   </section>`;
 }
 
+/** @param {{metrics: string[], metric: string, change: (changes: object) => void, children?: any}} props */
 function Enlarged({ metrics, metric, change, children }) {
   const at = metrics.indexOf(metric);
-  const go = (by) => {
+  const go = (/** @type {number} */ by) => {
     if (metrics[at + by]) change({ panel: metrics[at + by] });
   };
-  const keys = (event) => {
+  const keys = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === 'ArrowLeft') go(-1);
     if (event.key === 'ArrowRight') go(1);
   };

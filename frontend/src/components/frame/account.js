@@ -46,7 +46,8 @@ export function AccountMenu() {
 /** @param {{onClose: () => void}} props */
 function SessionList({ onClose }) {
   const sessions = useGet('/sessions');
-  const end = (item) => remove(`/sessions/${item.id}`).then(item.is_current ? toLogin : sessions.reload, sayError);
+  const end = (/** @type {Api.SessionItem} */ item) =>
+    remove(`/sessions/${item.id}`).then(item.is_current ? toLogin : sessions.reload, sayError);
   return html`<${Dialog} title="Sessions" onClose=${onClose}>
     <p class="session-note">
       ${
@@ -67,6 +68,7 @@ function SessionList({ onClose }) {
   <//>`;
 }
 
+/** @param {{item: Api.SessionItem, end: () => void}} props */
 function SessionItem({ item, end }) {
   return html`<li>
     <div>

@@ -9,6 +9,7 @@ import { AccountMenu } from './account.js';
 import { Icon } from '../shared/icons.js';
 import { ViewerMark } from '../shared/role.js';
 
+/** @type {Record<string, 'auto' | 'light' | 'dark'>} */
 const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' };
 const THEME_TITLE = { auto: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' };
 

@@ -5,33 +5,36 @@ import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 
+/** @typedef {import('../../lib/launch/form.js').Variant} Variant */
+/** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
+
 /**
- * @param {{variant: object, full: object, plain: {name: string, full: object}[], onAdd: (variants:
- *   object[]) => void, onClose: () => void}} props
+ * @param {{variant: Variant, full: Fields, plain: {name: string, full: Fields}[], onAdd: (variants:
+ *   Variant[]) => void, onClose: () => void}} props
  *   `plain`: what to compare with, the defaults first
  */
 export function Ablation({ variant, full, plain, onAdd, onClose }) {
   const [other, setOther] = useState(plain[0].name);
-  const [chosen, setChosen] = useState(new Set());
+  const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
   const knobs = methodDifferences((plain.find(({ name }) => name === other) ?? plain[0]).full, full);
   const taken = knobs.filter(({ path }) => chosen.has(path));
-  const toggle = (path) =>
+  const toggle = (/** @type {string} */ path) =>
     setChosen((old) => {
       const next = new Set(old);
       if (!next.delete(path)) next.add(path);
       return next;
     });
-  const add = (event) => {
+  const add = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     onAdd(oneKnobOff(variant, full, taken));
     onClose();
   };
   return html`<${Dialog} title=${`One knob off ${variant.name}`} onClose=${onClose} wide>
     <form onSubmit=${add}>
-      <p class="quiet">Each selected knob adds a variant: ${variant.name} with only that knob reset to</p>
+      <p class="quiet">Each selected knob adds a copy of ${variant.name} in which only that knob is reset.</p>
       <div class="toolbar ablation-other">
         <${Select}
-          label="Compared with"
+          label="Reset to the value of"
           value=${other}
           options=${plain.map(({ name }) => name)}
           onChange=${(name) => {

@@ -1,19 +1,23 @@
 /** What all variants of an experiment share: policy, problems, seeds, budget. */
 import { html, useEffect, useState } from '../../dom.js';
-import { request } from '../../data/api.js';
+import { post } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { fieldAt } from '../../lib/launch/schema.js';
 import { getAt } from '../../lib/launch/layers.js';
 import { contentKey } from '../../lib/launch/form.js';
 import { oneLine } from '../../lib/text/tokens.js';
 import { plural } from '../../lib/text/format.js';
-import { Errors, Fields, FormField, ListField, Sentence } from './field.js';
+import { Errors, Fields, FormField, Sentence } from './field.js';
+import { ListField } from './list_field.js';
 
 /** @typedef {import('./field.js').Layer} Layer */
 
-const field = (layer, full, path) => fieldAt(layer.root, path, full);
+/** @typedef {import('../../lib/launch/layers.js').Fields} Full the full config */
 
-/** @param {{layer: Layer, full: object, policies: {name: string, title: string, note: string}[]}} props */
+/** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
+const field = (layer, full, path) => /** @type {import('./field.js').Field} */ (fieldAt(layer.root, path, full));
+
+/** @param {{layer: Layer, full: Full, policies: Api.PolicyOffer[]}} props */
 export function PolicyCard({ layer, full, policies }) {
   const name = full.policy?.name;
   const offers = policies.filter((policy) => policy.name);
@@ -62,9 +66,10 @@ export function PolicyCard({ layer, full, policies }) {
   </section>`;
 }
 
+/** @param {Layer} layer @param {string[]} paths */
 const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).length > 0) || undefined;
 
-/** @param {{layer: Layer, full: object, offers: {name: string, title: string}[], seed: number}} props */
+/** @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], seed: number}} props */
 export function ProblemsCard({ layer, full, offers, seed }) {
   return html`<section class="card launch-card" aria-labelledby="launch-problems">
     <h2 id="launch-problems">
@@ -82,10 +87,13 @@ export function ProblemsCard({ layer, full, offers, seed }) {
   </section>`;
 }
 
-/** A few prompts that the sources really give, with their answers. */
+/**
+ * A few prompts that the sources really give, with their answers.
+ * @param {{problems: object[], seed: number}} props
+ */
 function Preview({ problems, seed }) {
   const key = useSettled(contentKey({ problems, seed }));
-  const preview = useLoad(key, (signal) => request('POST', '/problems/preview', { body: JSON.parse(key), signal }), {
+  const preview = useLoad(key, (signal) => post('/problems/preview', JSON.parse(key), { signal }), {
     subject: 'preview',
   });
   const { data, error } = preview;
@@ -119,7 +127,7 @@ function Preview({ problems, seed }) {
   </div>`;
 }
 
-/** A value that has stood still for a moment. */
+/** A value that has stood still for a moment. @template T @param {T} value */
 function useSettled(value, pause = 300) {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
@@ -146,7 +154,7 @@ export function SeedsCard({ text, parsed, onChange }) {
       aria-describedby="launch-seeds-help"
     />
     <p class="form-help" id="launch-seeds-help">
-      Each variant runs once with each seed: <code>0,1,2</code> or <code>0-4</code>.${' '}
+      Each variant runs once per seed. List them (<code>0,1,2</code>) or give a range (<code>0-4</code>).${' '}
       ${parsed.error ? '' : `${plural(parsed.seeds.length, 'seed')}.`}
     </p>
     <${Errors} errors=${parsed.error ? [parsed.error] : []} id="launch-seeds-error" />
@@ -161,7 +169,7 @@ const PARTS = [
   ['resources', 'Memory'],
 ];
 
-/** @param {{layer: Layer, full: object}} props */
+/** @param {{layer: Layer, full: Full}} props */
 export function BudgetCard({ layer, full }) {
   return html`<section class="card launch-card" aria-labelledby="launch-budget">
     <h2 id="launch-budget">

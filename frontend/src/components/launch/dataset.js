@@ -9,7 +9,8 @@ import { Confirm } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { ForOperator } from '../shared/role.js';
 
-/** @typedef {{path: string, name: string, bytes: number, rows: number | null, sha256: string | null}} Dataset */
+/** @typedef {Api.DatasetItem} Dataset */
+/** @typedef {Pick<import('../../data/api.js').ApiError, 'message' | 'detail' | 'errors'>} Problem with a file */
 
 const KINDS = '.jsonl,.gz,.zst';
 
@@ -26,7 +27,7 @@ export function DatasetField({ field, value, layer, label }) {
   const list = useLoad('datasets', (signal) => get('/datasets', undefined, signal));
   const items = list.data?.items ?? [];
   const chosen = items.find(({ path }) => path === value);
-  const choose = (path) => {
+  const choose = (/** @type {string} */ path) => {
     list.reload();
     layer.onChange(field.path, path);
   };
@@ -66,28 +67,34 @@ export function DatasetField({ field, value, layer, label }) {
   <//>`;
 }
 
+/** @type {{share: number | null, error: Problem | null, name: string}} */
 const IDLE = { share: null, error: null, name: '' };
 
-/** Chooses a file, sends it and says how far it is; what is wrong with it stands below, by line. */
+/**
+ * Chooses a file, sends it and says how far it is; what is wrong with it stands below, by line.
+ * @param {{columns?: Record<string, any>, most?: number, onDone: (path: string) => void}} props
+ */
 function Upload({ columns, most, onDone }) {
   const [state, setState] = useState(IDLE);
-  const input = useRef(null);
-  const stop = useRef(null);
-  const send = async (file) => {
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const stop = useRef(/** @type {AbortController | null} */ (null));
+  const send = async (/** @type {File | undefined} */ file) => {
     if (!file) return;
-    input.current.value = '';
-    if (file.size > most) {
+    if (input.current) input.current.value = '';
+    if (most !== undefined && file.size > most) {
       setState({
         ...IDLE,
         name: file.name,
         error: {
           message: `${file.name} has ${formatBytes(file.size)}; at most ${formatBytes(most)} are accepted`,
+          detail: '',
           errors: [],
         },
       });
       return;
     }
-    stop.current = new AbortController();
+    const abort = new AbortController();
+    stop.current = abort;
     setState({ ...IDLE, name: file.name, share: 0 });
     const params = {
       name: file.name,
@@ -97,13 +104,14 @@ function Upload({ columns, most, onDone }) {
     try {
       const dataset = await upload('/datasets', file, {
         params,
-        signal: stop.current.signal,
+        signal: abort.signal,
         onProgress: (share) => setState((old) => ({ ...old, share })),
       });
       setState(IDLE);
       onDone(dataset.path);
     } catch (error) {
-      setState(error.name === 'AbortError' ? IDLE : { ...IDLE, name: file.name, error });
+      const problem = /** @type {import('../../data/api.js').ApiError} */ (error);
+      setState(problem.name === 'AbortError' ? IDLE : { ...IDLE, name: file.name, error: problem });
     }
   };
   return html`
@@ -121,12 +129,12 @@ function Upload({ columns, most, onDone }) {
         ? html`<button
           type="button"
           class="button"
-          onClick=${() => input.current.click()}
+          onClick=${() => input.current?.click()}
           title="Upload a .jsonl, .jsonl.gz or .jsonl.zst file from this computer"
         >
           Upload
         </button>`
-        : html`<button type="button" class="button" onClick=${() => stop.current.abort()}>
+        : html`<button type="button" class="button" onClick=${() => stop.current?.abort()}>
           Cancel
         </button>`
     }
@@ -146,7 +154,7 @@ function Upload({ columns, most, onDone }) {
   `;
 }
 
-/** What is wrong with a file, line by line. */
+/** What is wrong with a file, line by line. @param {{name: string, error: Problem}} props */
 function Refused({ name, error }) {
   const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
   return html`<div class="dataset-refused" role="alert">
@@ -167,6 +175,7 @@ function Refused({ name, error }) {
   </div>`;
 }
 
+/** @param {{dataset: Dataset, onDone: () => void}} props */
 function Delete({ dataset, onDone }) {
   const [asking, ask] = useState(false);
   const go = () => remove(`/datasets/${dataset.sha256}`).then(onDone, sayError);
@@ -187,7 +196,7 @@ function Delete({ dataset, onDone }) {
         confirm="Delete"
         onClose=${() => ask(false)}
         onConfirm=${go}
-        text=${`${dataset.name}: finished runs keep its hash; to train on it again it has to be uploaded again.`}
+        text=${`Finished runs keep the hash of ${dataset.name}. To train on it again, upload it again.`}
       />`
     }
   `;

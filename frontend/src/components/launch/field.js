@@ -1,27 +1,25 @@
 /** Fields of a form made from the JSON Schema: one component for each kind of node, and the sentence beside each. */
 import { html, useId, useState } from '../../dom.js';
-import { plural } from '../../lib/text/format.js';
 import {
-  defaultOf,
   fieldsOf,
   isRecord,
   memberNames,
   memberOf,
-  newMember,
   rangeText,
   readTyped,
-  shapeOf,
   tagOf,
   writeTyped,
 } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
 import { DatasetField } from './dataset.js';
+import { ListField } from './list_field.js';
 import { Name } from './name.js';
 import { Icon } from '../shared/icons.js';
 
 /**
  * What all fields of one layer share.
- * @typedef {{root: object, isOwn: (path: string) => boolean, errorsAt: (path: string) => string[],
+ * @typedef {{root: import('../../lib/launch/schema.js').Node, isOwn: (path: string) => boolean,
+ *   errorsAt: (path: string) => string[],
  *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
  *   secondary?: string[], item?: any}} Layer `secondary`: paths of fields that are shown on request only; `item`:
  *   the item of a list whose fields these are
@@ -30,27 +28,37 @@ import { Icon } from '../shared/icons.js';
 
 const MOST_OPTIONS = 24;
 
+/** @typedef {{field: Field, value: any, layer: Layer, label: string}} FieldProps */
+
 /** @param {{field: Field, value: any, layer: Layer, label?: string}} props */
 export function FormField({ field, value, layer, label = field.key }) {
-  const Part =
-    {
-      union: UnionField,
-      section: SectionField,
-      list: ListField,
-      tuple: TupleField,
-      boolean: CheckField,
-      choice: ChoiceField,
-      dataset: DatasetField,
-    }[field.kind] ?? TextField;
+  const Part = partOf(field.kind);
   return html`<${Part} key=${field.path} field=${field} value=${value} layer=${layer} label=${label} />`;
 }
 
-/** A sentence of the schema; what stands between backticks is code. */
+/** @type {Partial<Record<import('../../lib/launch/schema.js').Kind, (props: any) => any>>} */
+const PARTS = {
+  union: UnionField,
+  section: SectionField,
+  list: ListField,
+  tuple: TupleField,
+  boolean: CheckField,
+  choice: ChoiceField,
+  dataset: DatasetField,
+};
+
+/** The component for a kind of field. @param {Field['kind']} kind */
+const partOf = (kind) => PARTS[kind] ?? TextField;
+
+/** A sentence of the schema; what stands between backticks is code. @param {{text: string}} props */
 export function Sentence({ text }) {
   return text.split('`').map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 }
 
-/** Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own. */
+/**
+ * Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own.
+ * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, children?: any}} props
+ */
 export function Row({ field, layer, label, id, wide = false, children }) {
   const errors = layer.errorsAt(field.path);
   return html`<div
@@ -69,7 +77,7 @@ export function Row({ field, layer, label, id, wide = false, children }) {
   </div>`;
 }
 
-/** Takes a field back to what the layer below says. */
+/** Takes a field back to what the layer below says. @param {{field: Field, layer: Layer}} props */
 export function Reset({ field, layer }) {
   if (!layer.onReset || !layer.isOwn(field.path)) return null;
   const below = layer.belowAt(field.path);
@@ -79,26 +87,29 @@ export function Reset({ field, layer }) {
     class="form-reset"
     title=${title}
     aria-label=${`${title}: ${field.path}`}
-    onClick=${() => layer.onReset(field.path)}
+    onClick=${() => layer.onReset?.(field.path)}
   >
     <${Icon} name="refresh" size=${12} />
   </button>`;
 }
 
+/** @param {{errors: string[], id: string}} props */
 export const Errors = ({ errors, id }) =>
   errors.length > 0 &&
   html`<ul class="form-errors" id=${id} role="alert">
     ${errors.map((message) => html`<li>${message}</li>`)}
   </ul>`;
 
+/** Attributes of an input with this id. @param {string} id @param {string[]} errors */
 const described = (id, errors) => ({
   'aria-describedby': errors.length ? `${id}-error ${id}-help` : `${id}-help`,
   'aria-invalid': errors.length ? 'true' : undefined,
 });
 
+/** @param {FieldProps} props */
 function TextField({ field, value, layer, label }) {
   const id = useId();
-  const [typed, setTyped] = useState(null);
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   const paths = [field.path, ...Object.keys(isRecord(value) ? value : {}).map((key) => `${field.path}.${key}`)];
   const errors = paths.flatMap((path) => layer.errorsAt(path));
   const shown = typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(value);
@@ -130,9 +141,11 @@ function TextField({ field, value, layer, label }) {
   <//>`;
 }
 
+/** @param {FieldProps} props */
 function ChoiceField({ field, value, layer, label }) {
   const id = useId();
   const errors = layer.errorsAt(field.path);
+  /** @type {(string | number)[]} */
   const options = field.node.enum;
   const change = (event) =>
     layer.onChange(field.path, options.find((option) => String(option) === event.target.value) ?? event.target.value);
@@ -167,6 +180,7 @@ function ChoiceField({ field, value, layer, label }) {
   <//>`;
 }
 
+/** @param {FieldProps} props */
 function CheckField({ field, value, layer, label }) {
   const id = useId();
   const errors = layer.errorsAt(field.path);
@@ -192,11 +206,12 @@ function CheckField({ field, value, layer, label }) {
   </div>`;
 }
 
+/** @param {FieldProps} props */
 function TupleField({ field, value, layer, label }) {
   const id = useId();
   const parts = Array.isArray(value) ? value : [];
   const errors = [field.path, ...parts.map((_, i) => `${field.path}.${i}`)].flatMap((path) => layer.errorsAt(path));
-  const change = (at) => (event) =>
+  const change = (/** @type {number} */ at) => (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     layer.onChange(
       field.path,
       parts.map((part, i) => (i === at ? readTyped(field.node.prefixItems[i], event.target.value) : part)),
@@ -219,13 +234,16 @@ function TupleField({ field, value, layer, label }) {
   <//>`;
 }
 
-/** Fields of a section or of a union's member, side by side; secondary ones on request. */
+/**
+ * Fields of a section or of a union's member, side by side; secondary ones on request.
+ * @param {{node: Field['node'], value: any, path: string, layer: Layer, without?: string[]}} props
+ */
 export function Fields({ node, value, path, layer, without = [] }) {
   const fields = fieldsOf(layer.root, node, value, path).filter((field) => !without.includes(field.path));
   const later = fields.filter(
     (field) => layer.secondary?.includes(field.path) && !layer.isOwn(field.path) && !layer.errorsAt(field.path).length,
   );
-  const show = (field) =>
+  const show = (/** @type {Field} */ field) =>
     html`<${FormField} key=${field.path} field=${field} value=${value?.[field.key]} layer=${layer} />`;
   return html`
     ${
@@ -242,6 +260,7 @@ export function Fields({ node, value, path, layer, without = [] }) {
   `;
 }
 
+/** @param {FieldProps} props */
 function SectionField({ field, value, layer, label }) {
   return html`<fieldset class="form-part" data-path=${field.path}>
     <legend title=${field.path}>${label}</legend>
@@ -249,7 +268,7 @@ function SectionField({ field, value, layer, label }) {
   </fieldset>`;
 }
 
-/** Which member of a union, what it does, and its own fields. */
+/** Which member of a union, what it does, and its own fields. @param {FieldProps} props */
 function UnionField({ field, value, layer, label }) {
   const id = useId();
   const tag = tagOf(field.node);
@@ -283,102 +302,4 @@ function UnionField({ field, value, layer, label }) {
     <${Errors} errors=${errors} id=${`${id}-error`} />
     <${Fields} node=${field.node} value=${value} path=${field.path} layer=${layer} />
   </fieldset>`;
-}
-
-/** Items that are members of a union: add, change, remove. */
-export function ListField({ field, value, layer, label, titles = new Map(), bare = false }) {
-  const id = useId();
-  const items = Array.isArray(value) ? value : [];
-  const node = field.node.items;
-  const names = memberNames(layer.root, node);
-  const put = (next) => layer.onChange(field.path, next);
-  const add = (event) => {
-    if (event.target.value) put([...items, newMember(layer.root, node, event.target.value)]);
-    event.target.value = '';
-  };
-  return html`<fieldset
-    class=${bare ? 'form-list is-bare' : layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
-    data-path=${field.path}
-  >
-    <legend class=${bare ? 'visually-hidden' : ''} title=${field.path}>
-      ${label} <${Reset} field=${field} layer=${layer} />
-    </legend>
-    ${
-      !bare &&
-      field.node.description &&
-      html`<p class="form-help">
-        <${Sentence} text=${field.node.description} />
-      </p>`
-    }
-    ${items.map(
-      (item, i) => html`<${ListItem}
-        key=${i}
-        item=${item}
-        path=${`${field.path}.${i}`}
-        node=${node}
-        layer=${layer}
-        titles=${titles}
-        alone=${items.length === 1}
-        onRemove=${() => put(items.filter((_, at) => at !== i))}
-      />`,
-    )}
-    <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
-    <span class="select form-add">
-      <select aria-label=${`Add to ${label}`} onChange=${add}>
-        <option value="">Add …</option>
-        ${names.map((name) => html`<option value=${name}>${titles.get(name) ?? name}</option>`)}
-      </select>
-    </span>
-  </fieldset>`;
-}
-
-/** One item; its fields beyond the default are shown at once, the rest on request. */
-function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
-  const [open, setOpen] = useState(false);
-  const name = isRecord(item) ? item[tagOf(node)] : undefined;
-  const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
-  const fields = fieldsOf(layer.root, node, item, path);
-  const telling = fields.filter(
-    (field) =>
-      open ||
-      field.required ||
-      (field.key === 'weight' && !alone) ||
-      layer.errorsAt(field.path).length ||
-      spell(item[field.key]) !== spell(defaultOf(layer.root, field.node)),
-  );
-  return html`<div class="form-item">
-    <div class="form-item-head">
-      <strong>${titles.get(name) ?? name ?? '?'}</strong>
-      <span class="spacer"></span>
-      ${
-        fields.length > telling.length || open
-          ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
-            ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
-          </button>`
-          : null
-      }
-      <button type="button" class="button-icon" aria-label=${`Remove ${name} (${path})`} onClick=${onRemove}>
-        <${Icon} name="cross" size=${12} />
-      </button>
-    </div>
-    <${Errors}
-      errors=${layer.errorsAt(path).concat(layer.errorsAt(`${path}.${tagOf(node)}`))}
-      id=${`error-${path}`}
-    />
-    <p class="form-help">
-      <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
-    </p>
-    ${
-      telling.length > 0 &&
-      html`<div class="form-grid">
-        ${telling.map(
-          (field) => html`<${FormField}
-          key=${field.path}
-          field=${field}
-          value=${item?.[field.key]}
-          layer=${inner} />`,
-        )}
-      </div>`
-    }
-  </div>`;
 }

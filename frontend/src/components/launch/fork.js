@@ -4,7 +4,9 @@ import { get } from '../../data/api.js';
 import { useLoad } from '../../data/resource.js';
 import { formatValue } from '../../lib/text/format.js';
 
-/** The parent and its checkpoints, newest first. */
+/** @typedef {{run: Api.RunItem, checkpoints: Api.Checkpoint[], step: number}} Fork */
+
+/** The parent and its checkpoints, newest first. @param {string} id @param {AbortSignal} signal */
 async function loadFork(id, signal) {
   const [run, { items }] = await Promise.all([
     get(`/runs/${id}`, undefined, signal),
@@ -19,7 +21,7 @@ async function loadFork(id, signal) {
 /**
  * What the address says about a fork, with the step that is chosen: the newest one unless it is named.
  * @param {{fork: string, step: number}} query
- * @returns {import('../../data/resource.js').Resource<{run: any, checkpoints: any[], step: number}>}
+ * @returns {Omit<import('../../data/resource.js').Resource<Fork>, 'put'>}
  */
 export function useFork({ fork, step }) {
   const loaded = useLoad(fork ? `fork ${fork}` : null, (signal) => loadFork(fork, signal));
@@ -29,7 +31,7 @@ export function useFork({ fork, step }) {
   };
 }
 
-/** @param {{fork: {run: any, checkpoints: any[], step: number}, onStep: (step: number) => void}} props */
+/** @param {{fork: Fork, onStep: (step: number) => void}} props */
 export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
   const known = checkpoints.some((checkpoint) => checkpoint.step === step);
   return html`<section class="card launch-card" aria-labelledby="launch-fork">
@@ -37,7 +39,7 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       <span class="launch-number">1</span> Fork of <a href=${`/run/${run.id}`}>${run.name}</a>
     </h2>
     <label class="fork-step">
-      behind step${' '}
+      after step${' '}
       <span class="select">
         <select aria-label="Checkpoint" value=${step} onChange=${(event) => onStep(Number(event.target.value))}>
           ${
@@ -58,8 +60,8 @@ export function ForkCard({ fork: { run, checkpoints, step }, onStep }) {
       </span>
     </label>
     <p class="form-help">
-      It starts with everything ${run.name} had after that step: weights, optimizer, random state and position in
-      the data. Changes apply from the next step on. The policy cannot be changed.
+      The fork starts from the state of ${run.name} after that step: weights, optimizer, random state and position in
+      the data. Your changes apply from the next step on. The policy cannot be changed.
     </p>
   </section>`;
 }

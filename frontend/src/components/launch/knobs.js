@@ -5,14 +5,16 @@ import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/la
 import { Errors, FormField } from './field.js';
 
 /**
+ * @typedef {import('../../lib/launch/schema.js').Node} Node
+ * @typedef {import('../../lib/launch/layers.js').Fields} Fields
  * @typedef {{title: string, fields: string[]}} KnobGroup
  * @typedef {{path: string, message: string}} FieldError
  */
 
 /**
  * The functions by which fields read and write one layer.
- * @param {{root: object, secondary?: string[], own: object, below: object, full: object, errors: FieldError[],
- *   onOwn: (own: object) => void}} parts
+ * @param {{root: Node, secondary?: string[], own: Fields, below: Fields, full: Fields, errors: FieldError[],
+ *   onOwn: (own: any) => void}} parts
  * @returns {import('./field.js').Layer}
  */
 export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) => ({
@@ -31,9 +33,9 @@ export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) =>
 
 /**
  * An error inside a record, which is typed as one text, stands at the record.
- * @param {object} root
+ * @param {Node} root
  * @param {FieldError} error
- * @param {object} full
+ * @param {Fields} full
  */
 export function atItsField(root, error, full) {
   const parts = error.path.split('.');
@@ -47,9 +49,9 @@ export function atItsField(root, error, full) {
 
 /**
  * Of a file that is not chosen yet the server sees an empty text only.
- * @param {object} root
+ * @param {Node} root
  * @param {FieldError} error
- * @param {object} full
+ * @param {Fields} full
  */
 export const worded = (root, error, full) =>
   fieldAt(root, error.path, full)?.kind === 'dataset' && getAt(full, error.path) === ''
@@ -58,9 +60,9 @@ export const worded = (root, error, full) =>
 
 /**
  * The field in which an error can be mended: a list as a whole, a union for its tag.
- * @param {object} root
+ * @param {Node} root
  * @param {string} path
- * @param {object} full
+ * @param {Fields} full
  */
 export function knobOfError(root, path, full) {
   const parts = path.split('.');
@@ -72,12 +74,17 @@ export function knobOfError(root, path, full) {
   return path;
 }
 
+/** @param {string} outer @param {string} path */
 const covers = (outer, path) => path === outer || path.startsWith(`${outer}.`);
+/** @param {string[]} paths */
 const withoutInner = (paths) => paths.filter((path) => !paths.some((other) => other !== path && covers(other, path)));
 
-/** Paths that this layer writes or has errors at, outside of the groups that are open anyway. */
+/**
+ * Paths that this layer writes or has errors at, outside of the groups that are open anyway.
+ * @param {KnobProps} props @param {string[]} hidden @param {string[]} openPaths
+ */
 function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
-  const wrong = errors.map(({ path }) => knobOfError(root, path, full)).filter(Boolean);
+  const wrong = errors.flatMap(({ path }) => knobOfError(root, path, full) ?? []);
   const paths = [...new Set([...writtenPaths(own, below), ...wrong])].filter(
     (path) => !['name', 'preset'].includes(path),
   );
@@ -86,12 +93,12 @@ function tellingPaths({ root, own, below, full, errors }, hidden, openPaths) {
   );
 }
 
-const labelOf = (path) => path.replace(/^objective\./, '');
+const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '');
 
 /**
- * @typedef {{root: object, secondary?: string[], groups: KnobGroup[], own: object, below: object, full: object,
+ * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], own: Fields, below: Fields, full: Fields,
  *   errors: FieldError[],
- *   onOwn: (own: object) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
+ *   onOwn: (own: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
  *   string}} KnobProps
  *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
  */
@@ -99,7 +106,7 @@ const labelOf = (path) => path.replace(/^objective\./, '');
 /** Shows the field at a path. @param {KnobProps} props */
 const shower = (props) => {
   const layer = layerOf(props);
-  return (path) => {
+  return (/** @type {string} */ path) => {
     const field = fieldAt(props.root, path, props.full);
     return (
       field &&
@@ -123,7 +130,8 @@ export function Knobs(props) {
     hidden,
     opened.flatMap(({ fields }) => fields),
   );
-  const toggle = (title) => onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
+  const toggle = (/** @type {string} */ title) =>
+    onOpen(open.includes(title) ? open.filter((other) => other !== title) : [...open, title]);
   const fieldless = errors.filter(({ path }) => path === 'preset' || !knobOfError(root, path, full));
   const written = writtenPaths(own, below);
   return html`<div class="knobs">

@@ -8,15 +8,17 @@ import { commandOf } from '../../lib/launch/form.js';
 import { sandboxGaps } from '../../lib/service/workers.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
-import { formatBytes, formatDuration, formatShort, plural } from '../../lib/text/format.js';
+import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /** @typedef {import('./validation.js').Verdict} Verdict */
+/** @typedef {import('../../lib/launch/form.js').Form} Form */
+/** @typedef {{seeds: number[], error: string}} Seeds */
 
 /**
- * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], seeds: {seeds: number[], error:
+ * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
  *   string}, nameErrors: string[],
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void}} props
  */
@@ -76,6 +78,7 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
   </section>`;
 }
 
+/** @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking */
 function stateText(form, seeds, wrong, checking) {
   if (!form.variants.length) return 'Add a variant first.';
   if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
@@ -83,6 +86,7 @@ function stateText(form, seeds, wrong, checking) {
   return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
 }
 
+/** @param {{form: Form, verdicts: Verdict[], nameErrors: string[], seeds: Seeds}} props */
 function ErrorList({ form, verdicts, nameErrors, seeds }) {
   const rows = [
     ...nameErrors.map((message) => ['', '', message]),
@@ -113,28 +117,34 @@ function ErrorList({ form, verdicts, nameErrors, seeds }) {
         )}
       </ul>`
     }
-    ${problem && html`<p class="launch-failure">The configs could not be checked: ${problem.message}</p>`}
+    ${problem && html`<p class="launch-failure">Could not check the configs: ${problem.message}</p>`}
   `;
 }
 
-/** Estimates by name as the table shows them; those of all runs are added up where that means something. */
+/**
+ * Estimates by name as the table shows them; those of all runs are added up where that means something.
+ * @typedef {(key: string) => number | null | undefined} Of the estimate of a name
+ * @typedef {{key: string, title: string, text: (of: Of) => string, isSummed: boolean}} Cost
+ * @type {Cost[]}
+ */
 const COSTS = [
-  { key: 'seconds_low', highKey: 'seconds_high', title: 'time', format: formatDuration, isSummed: true },
-  { key: 'memory_bytes', title: 'memory', format: formatBytes, isSummed: false },
-  { key: 'disk_bytes', title: 'records ≤', format: formatBytes, isSummed: true },
-  { key: 'checkpoints', title: 'checkpoints ≤', format: formatShort, isSummed: true },
-  { key: 'checkpoint_bytes', title: 'checkpoint size ≲', format: formatBytes, isSummed: true },
-  { key: 'tokens_at_most', title: 'tokens ≤', format: formatShort, isSummed: true },
+  {
+    key: 'seconds_low',
+    title: 'time',
+    text: (of) => formatDurationRange(of('seconds_low'), of('seconds_high')),
+    isSummed: true,
+  },
+  { key: 'memory_bytes', title: 'memory', text: (of) => formatBytes(of('memory_bytes')), isSummed: false },
+  { key: 'tokens_at_most', title: 'max. tokens', text: (of) => formatShort(of('tokens_at_most')), isSummed: true },
+  { key: 'disk_bytes', title: 'max. records', text: (of) => formatBytes(of('disk_bytes')), isSummed: true },
+  { key: 'checkpoints', title: 'max. checkpoints', text: (of) => formatShort(of('checkpoints')), isSummed: true },
+  {
+    key: 'checkpoint_bytes',
+    title: 'checkpoint size',
+    text: (of) => formatBytes(of('checkpoint_bytes')),
+    isSummed: true,
+  },
 ];
-
-/** A range in short; one number where both ends read alike. */
-function rangeText(format, low, high) {
-  const [from, to] = [format(low), format(high)];
-  return from === to ? from : `${from} – ${to}`;
-}
-
-const costText = ({ key, highKey, format }, of) =>
-  highKey ? rangeText(format, of(key), of(highKey)) : format(of(key));
 
 /** Where the time of a run comes from. @param {Record<string, number | null>} estimates */
 function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
@@ -144,18 +154,22 @@ function sourceOf({ like_runs: alike, scaled_runs: scaled }) {
     : "estimated from the policy's size; no similar run has finished here yet";
 }
 
+/** @param {{form: Form, verdicts: Verdict[], seeds: number}} props */
 function Estimates({ form, verdicts, seeds }) {
   const rows = verdicts.map(({ valid }, i) => ({
     name: form.variants[i].name,
-    estimates: valid?.estimates ?? {},
+    estimates: valid?.estimates ?? /** @type {Api.Validated['estimates']} */ ({}),
   }));
   const costs = COSTS.filter(({ key }) => rows.some(({ estimates }) => typeof estimates[key] === 'number'));
   if (!costs.length) return null;
-  const isWhole = ({ key, isSummed }) => isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
-  const total = (key) => rows.reduce((sum, { estimates }) => sum + estimates[key], 0) * seeds;
+  const isWhole = (/** @type {Cost} */ { key, isSummed }) =>
+    isSummed && rows.every(({ estimates }) => typeof estimates[key] === 'number');
+  const total = (/** @type {string} */ key) =>
+    rows.reduce((sum, { estimates }) => sum + (estimates[key] ?? 0), 0) * seeds;
+  const hasTotal = rows.length * seeds > 1 && costs.some(isWhole);
   const known = rows.filter(({ estimates }) => typeof estimates.seconds_low === 'number');
   const sources = [...new Set(known.map(({ estimates }) => sourceOf(estimates)))];
-  const namesOf = (source) =>
+  const namesOf = (/** @type {string} */ source) =>
     known
       .filter(({ estimates }) => sourceOf(estimates) === source)
       .map(({ name }) => name)
@@ -167,36 +181,31 @@ function Estimates({ form, verdicts, seeds }) {
         <thead>
           <tr>
             <th>per run</th>
-            ${costs.map(
-              ({ key, title }) => html`<th class="number" key=${key}>
-                ${title}
+            ${rows.map(
+              ({ name }) => html`<th class="number" key=${name} title=${name}>
+                ${name}
               </th>`,
             )}
+            ${hasTotal && html`<th class="number estimates-total">all ${rows.length * seeds} runs</th>`}
           </tr>
         </thead>
         <tbody>
-          ${rows.map(
-            ({ name, estimates }) => html`<tr key=${name}>
-              <td>${name}</td>
-              ${costs.map(
-                (cost) => html`<td class="number" key=${cost.key}>
-                  ${costText(cost, (key) => estimates[key])}
+          ${costs.map(
+            (cost) => html`<tr key=${cost.key}>
+              <th scope="row">${cost.title}</th>
+              ${rows.map(
+                ({ name, estimates }) => html`<td class="number" key=${name}>
+                  ${cost.text((key) => estimates[key])}
                 </td>`,
               )}
+              ${
+                hasTotal &&
+                html`<td class="number estimates-total">
+                  ${isWhole(cost) ? cost.text(total) : ''}
+                </td>`
+              }
             </tr>`,
           )}
-          ${
-            rows.length * seeds > 1 &&
-            costs.some(isWhole) &&
-            html`<tr class="estimates-total">
-              <td>all ${rows.length * seeds} runs</td>
-              ${costs.map(
-                (cost) => html`<td class="number" key=${cost.key}>
-                  ${isWhole(cost) ? costText(cost, total) : ''}
-                </td>`,
-              )}
-            </tr>`
-          }
         </tbody>
       </table>
     </div>
@@ -209,12 +218,13 @@ function Estimates({ form, verdicts, seeds }) {
     ${
       costs.some(({ key }) => key === 'disk_bytes') &&
       html`<p class="form-help">
-        Tokens and records are upper bounds from the config: every completion at maximum length and every refill used.
+        Tokens and records are upper bounds: they assume completions of maximum length and every refill used.
       </p>`
     }
   `;
 }
 
+/** @type {{value: 'yaml'|'command'|'link', label: string}[]} */
 const TABS = [
   { value: 'yaml', label: 'YAML' },
   { value: 'command', label: 'Command' },
@@ -222,11 +232,11 @@ const TABS = [
 ];
 
 /**
- * @param {{form: import('../../lib/launch/form.js').Form, verdicts: Verdict[], fulls: object[], defaults: object,
+ * @param {{form: Form, verdicts: Verdict[], fulls: Api.Config[], defaults: Api.Config,
  *   requests: import('../../lib/launch/form.js').Request[]}} props
  */
 export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
-  const [tab, setTab] = useState('yaml');
+  const [tab, setTab] = useState(TABS[0].value);
   const [variant, setVariant] = useState('');
   const [short, setShort] = useState(true);
   const index = Math.max(
@@ -263,7 +273,7 @@ export function ResultBox({ form, fulls, verdicts, defaults, requests }) {
       <button
         type="button"
         class="button button-small"
-        onClick=${() => copyText(text, TABS.find(({ value }) => value === tab).label)}
+        onClick=${() => copyText(text, TABS.find(({ value }) => value === tab)?.label ?? '')}
       >
         <${Icon} name="copy" size=${12} /> Copy
       </button>

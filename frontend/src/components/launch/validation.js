@@ -1,6 +1,6 @@
 /** Asks the server, while one types, what it thinks of each variant. */
 import { useEffect, useRef, useState } from '../../dom.js';
-import { request } from '../../data/api.js';
+import { ApiError, post } from '../../data/api.js';
 import { contentKey } from '../../lib/launch/form.js';
 
 const PAUSE_MS = 250;
@@ -11,7 +11,7 @@ const FRESH_MS = 30_000;
 const AGAIN_MS = 5_000;
 
 /**
- * @typedef {{config: object, formula: string, estimates: Record<string, any>, warnings: string[]}} Valid
+ * @typedef {Api.Validated} Valid
  * @typedef {{checking: boolean, valid: Valid | null, errors: {path: string, message: string}[], problem:
  *   Error | null}} Verdict
  *   `valid` is the newest answer that was not a refusal and stays while the next one is on its way
@@ -24,44 +24,47 @@ const UNKNOWN = { checking: true, valid: null, errors: [], problem: null };
 const known = new Map();
 
 /** A refusal is never taken for an answer to the next question: what was missing may be there by now. */
-const isFresh = (held) => Boolean(held?.verdict.valid) && Date.now() - held.at < FRESH_MS;
+const isFresh = (/** @type {{verdict: Verdict, at: number} | undefined} */ held) =>
+  held !== undefined && held.verdict.valid !== null && Date.now() - held.at < FRESH_MS;
 
+/** @param {object} body @param {string} key @param {AbortSignal} signal */
 async function ask(body, key, signal) {
   try {
     keep(key, {
       checking: false,
-      valid: await request('POST', '/validate', { body, signal }),
+      valid: await post('/validate', body, { signal }),
       errors: [],
       problem: null,
     });
   } catch (error) {
     if (signal.aborted) return;
-    if (error.status === 422)
+    if (error instanceof ApiError && error.status === 422)
       keep(key, {
         checking: false,
         valid: null,
         errors: error.errors.length ? error.errors : [{ path: '', message: error.message }],
         problem: null,
       });
-    else keep(key, { checking: false, valid: null, errors: [], problem: error });
+    else keep(key, { checking: false, valid: null, errors: [], problem: /** @type {Error} */ (error) });
   }
 }
 
+/** @param {string} key @param {Verdict} verdict */
 function keep(key, verdict) {
   known.delete(key);
   known.set(key, { verdict, at: Date.now() });
-  if (known.size > MOST_KEPT) known.delete(known.keys().next().value);
+  if (known.size > MOST_KEPT) known.delete([...known.keys()][0]);
 }
 
 /**
- * @param {object} base @param {object[]} variants @param {number} seed
+ * @param {object} base @param {{name: string}[]} variants @param {number} seed
  * @returns {Verdict[]} one for each variant
  */
 export function useVerdicts(base, variants, seed) {
   const bodies = variants.map((variant) => ({ base, variant, seed }));
   const keys = bodies.map(contentKey);
   const [, redraw] = useState(0);
-  const last = useRef(new Map());
+  const last = useRef(/** @type {Map<string, Verdict>} */ (new Map()));
 
   useEffect(() => {
     const abort = new AbortController();

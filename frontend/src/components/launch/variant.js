@@ -1,6 +1,5 @@
 /** Variants of an experiment: one card each, with what it changes, its knobs and its formula. */
 import { html, useState } from '../../dom.js';
-import { plural } from '../../lib/text/format.js';
 import { methodDifferences, shortName, shortValue } from '../../lib/launch/form.js';
 import { byFamily, matching, sentences } from '../../lib/launch/offers.js';
 import { Icon } from '../shared/icons.js';
@@ -39,7 +38,10 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
   </div>`;
 }
 
-/** Offers by family, narrowed by what is typed; Enter takes the first. */
+/**
+ * Offers by family, narrowed by what is typed; Enter takes the first.
+ * @param {{label: string, offers: Offer[], onChoose: (offer: Offer) => void}} props
+ */
 function OfferMenu({ label, offers, onChoose }) {
   const [text, setText] = useState('');
   const found = matching(offers, text);
@@ -102,15 +104,17 @@ function OfferMenu({ label, offers, onChoose }) {
   <//>`;
 }
 
-const focusOnce = (element) => element?.focus({ preventScroll: true });
+const focusOnce = (/** @type {HTMLElement | null} */ element) => element?.focus({ preventScroll: true });
 
 /**
- * @param {{variant: object, index: number, below: object, full: object, root: object, groups: object[], secondary:
- *   string[], presets: Offer[],
+ * @typedef {import('../../lib/launch/form.js').Variant} Variant
+ * @typedef {import('../../lib/launch/layers.js').Fields} Fields
+ * @param {{variant: Variant, index: number, below: Fields, full: Fields, root: Fields,
+ *   groups: import('./knobs.js').KnobGroup[], secondary: string[], presets: Offer[],
  *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
- *   {name: string, full: object}[], start: object,
- *   onChange: (variant: object) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
- *   void, onAdd: (variants: object[]) => void}} props
+ *   {name: string, full: Fields}[], start: Fields,
+ *   onChange: (variant: Variant) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
+ *   void, onAdd: (variants: Variant[]) => void}} props
  */
 export function VariantCard({
   variant,
@@ -215,8 +219,14 @@ export function VariantCard({
   </article>`;
 }
 
-const withPreset = ({ preset: _, ...variant }, name) => (name ? { ...variant, preset: name } : variant);
+/** @param {Variant} variant @param {string} name of a preset, or '' @returns {Variant} */
+const withPreset = ({ preset: _, name: own, ...variant }, name) => ({
+  name: own,
+  ...variant,
+  ...(name && { preset: name }),
+});
 
+/** @param {{value: string, presets: Offer[], index: number, onChange: (name: string) => void}} props */
 function PresetSelect({ value, presets, index, onChange }) {
   const known = presets.some(({ name }) => name === value) || value === '';
   return html`<span class="select">
@@ -247,7 +257,10 @@ function PresetSelect({ value, presets, index, onChange }) {
   </span>`;
 }
 
-/** What the preset is, and which knobs it sets. */
+/**
+ * What the preset is, and which knobs it sets.
+ * @param {{preset: Offer | undefined, start: Fields, below: Fields}} props
+ */
 function PresetAbout({ preset, start, below }) {
   if (!preset) return null;
   const [first, ...rest] = sentences(preset.note);
@@ -275,7 +288,10 @@ function PresetAbout({ preset, start, below }) {
   </div>`;
 }
 
-/** What is maximised; greyed while the fields do not fit together. */
+/**
+ * What is maximised; greyed while the fields do not fit together.
+ * @param {{name: string, verdict: import('./validation.js').Verdict}} props
+ */
 function Objective({ name, verdict: { valid, checking, errors } }) {
   return html`<aside
     class=${checking || errors.length ? 'formula is-old' : 'formula'}
@@ -285,7 +301,7 @@ function Objective({ name, verdict: { valid, checking, errors } }) {
       valid
         ? html`<${Formula} valid=${valid} />`
         : html`<p class="faint">
-            ${errors.length ? 'Fix the errors to see the formula.' : 'Loading…'}
+            ${errors.length ? 'Fix the errors to see the objective.' : 'Loading…'}
           </p>`
     }
   </aside>`;
@@ -297,7 +313,7 @@ export function CommonCard({ variants, ...knobs }) {
     <header class="card-head">
       <h3>All variants</h3>
       <span class="quiet">
-        for ${variants === 1 ? 'the one variant' : plural(variants, 'variant')}, unless a variant overrides it
+        Settings shared by all variants. A variant can override them.
       </span>
     </header>
     <${Knobs} ...${knobs} nothing="No changes from the policy's profile" />

@@ -35,7 +35,7 @@ const KINDS = [
   { value: 'eval', label: 'evaluation', title: 'Held-out prompts, the same at every evaluation' },
 ];
 
-/** Steps at which rollouts of a kind were kept, ascending. */
+/** Steps at which rollouts of a kind were kept, ascending. @param {Api.StepItem[]} items @param {string} kind */
 const stepsOf = (items, kind) =>
   [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
 
@@ -62,6 +62,10 @@ export function RolloutBrowser({ run, live }) {
   <//>`;
 }
 
+/**
+ * @typedef {import('../../lib/url.js').Values<typeof ROLLOUT_SPEC>} RolloutView
+ * @param {{run: string, items: Api.StepItem[], live: boolean}} props
+ */
 function Browser({ run, items, live }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
   const kind = stepsOf(items, view.kind).length ? view.kind : view.kind === 'train' ? 'eval' : 'train';
@@ -72,7 +76,7 @@ function Browser({ run, items, live }) {
     (signal) => getAll('/rollouts', { run, step, kind, limit: 64 }, { most: MOST_GROUPS, signal }),
     { subject: `${run} ${kind}` },
   );
-  const goTo = (next) => change({ step: next });
+  const goTo = (/** @type {number} */ next) => change({ step: next });
   const kinds = KINDS.filter(({ value }) => stepsOf(items, value).length > 0);
   return html`<div class="rollouts">
     <div class="card rollout-steps">
@@ -111,6 +115,10 @@ function Browser({ run, items, live }) {
   </div>`;
 }
 
+/**
+ * @param {{groups: Api.GroupItem[], steps: number[], step: number, view: RolloutView, change: (changes: object) =>
+ *   void}} props
+ */
 function Step({ groups, steps, step, view, change }) {
   const filter = { filter: view.filter, least: view.least };
   const chosen = useMemo(
@@ -118,10 +126,10 @@ function Step({ groups, steps, step, view, change }) {
     [groups, view.filter.join(), view.least, view.sort],
   );
   const at = Math.min(view.prompt, chosen.length) - 1;
-  const pick = (index) => {
+  const pick = (/** @type {number} */ index) => {
     if (index >= 0 && index < chosen.length) change({ prompt: index + 1, step });
   };
-  const goStep = (by) => {
+  const goStep = (/** @type {number} */ by) => {
     const next = steps[steps.indexOf(step) + by];
     if (next !== undefined) change({ step: next });
   };
@@ -161,7 +169,7 @@ function Step({ groups, steps, step, view, change }) {
         </button>
       </div>
       <${Select}
-        label="prompts"
+        label="sort prompts by"
         value=${view.sort}
         options=${Object.entries(GROUP_ORDERS).map(([value, { label }]) => ({ value, label }))}
         onChange=${(sort) => change({ sort, prompt: 1 })}
@@ -169,7 +177,7 @@ function Step({ groups, steps, step, view, change }) {
       <${Filters} view=${view} change=${change} />
       <span class="spacer"></span>
       <${Select}
-        label="completions by"
+        label="sort completions by"
         value=${view.order}
         options=${Object.entries(CARD_ORDERS).map(([value, label]) => ({ value, label }))}
         onChange=${(order) => change({ order })}
@@ -214,13 +222,14 @@ function Step({ groups, steps, step, view, change }) {
   `;
 }
 
+/** @param {{view: RolloutView, change: (changes: object) => void}} props */
 function Filters({ view, change }) {
-  const toggle = (name) =>
+  const toggle = (/** @type {string} */ name) =>
     change({
       filter: view.filter.includes(name) ? view.filter.filter((other) => other !== name) : [...view.filter, name],
       prompt: 1,
     });
-  const least = (event) =>
+  const least = (/** @type {Event & {target: HTMLInputElement}} */ event) =>
     change({
       least:
         event.target.value.trim() === '' || !Number.isFinite(Number(event.target.value))

@@ -1,15 +1,16 @@
 /** One completion: what it got, what it wrote. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
+import { ApiError } from '../../data/api.js';
 import { isRight, isTruncated, otherFlags } from '../../lib/rollouts.js';
-import { formatCount, formatValue, isNonFinite } from '../../lib/text/format.js';
+import { formatCount, formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
 import { LongText, TokenText, useTokens } from './text.js';
 
 /** @typedef {import('../../lib/rollouts.js').Completion} Completion */
 
-/** Whether an element is on or near the screen; once near, always near. */
+/** Whether an element is on or near the screen; once near, always near. @returns {[object, boolean]} its ref first */
 function useNear() {
-  const element = useRef(null);
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
   const [near, setNear] = useState(false);
   useEffect(() => {
     const observer = new IntersectionObserver(
@@ -20,7 +21,7 @@ function useNear() {
       },
       { rootMargin: '400px' },
     );
-    observer.observe(element.current);
+    if (element.current) observer.observe(element.current);
     return () => observer.disconnect();
   }, []);
   return [element, near];
@@ -44,7 +45,7 @@ export function RolloutCard({ completion, index, by }) {
       ${
         isTruncated(completion) &&
         html`<span class="mark mark-warn" title="Truncated at the maximum length">
-          ✂ cut
+          ✂ truncated
         </span>`
       }
       <span class="quiet">${formatCount(completion.tokens)} tok</span>
@@ -61,8 +62,9 @@ export function RolloutCard({ completion, index, by }) {
   </article>`;
 }
 
+/** @param {import('./text.js').LoadedTokens} tokens @param {string} by */
 function tokenNote({ data, error }, by) {
-  if (error && error.status !== 404) return `Tokens: ${error.message}`;
+  if (error && !(error instanceof ApiError && error.status === 404)) return `Tokens: ${error.message}`;
   return data || error ? `No ${by === 'logprob' ? 'log-probabilities' : 'entropies'} recorded` : 'Loading tokens…';
 }
 
@@ -84,16 +86,17 @@ function Correct({ right }) {
 /** Signed; its colour says which way the policy is pushed. @param {{value: number | string | null}} props */
 export function Advantage({ value }) {
   if (value === null || value === undefined) return null;
-  const sign = isNonFinite(value) || value === 0 ? '' : value > 0 ? 'is-up' : 'is-down';
+  const sign = typeof value !== 'number' || value === 0 ? '' : value > 0 ? 'is-up' : 'is-down';
   const text = typeof value === 'number' && value > 0 ? `+${formatValue(value)}` : formatValue(value);
   return html`<span
     class=${`advantage ${sign}`}
-    title="Advantage. Above 0, training makes this completion more likely"
+    title="Advantage: if above 0, training makes this completion more likely"
   >
     A ${text}
   </span>`;
 }
 
+/** @param {{rewards: Completion['rewards'], flags: string[]}} props */
 function Terms({ rewards, flags }) {
   return html`<p class="rollout-terms">
     ${Object.entries(rewards).map(

@@ -7,8 +7,9 @@ import { RolloutCard } from './card.js';
 import { LongText } from './text.js';
 
 /** @typedef {import('../../lib/rollouts.js').Group} Group */
+/** @typedef {import('../../lib/rollouts.js').Filter} Filter */
 
-/** @param {{groups: Group[], at: number, filter: object, onPick: (index: number) => void}} props */
+/** @param {{groups: Group[], at: number, filter: Filter, onPick: (index: number) => void}} props */
 export function GroupList({ groups, at, filter, onPick }) {
   return html`<nav class="card group-list" aria-label="Prompts of this step">
     <ol>
@@ -26,7 +27,10 @@ export function GroupList({ groups, at, filter, onPick }) {
   </nav>`;
 }
 
-/** A completion's dot: right or not, cut short or not, and out where the filter leaves it out. */
+/**
+ * A completion's dot: right or not, cut short or not, and out where the filter leaves it out.
+ * @param {Api.CompletionItem} completion @param {Filter} filter
+ */
 function dotClass(completion, filter) {
   const marks = [
     isRight(completion) && 'is-right',
@@ -36,11 +40,14 @@ function dotClass(completion, filter) {
   return ['dot', ...marks.filter(Boolean)].join(' ');
 }
 
-/** One sign for each completion: filled where right, crossed out where cut. */
+/**
+ * One sign for each completion: filled where right, crossed out where cut.
+ * @param {{group: Group, filter: Filter}} props
+ */
 function Dots({ group, filter }) {
   const { right, size } = groupFacts(group);
   const signs = group.completions.slice(0, 64);
-  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} right`}>
+  return html`<span class="dots" role="img" aria-label=${`${right} of ${size} correct`}>
     ${signs.map(
       (completion) => html`<span
         key=${completion.id}
@@ -50,7 +57,7 @@ function Dots({ group, filter }) {
   </span>`;
 }
 
-/** @param {{group: Group, filter: object, order: string, by: 'none'|'logprob'|'entropy'}} props */
+/** @param {{group: Group, filter: Filter, order: string, by: 'none'|'logprob'|'entropy'}} props */
 export function GroupView({ group, filter, order, by }) {
   const facts = groupFacts(group);
   const cards = group.completions.map((completion, index) => ({ completion, index }));
@@ -83,7 +90,7 @@ export function GroupView({ group, filter, order, by }) {
           </dd>
         </div>
         <div>
-          <dt>right</dt>
+          <dt>correct</dt>
           <dd>
             ${facts.right} of ${facts.size}
           </dd>
@@ -91,7 +98,7 @@ export function GroupView({ group, filter, order, by }) {
         ${
           group.kind !== 'eval' &&
           html`<div>
-            <dt>signal</dt>
+            <dt>learning signal</dt>
             <dd
               class=${facts.useful ? '' : 'is-warning'}
               title=${
@@ -100,7 +107,7 @@ export function GroupView({ group, filter, order, by }) {
                   : 'All rewards are equal, so this group has no effect on training'
               }
             >
-              ${facts.useful ? 'useful' : 'none, all rewards are equal'}
+              ${facts.useful ? 'yes' : 'none: all rewards are equal'}
             </dd>
           </div>`
         }

@@ -5,10 +5,14 @@ import { formatValue, plural } from '../../lib/text/format.js';
 import { nearestStep } from '../../lib/rollouts.js';
 import { Icon } from '../shared/icons.js';
 
+/** @type {import('../../data/series.js').Shape} */
 const SHAPE = { x: 'step', smoothing: 0, groupBy: '', band: '', zoom: null, points: 400 };
 const HEIGHT = 100;
 
-/** Lowest and highest value of all curves; a flat one gets room on both sides. @param {number[]} values */
+/**
+ * Lowest and highest value of all curves; a flat one gets room on both sides.
+ * @param {number[]} values @returns {[number, number]}
+ */
 function extent(values) {
   if (!values.length) return [0, 1];
   const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -21,11 +25,11 @@ function extent(values) {
  */
 export function StepBar({ run, steps, step, onStep }) {
   const at = nearestStep(steps, step);
-  const go = (by) => {
+  const go = (/** @type {number} */ by) => {
     const next = steps[at + by];
     if (next !== undefined) onStep(next);
   };
-  const typed = (event) => {
+  const typed = (/** @type {InputEvent} */ event) => {
     const wanted = Number(event.target.value);
     if (Number.isFinite(wanted)) onStep(steps[nearestStep(steps, wanted)]);
   };
@@ -62,24 +66,31 @@ export function StepBar({ run, steps, step, onStep }) {
       >
         <${Icon} name="right" />
       </button>
-      <span class="faint">of ${plural(steps.length, 'step')} with rollouts</span>
+      <span class="faint">${plural(steps.length, 'step')} with rollouts</span>
     </div>
     ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} />`}
   </div>`;
 }
 
+/** @typedef {Event & {target: HTMLInputElement}} InputEvent */
+
+/**
+ * @param {{run: string, steps: number[], at: number, onStep: (step: number) => void, go: (by: number) => void}} props
+ *   `at`: place of the step in `steps`
+ */
 function Slider({ run, steps, at, onStep, go }) {
-  const [from, to] = [Math.min(0, steps[0]), Math.max(steps.at(-1), steps[0] + 1)];
-  const left = (step) => ((step - from) / (to - from)) * 100;
-  const slide = (event) => onStep(closest(steps, Number(event.target.value)));
-  const keys = (event) => {
+  const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];
+  const left = (/** @type {number} */ step) => ((step - from) / (to - from)) * 100;
+  const slide = (/** @type {InputEvent} */ event) => onStep(closest(steps, Number(event.target.value)));
+  const keys = (/** @type {KeyboardEvent} */ event) => {
+    /** @type {Record<string, () => void>} */
     const moves = {
       ArrowLeft: () => go(-1),
       ArrowDown: () => go(-1),
       ArrowRight: () => go(1),
       ArrowUp: () => go(1),
       Home: () => onStep(steps[0]),
-      End: () => onStep(steps.at(-1)),
+      End: () => onStep(steps[steps.length - 1]),
     };
     if (!moves[event.key]) return;
     event.preventDefault();
@@ -101,21 +112,25 @@ function Slider({ run, steps, at, onStep, go }) {
   </div>`;
 }
 
-/** The recorded step nearest to a place on the slider. */
+/** The recorded step nearest to a place on the slider. @param {number[]} steps @param {number} value */
 function closest(steps, value) {
   const before = nearestStep(steps, value);
   const after = Math.min(steps.length - 1, before + 1);
   return Math.abs(steps[after] - value) < Math.abs(steps[before] - value) ? steps[after] : steps[before];
 }
 
-/** Mean reward as a line, held-out accuracy as points on one scale from 0, so that their parting is seen. */
+/**
+ * Mean reward as a line, held-out accuracy as points on one scale from 0, so that their parting is seen.
+ * @param {{run: string, from: number, to: number, step: number}} props
+ */
 function Curves({ run, from, to, step }) {
   const reward = useSeries('reward/mean', [run], SHAPE, true).series[0];
   const accuracy = useSeries('eval/accuracy', [run], SHAPE, true).series[0];
   const [low, high] = extent([...(reward?.values ?? []), ...(accuracy?.values ?? [])]);
-  const place = (x, y) =>
+  const place = (/** @type {number} */ x, /** @type {number} */ y) =>
     `${(((x - from) / (to - from)) * 1000).toFixed(1)} ${(HEIGHT - ((y - low) / (high - low)) * HEIGHT).toFixed(1)}`;
-  const points = (series) => (series ? series.steps.map((at, i) => place(at, series.values[i])) : []);
+  const points = (/** @type {Series | undefined} */ series) =>
+    series ? series.steps.map((at, i) => place(at, series.values[i])) : [];
   return html`
     <svg viewBox=${`0 -8 1000 ${HEIGHT + 16}`} preserveAspectRatio="none" aria-hidden="true">
       ${reward?.values.length > 1 && html`<path class="step-reward" d=${`M${points(reward).join('L')}`} />`}
@@ -133,7 +148,9 @@ function Curves({ run, from, to, step }) {
   `;
 }
 
-/** The value at a step, or the newest one before it. */
+/** @typedef {import('../../charts/figure.js').Series} Series */
+
+/** The value at a step, or the newest one before it. @param {Series | undefined} series @param {number} step */
 function valueAtStep(series, step) {
   if (!series?.steps.length || series.steps[0] > step) return '–';
   return formatValue(series.values[nearestStep(series.steps, step)]);

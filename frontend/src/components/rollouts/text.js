@@ -11,36 +11,35 @@ import { formatBytes, formatValue } from '../../lib/text/format.js';
 const MOST_SHOWN = 20_000;
 const MOST_KEPT = 300;
 
-/**
- * @typedef {{id: string, tokens: string[], arrays: Record<string, (number | string | null)[]>, mask?:
- *   (number | boolean)[]}} Tokens
- */
+/** @typedef {Api.TokensAnswer} Tokens */
+/** @typedef {{data?: Tokens, error?: Error}} LoadedTokens */
 
 /** @type {Map<string, Promise<Tokens>>} tokens never change, so each completion is asked for once */
 const kept = new Map();
 
+/** @param {string} id @returns {Promise<Tokens>} */
 function tokensOf(id) {
-  if (!kept.has(id)) {
-    const answer = get(`/rollouts/${id}/tokens`);
-    answer.catch(() => kept.delete(id));
-    kept.set(id, answer);
-    if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
-  }
-  return kept.get(id);
+  const known = kept.get(id);
+  if (known) return known;
+  const answer = get(`/rollouts/${id}/tokens`);
+  answer.catch(() => kept.delete(id));
+  kept.set(id, answer);
+  if (kept.size > MOST_KEPT) kept.delete([...kept.keys()][0]);
+  return answer;
 }
 
 /**
  * Tokens of a completion, loaded when wanted.
  * @param {string} id
  * @param {boolean} wanted
- * @returns {{data?: Tokens, error?: Error}}
+ * @returns {LoadedTokens}
  */
 export function useTokens(id, wanted) {
-  const [state, setState] = useState({ id: '' });
+  const [state, setState] = useState(/** @type {LoadedTokens & {id: string}} */ ({ id: '' }));
   useEffect(() => {
     if (!wanted) return undefined;
     let current = true;
-    const put = (change) => current && setState({ id, ...change });
+    const put = (/** @type {LoadedTokens} */ change) => current && setState({ id, ...change });
     tokensOf(id).then(
       (data) => put({ data }),
       (error) => put({ error }),
@@ -73,6 +72,7 @@ export function LongText({ text, label, class: name = '' }) {
   </div>`;
 }
 
+/** @param {{left: number, onMore: () => void}} props */
 const More = ({ left, onMore }) => html`<button type="button" class="button button-small model-more" onClick=${onMore}>
   ${formatBytes(left)} more
 </button>`;
@@ -89,7 +89,7 @@ const pointed = signal(null);
  * @param {{text: string, tokens: Tokens, by: 'logprob'|'entropy', label: string}} props
  */
 export function TokenText({ text, tokens, by, label }) {
-  const box = useRef(null);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
   const at = useRef(-1);
   const [all, setAll] = useState(false);
   const count = all ? tokens.tokens.length : tokensWithin(tokens.tokens, MOST_SHOWN);
@@ -105,10 +105,10 @@ export function TokenText({ text, tokens, by, label }) {
       ),
     [tokens, by, count],
   );
-  const point = (index) => {
+  const point = (/** @type {number} */ index) => {
     at.current = index;
-    box.current.querySelector('.is-at')?.classList.remove('is-at');
-    box.current.querySelector(`[data-token="${index}"]`)?.classList.add('is-at');
+    box.current?.querySelector('.is-at')?.classList.remove('is-at');
+    box.current?.querySelector(`[data-token="${index}"]`)?.classList.add('is-at');
     pointed.value = index < 0 ? null : { tokens, at: index, label };
   };
   useEffect(
@@ -117,12 +117,12 @@ export function TokenText({ text, tokens, by, label }) {
     },
     [tokens],
   );
-  const over = (event) => {
-    const token = event.target.closest?.('[data-token]');
-    if (token) point(Number(token.dataset.token));
+  const over = (/** @type {MouseEvent} */ event) => {
+    const token = event.target instanceof Element && event.target.closest('[data-token]');
+    if (token instanceof HTMLElement) point(Number(token.dataset.token));
   };
-  const move = (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const move = (/** @type {KeyboardEvent} */ event) => {
+    const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (!step || event.target !== box.current) return;
     event.preventDefault();
     point(Math.min(count - 1, Math.max(0, at.current + step)));
@@ -146,10 +146,12 @@ export function TokenText({ text, tokens, by, label }) {
   </div>`;
 }
 
+/** Characters in the first `count` tokens. @param {string[]} tokens @param {number} count */
 const lengthOf = (tokens, count) => tokens.slice(0, count).reduce((sum, token) => sum + token.length, 0);
 
 const BLANK_LINES = /^\s*\n\s*$/;
 
+/** @param {{token: string, index: number, level: number | null}} props */
 function Token({ token, index, level }) {
   const kind = level === null ? 'is-masked' : `heat-${level}`;
   return html`<span class=${`token ${kind}${BLANK_LINES.test(token) ? ' is-break' : ''}`} data-token=${index}>
@@ -183,8 +185,10 @@ export function Readout() {
 }
 
 /** A token in quotes in which white space can be seen. @param {string} token */
-const spelledToken = (token) =>
-  token === '' ? '∅' : [...token].map((c) => ({ '\n': '⏎', '\t': '⇥', ' ': '␣' })[c] ?? visible(c)).join('');
+const spelledToken = (token) => (token === '' ? '∅' : [...token].map((c) => WHITE[c] ?? visible(c)).join(''));
+
+/** @type {Record<string, string>} */
+const WHITE = { '\n': '⏎', '\t': '⇥', ' ': '␣' };
 
 /** What the colours mean. @param {{by: 'logprob'|'entropy'}} props */
 export function ColourLegend({ by }) {

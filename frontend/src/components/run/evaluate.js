@@ -4,6 +4,8 @@ import { usePostOnce } from '../../data/post_once.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
+/** @typedef {import('../../data/api.js').ApiError} ApiError */
+
 const FIELDS = [
   {
     name: 'prompts',
@@ -14,22 +16,24 @@ const FIELDS = [
   { name: 'k', label: 'Completions per prompt', help: 'The k in pass@k. 1 means one greedy completion.', initial: 1 },
 ];
 
+/** @param {Api.RunItem} run @returns {Record<string, string>} */
 const initially = (run) =>
   Object.fromEntries(FIELDS.map(({ name, initial }) => [name, String(run.config?.evaluation?.[name] ?? initial)]));
 
-/** Errors of the server by field; what belongs to none stands above the buttons. */
+/** Errors of the server by field; what belongs to none stands above the buttons. @param {ApiError} error */
 function placed(error) {
   const errors = error.errors?.length ? error.errors : [{ path: '', message: error.message }];
-  const fieldOf = (path) => FIELDS.find(({ name }) => path.split('.').at(-1) === name)?.name ?? '';
-  return new Map(errors.map(({ path, message }) => [fieldOf(path), message]));
+  const fieldOf = (/** @type {string} */ path) =>
+    FIELDS.find(({ name }) => path.split('.').at(-1) === name)?.name ?? '';
+  return new Map(errors.map(({ path, message }) => /** @type {const} */ ([fieldOf(path), message])));
 }
 
-const wholeNumber = (written) => (/^\d+$/.test(written.trim()) ? Number(written) : written);
+const wholeNumber = (/** @type {string} */ written) => (/^\d+$/.test(written.trim()) ? Number(written) : written);
 
-/** @param {{run: any, checkpoint: {step: number}}} props */
+/** @param {{run: Api.RunItem, checkpoint: {step: number}}} props */
 export function Evaluate({ run, checkpoint }) {
   const [open, setOpen] = useState(false);
-  const [begun, setBegun] = useState(null);
+  const [begun, setBegun] = useState(/** @type {Api.RunItem | null} */ (null));
   return html`<${ForOperator}>
     <span class="evaluate">
       <button
@@ -63,12 +67,15 @@ export function Evaluate({ run, checkpoint }) {
   <//>`;
 }
 
+/**
+ * @param {{run: Api.RunItem, step: number, onClose: () => void, onBegun: (child: Api.RunItem) => void}} props
+ */
 function EvaluateDialog({ run, step, onClose, onBegun }) {
   const [values, setValues] = useState(() => initially(run));
-  const [errors, setErrors] = useState(new Map());
+  const [errors, setErrors] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [busy, setBusy] = useState(false);
   const postOnce = usePostOnce();
-  const submit = async (event) => {
+  const submit = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     setBusy(true);
     try {
@@ -76,7 +83,7 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
       const [child] = await postOnce([{ path: `/runs/${run.id}/evaluations`, body }]);
       onBegun(child);
     } catch (error) {
-      setErrors(placed(error));
+      setErrors(placed(/** @type {ApiError} */ (error)));
       setBusy(false);
     }
   };
@@ -109,6 +116,10 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
   <//>`;
 }
 
+/**
+ * @param {{name: string, label: string, help: string, value: string, error?: string, onChange: (value: string) =>
+ *   void}} props
+ */
 function NumberField({ name, label, help, value, error, onChange }) {
   return html`<div class="evaluate-field">
     <label for=${`evaluate-${name}`}>${label}</label>

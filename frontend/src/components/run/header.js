@@ -17,7 +17,7 @@ import { Ago } from '../shared/states.js';
 
 const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' };
 
-/** @param {{run: any, onChange: (run: any) => void}} props */
+/** @param {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} props */
 export function RunHeader({ run, onChange }) {
   return html`
     <div class="page-head run-head">
@@ -58,7 +58,9 @@ export function RunHeader({ run, onChange }) {
   `;
 }
 
-/** While the run's steps cannot be stored. */
+/** @typedef {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} Props */
+
+/** While the run's steps cannot be stored. @param {{run: string}} props */
 function Waiting({ run }) {
   const text = waitingText(status.value, run);
   return (
@@ -70,14 +72,15 @@ function Waiting({ run }) {
 }
 
 /** How a run and its parent belong together. */
-const kinship = (run) => (run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'evaluates' : 'fork of');
+const kinship = (/** @type {Api.RunItem} */ run) =>
+  run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'evaluates' : 'fork of';
 
-/** The name; a click on the pencil makes it a field. */
+/** The name; a click on the pencil makes it a field. @param {Props} props */
 function Name({ run, onChange }) {
   const [editing, setEditing] = useState(false);
-  const field = useRef(null);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => {
-    if (editing) field.current.select();
+    if (editing) field.current?.select();
   }, [editing]);
   if (!editing) {
     return html`
@@ -95,7 +98,7 @@ function Name({ run, onChange }) {
       <//>
     `;
   }
-  const save = (event) => {
+  const save = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!field.current?.reportValidity()) return;
     setEditing(false);
@@ -121,6 +124,7 @@ function Name({ run, onChange }) {
   </form>`;
 }
 
+/** @param {{run: Api.RunItem}} props */
 function Advance({ run }) {
   if (isEvaluation(run))
     return html`<span class="quiet" title="Evaluates a policy without training it">
@@ -136,10 +140,11 @@ function Advance({ run }) {
   </span>`;
 }
 
+/** @param {Props} props */
 function Moves({ run, onChange }) {
   const [asking, setAsking] = useState(false);
   const [busy, setBusy] = useState(false);
-  const act = async (move) => {
+  const act = async (/** @type {import('../../lib/runs/moves.js').Move} */ move) => {
     setBusy(true);
     try {
       onChange(await post(`/runs/${run.id}/${move}`));
@@ -189,7 +194,7 @@ const NO_ROOM = {
   next: 'After you fix the disk, Resume continues from the latest checkpoint.',
 };
 
-/** Why it is as it is. What somebody has to look after stands out. */
+/** Why it is as it is. What somebody has to look after stands out. @param {{run: Api.RunItem}} props */
 function Reason({ run }) {
   if (!run.reason) return null;
   const trouble =

@@ -1,6 +1,6 @@
 /** A run at a glance: key figures, key curves, its objective, its attempts. */
 import { html, useMemo } from '../../dom.js';
-import { request } from '../../data/api.js';
+import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
@@ -15,6 +15,11 @@ import { Panels } from '../curves/panels.js';
 import { Restorations } from './restored.js';
 import { Empty } from '../shared/states.js';
 
+/**
+ * What the address of a run's page says about its curves: `q` filters metrics, `panel` is the enlarged one.
+ * @typedef {import('../curves/controls.js').CurveView & {q: string, panel: string}} RunView
+ */
+
 const KEY_CURVES = [
   'reward/mean',
   'eval/accuracy',
@@ -24,10 +29,13 @@ const KEY_CURVES = [
   'optim/grad_norm',
 ];
 
-/** Names of the metrics that a run has recorded. @param {any} run */
+/** Names of the metrics that a run has recorded. @param {Api.RunItem} run */
 export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
-/** What the panels of one run need: its look, its name, and the events at which its curves change their meaning. */
+/**
+ * What the panels of one run need: its look, its name, and the events at which its curves change their meaning.
+ * @param {Api.RunItem} run @param {Api.RunEvent[]} events
+ */
 function lineOf(run, events) {
   return {
     runs: [run.id],
@@ -37,7 +45,7 @@ function lineOf(run, events) {
   };
 }
 
-/** @param {{run: any, view: any, change: Function}} props */
+/** @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
   const line = lineOf(run, events);
@@ -63,7 +71,7 @@ export function Overview({ run, view, change }) {
   `;
 }
 
-/** Why there are no curves, and when there will be. */
+/** Why there are no curves, and when there will be. @param {{run: Api.RunItem}} props */
 function NothingYet({ run }) {
   if (isEvaluation(run) && run.status === 'running')
     return html`<${Empty} title="Evaluation in progress">Results appear here when all prompts are done.<//>`;
@@ -71,7 +79,7 @@ function NothingYet({ run }) {
     return html`<${Empty}
       title="Waiting for a worker"
       action=${html`<a class="button" href="/queue">
-        To the queue
+        View the queue
       </a>`}
     >
       ${
@@ -90,6 +98,7 @@ function NothingYet({ run }) {
   <//>`;
 }
 
+/** @type {[string, string, (value: any) => string][]} metric, label, format */
 const FIGURES = [
   ['eval/accuracy', 'held-out accuracy', formatValue],
   ['reward/mean', 'reward', formatValue],
@@ -100,12 +109,13 @@ const FIGURES = [
   ['time/wall_seconds', 'training time', formatDuration],
 ];
 
-const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'cut at the cap' };
+/** @type {Record<string, string>} */
+const EVALUATED = { 'eval/length_mean': 'mean length', 'eval/truncated_frac': 'truncated' };
 
 /** Figures that say nothing about a run that trains nothing. */
 const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 
-/** Newest values, and the best one where that is known. */
+/** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
 function Figures({ run }) {
   const { last = {}, best = {} } = run.summary ?? {};
   const rest = isEvaluation(run)
@@ -114,14 +124,13 @@ function Figures({ run }) {
         .sort()
     : [];
   const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;
-  const known = [
-    ...usual,
-    ...rest.map((metric) => [
-      metric,
-      EVALUATED[metric] ?? metric.slice('eval/'.length).replaceAll('_', ' '),
-      formatValue,
-    ]),
-  ].filter(([metric]) => last[metric] !== undefined);
+  /** @type {typeof FIGURES} */
+  const others = rest.map((metric) => [
+    metric,
+    EVALUATED[metric] ?? metric.slice('eval/'.length).replaceAll('_', ' '),
+    formatValue,
+  ]);
+  const known = [...usual, ...others].filter(([metric]) => last[metric] !== undefined);
   if (!known.length) return null;
   return html`<dl class="figures">
     ${known.map(
@@ -135,7 +144,7 @@ function Figures({ run }) {
             html`
               ${' '}
               <span class="faint">
-                best ${format(best[metric].value)} at ${best[metric].step}
+                best ${format(best[metric].value)} at step ${best[metric].step}
               </span>
             `
           }
@@ -145,9 +154,9 @@ function Figures({ run }) {
   </dl>`;
 }
 
-/** What this run maximises. */
+/** What this run maximises. @param {{config: Api.Config | null | undefined}} props */
 function ObjectiveCard({ config }) {
-  const checked = useLoad(JSON.stringify(config), (signal) => request('POST', '/validate', { body: config, signal }), {
+  const checked = useLoad(JSON.stringify(config), (signal) => post('/validate', config ?? {}, { signal }), {
     subject: 'formula',
   });
   return html`<section class="card run-part">
@@ -160,7 +169,10 @@ function ObjectiveCard({ config }) {
   </section>`;
 }
 
-/** Each claim of the run by a worker, and the step behind which it began. */
+/**
+ * Each claim of the run by a worker, and the step behind which it began.
+ * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
+ */
 function Attempts({ run, events }) {
   const attempts = run.attempts ?? [];
   return html`<section class="card run-part">
@@ -173,9 +185,9 @@ function Attempts({ run, events }) {
               <tr>
                 <th class="number">#</th>
                 <th>from step</th>
-                <th>where</th>
-                <th>began</th>
-                <th>took</th>
+                <th>worker</th>
+                <th>started</th>
+                <th>duration</th>
                 <th>outcome</th>
               </tr>
             </thead>
@@ -217,11 +229,12 @@ function Attempts({ run, events }) {
   </section>`;
 }
 
-const beginning = ({ from_step: step }) => (step === null || step === undefined ? '–' : step < 0 ? 'start' : step);
-const duration = ({ started_at: from, ended_at: to }) =>
-  from ? (new Date(to ?? Date.now()) - new Date(from)) / 1000 : null;
+const beginning = (/** @type {Api.AttemptItem} */ { from_step: step }) =>
+  step === null || step === undefined ? '–' : step < 0 ? 'start' : step;
+const duration = (/** @type {Api.AttemptItem} */ { started_at: from, ended_at: to }) =>
+  from ? (new Date(to ?? Date.now()).getTime() - new Date(from).getTime()) / 1000 : null;
 
-/** All metrics by section. @param {{run: any, view: any, change: Function}} props */
+/** All metrics by section. @param {{run: Api.RunItem, view: RunView, change: (changes: object) => void}} props */
 export function Charts({ run, view, change }) {
   const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);

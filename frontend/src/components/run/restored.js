@@ -3,11 +3,9 @@ import { html } from '../../dom.js';
 import { plural } from '../../lib/text/format.js';
 import { Visible } from '../rollouts/text.js';
 
-/**
- * @typedef {{checkpoint: string, step: number, run?: string, parts: string[], fresh: string[], refused: {checkpoint:
- *   string, reason: string}[], versions: Record<string, [string, string]>}} Manifest
- */
+/** @typedef {Api.Manifest} Manifest */
 
+/** @type {Record<string, string>} */
 const WORDS = {
   policy: 'weights',
   random: 'random state',
@@ -20,9 +18,9 @@ const WORDS = {
   behaviour: 'older sampler weights',
 };
 
-const words = (parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
+const words = (/** @type {string[]} */ parts) => parts.map((part) => WORDS[part] ?? part).join(', ');
 
-/** The manifest that an event carries, if it does. @param {{data?: {restored?: Manifest}}} event */
+/** The manifest that an event carries, if it does. @param {Api.RunEvent} event */
 export const manifestOf = (event) => event.data?.restored;
 
 /** @param {{manifest: Manifest}} props */
@@ -39,7 +37,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
             of <a href=${`/run/${run}`}>the parent</a>
           `
         }
-        , verified: every file matches its recorded SHA-256
+        , verified against its SHA-256 checksums
       `,
     ],
     ['restored', words(parts)],
@@ -52,7 +50,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
     ]),
     ...Object.entries(versions).map(([name, [then, now]]) => [
       name,
-      `${then || 'unknown'} then, ${now} now: results may differ in the last digits`,
+      `was ${then || 'unknown'}, now ${now}: results may differ in the last digits`,
     ]),
   ];
   return html`<dl class="restored">
@@ -65,7 +63,7 @@ export function Restored({ manifest: { checkpoint, run, parts, fresh, refused, v
   </dl>`;
 }
 
-/** Every resume and fork of a run, newest first. @param {{events: any[]}} props */
+/** Every resume and fork of a run, newest first. @param {{events: Api.RunEvent[]}} props */
 export function Restorations({ events }) {
   const found = events.filter(manifestOf);
   if (!found.length) return null;

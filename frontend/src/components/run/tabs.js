@@ -16,10 +16,10 @@ import { Restored, manifestOf } from './restored.js';
 import { Evaluate } from './evaluate.js';
 import { ForkLink } from './fork_link.js';
 
-/** @param {{run: any, view: {full: boolean}, change: Function}} props */
+/** @param {{run: Api.RunItem, view: {full: boolean}, change: Function}} props */
 export function ConfigTab({ run, view, change }) {
   const schema = useGet('/config-schema');
-  const config = view.full ? run.config : schema.data && changesBetween(schema.data.defaults, run.config);
+  const config = view.full ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
   const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
   return html`
     <div class="toolbar run-tools">
@@ -49,7 +49,7 @@ export function ConfigTab({ run, view, change }) {
   `;
 }
 
-/** @param {{run: any}} props */
+/** @param {{run: Api.RunItem}} props */
 export function EventsTab({ run }) {
   const history = useHistory(run.id);
   return html`<${Loaded}
@@ -74,8 +74,10 @@ export function EventsTab({ run }) {
   <//>`;
 }
 
+/** @type {Record<string, string>} */
 const SIGNS = { info: 'circle', warning: 'warn', error: 'cross' };
 
+/** @param {{event: Api.RunEvent, run: string}} props */
 function EventRow({ event, run }) {
   return html`<li class=${`event event-${event.level}`}>
     <${Icon} name=${SIGNS[event.level] ?? 'circle'} size=${12} label=${event.level} />
@@ -106,25 +108,32 @@ function EventRow({ event, run }) {
 
 const KEPT_CHARACTERS = 400_000;
 
-/** Output of the trainer, page by page; while the run lives its last page is read again. */
+/**
+ * Output of the trainer, page by page; while the run lives its last page is read again.
+ * @typedef {{pages: Map<string, Api.LogChunk[]>, error: ApiError | null, loaded: boolean}} LogState
+ * @typedef {import('../../data/api.js').ApiError} ApiError
+ * @param {string} run @param {boolean} live
+ */
 function useLog(run, live) {
-  const [state, setState] = useState({ pages: new Map(), error: null, loaded: false });
+  const [state, setState] = useState(/** @type {LogState} */ ({ pages: new Map(), error: null, loaded: false }));
   const cursor = useRef('');
   const busy = useRef(false);
   const read = async () => {
     if (busy.current) return;
     busy.current = true;
     try {
+      /** @type {string | null} */
       let next;
       do {
         const at = cursor.current;
+        /** @type {Api.List<Api.LogChunk>} */
         const page = await get(`/runs/${run}/logs`, { cursor: at, limit: 200 });
         setState((old) => ({ pages: new Map(old.pages).set(at, page.items), error: null, loaded: true }));
         next = page.next;
         if (next) cursor.current = next;
       } while (next);
     } catch (error) {
-      setState((old) => ({ ...old, error }));
+      setState((old) => ({ ...old, error: /** @type {ApiError} */ (error) }));
     }
     busy.current = false;
   };
@@ -142,18 +151,22 @@ function useLog(run, live) {
   return { ...state, reload: read, chunks: [...state.pages.values()].flat() };
 }
 
-/** @param {{run: any}} props */
+/** @param {{run: Api.RunItem}} props */
 export function LogTab({ run }) {
   const live = run.status === 'running';
   const { chunks, error, loaded, reload } = useLog(run.id, live);
   const [follow, setFollow] = useState(true);
-  const box = useRef(null);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
   const text = useMemo(() => terminalText(joined(chunks)), [chunks.length, chunks.at(-1)?.text]);
   const shown = text.slice(-KEPT_CHARACTERS);
   useLayoutEffect(() => {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown, follow]);
-  const scrolled = () => setFollow(box.current.scrollHeight - box.current.scrollTop - box.current.clientHeight < 24);
+  const scrolled = () => {
+    if (!box.current) return;
+    const { scrollHeight, scrollTop, clientHeight } = box.current;
+    setFollow(scrollHeight - scrollTop - clientHeight < 24);
+  };
   const resource = { data: loaded ? chunks : undefined, error, reload, loadedAt: Date.now() };
   return html`<${Loaded}
     resource=${resource}
@@ -199,14 +212,14 @@ export function LogTab({ run }) {
 }
 
 /** Pieces in order, with a line where another attempt begins. */
-const joined = (chunks) =>
+const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
   chunks
     .map(({ attempt, text }, i) =>
       i > 0 && attempt !== chunks[i - 1].attempt ? `\n── attempt ${attempt} ──\n${text}` : text,
     )
     .join('');
 
-/** @param {{run: any}} props */
+/** @param {{run: Api.RunItem}} props */
 export function FilesTab({ run }) {
   const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, {
     live: ['event'],
@@ -313,7 +326,7 @@ export function FilesTab({ run }) {
   `;
 }
 
-/** A file by its name below the checkpoint. */
+/** A file by its name below the checkpoint. @param {{run: string, name: string, checkpoint: string}} props */
 function FileLink({ run, name, checkpoint }) {
   return html`<a
     href=${fileAddress(`/runs/${run}/files/${name.split('/').map(encodeURIComponent).join('/')}`)}

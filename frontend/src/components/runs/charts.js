@@ -10,9 +10,15 @@ import { Panels } from '../curves/panels.js';
 import { Segments } from '../shared/marks.js';
 import { TypedSearch } from './tools.js';
 
+/** @typedef {import('../../data/run_list.js').RunList} RunList */
+/** @typedef {ReturnType<typeof import('../../data/run_list.js').useOthers>} Others */
+
 const GROUP_VIEW = { groupBy: '', band: '' };
 
-/** Key metrics that exist; before any exists, the first four, so that the page has its shape. */
+/**
+ * Key metrics that exist; before any exists, the first four, so that the page has its shape.
+ * @param {string[]} available @param {{metrics: string, all: boolean}} view
+ */
 function chosenMetrics(available, { metrics, all }) {
   if (metrics) return matching(available, metrics);
   if (all) return available;
@@ -21,8 +27,10 @@ function chosenMetrics(available, { metrics, all }) {
 }
 
 /**
- * @param {{view: any, change: Function, runs: any, others: {found: any[], missing: string[]}, shown: string[],
- *   looks: Map<string, any>, names: Map<string, string>, compare: (ids: string[]) => void}} props
+ * @param {{view: import('../../views/runs.js').RunsView, change: Function, runs: RunList,
+ *   others: Others, shown: string[], looks: Map<string, import('../../lib/colours.js').Look>,
+ *   names: Map<string, string>,
+ *   compare: (ids: string[]) => void}} props
  */
 export function RunsCharts({ view, change, runs, others, shown, looks, names, compare }) {
   const drawn = [...runs.items, ...others.found].filter(({ id }) => looks.has(id));
@@ -76,16 +84,21 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
   </section>`;
 }
 
+/** @param {{runs: RunList, shown: string[], others: Others, change: Function}} props */
 function ShownMenu({ runs, shown, others, change }) {
   const ids = runs.items.map(({ id }) => id);
   const elsewhere = shown.filter((id) => !ids.includes(id)).length;
   const apart = [
     elsewhere && `${formatCount(elsewhere)} not in this list`,
-    others.missing.length && `${formatCount(others.missing.length)} gone`,
+    others.missing.length && `${formatCount(others.missing.length)} deleted`,
   ]
     .filter(Boolean)
     .join(', ');
-  const item = (label, show, close) => html`<button
+  const item = (
+    /** @type {string} */ label,
+    /** @type {string[] | undefined} */ show,
+    /** @type {() => void} */ close,
+  ) => html`<button
     class="menu-item"
     onClick=${() => {
       close();

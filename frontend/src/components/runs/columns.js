@@ -8,12 +8,15 @@ import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
- * @param {{fields: string[], looks: Map<string, any>, isShown: (id: string) => boolean, toggleShown: (id:
- *   string) => void,
+ * @param {{fields: string[], looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
+ *   toggleShown: (id: string) => void,
  *   isSelected: (id: string) => boolean, toggleSelected: (id: string) => void, allSelected: boolean, selectAll: (on:
  *   boolean) => void,
- *   put: (run: any) => void, runs: any[], renaming: string | null, setRenaming: (id: string | null) => void}} table
- * @returns {import('../shared/table.js').Column<any>[]}
+ *   put: (run: Api.RunItem) => void, runs: Api.RunItem[], renaming: string | null,
+ *   setRenaming: (id: string | null) => void}} table
+ * @typedef {Parameters<typeof runColumns>[0]} Table
+ * @typedef {import('../shared/table.js').Column<Api.RunItem>} Column
+ * @returns {Column[]}
  */
 export function runColumns(table) {
   return [
@@ -26,6 +29,7 @@ export function runColumns(table) {
   ];
 }
 
+/** @param {Table} table @returns {Column} */
 const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) => ({
   key: 'select',
   width: '32px',
@@ -45,6 +49,7 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
   />`,
 });
 
+/** @param {Table} table @returns {Column} */
 const eyeColumn = ({ looks, isShown, toggleShown }) => ({
   key: 'eye',
   width: '36px',
@@ -64,6 +69,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
   </button>`,
 });
 
+/** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
   width: 'minmax(96px, 1fr)',
@@ -72,6 +78,7 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
 });
 
+/** @type {Column[]} */
 const IDENTITY = [
   {
     key: 'variant',
@@ -84,6 +91,7 @@ const IDENTITY = [
   { key: 'status', width: '86px', title: 'status', sort: 'status', cell: (run) => html`<${Status} run=${run} />` },
 ];
 
+/** @param {Table} table @returns {Column} */
 const stepColumn = ({ runs }) => ({
   key: 'step',
   width: `${stepWidth(runs)}px`,
@@ -93,12 +101,13 @@ const stepColumn = ({ runs }) => ({
   cell: (run) => html`<${Steps} run=${run} />`,
 });
 
-/** As wide as the longest run will need, so that nothing moves while it trains. */
+/** As wide as the longest run will need, so that nothing moves while it trains. @param {Api.RunItem[]} runs */
 function stepWidth(runs) {
   const most = formatCount(runs.reduce((most, { steps }) => Math.max(most, steps ?? 0), 0));
   return Math.max(60, 16 + 8 * (2 * most.length + 1), runs.some(isEvaluation) ? 84 : 0);
 }
 
+/** @param {{run: Api.RunItem}} props */
 function Steps({ run }) {
   const { status, last_step: done, steps } = run;
   if (isEvaluation(run))
@@ -115,6 +124,7 @@ function Steps({ run }) {
   </span>`;
 }
 
+/** @param {string} key @returns {Column} */
 function fieldColumn(key) {
   const field = fieldOf(key);
   return {
@@ -131,11 +141,15 @@ function fieldColumn(key) {
   };
 }
 
-const stay = (event) => event.stopPropagation();
+const stay = (/** @type {Event} */ event) => event.stopPropagation();
 
+/**
+ * @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, isRenaming: boolean, setRenaming: (id: string | null) =>
+ *   void}} props
+ */
 function Name({ run, put, isRenaming, setRenaming }) {
   if (isRenaming) return html`<${Rename} run=${run} put=${put} done=${() => setRenaming(null)} />`;
-  return html`<span class="run-name">
+  return html`<span class="run-cell">
     <a
       href=${`/run/${run.id}`}
       title=${[run.name, run.experiment_name && `experiment ${run.experiment_name}`, ...(run.tags ?? [])]
@@ -161,11 +175,12 @@ function Name({ run, put, isRenaming, setRenaming }) {
   </span>`;
 }
 
+/** @param {{run: Api.RunItem, put: (run: Api.RunItem) => void, done: () => void}} props */
 function Rename({ run, put, done }) {
   const [name, setName] = useState(run.name);
-  const input = useRef(null);
-  useEffect(() => input.current.select(), []);
-  const save = async (event) => {
+  const input = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => input.current?.select(), []);
+  const save = async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     done();
     if (name.trim() && name.trim() !== run.name) await renameRun(run.id, name.trim(), put);

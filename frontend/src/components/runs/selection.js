@@ -17,14 +17,14 @@ import { ForOperator } from '../shared/role.js';
 const STOPPABLE = ['queued', 'running', 'paused'];
 
 /**
- * @param {{chosen: any[], runs: any, trash: boolean, compare: (ids: string[]) => void, clear: () => void}}
- *   props `trash`: the list is that of the trash
+ * @param {{chosen: Api.RunItem[], runs: import('../../data/run_list.js').RunList, trash: boolean,
+ *   compare: (ids: string[]) => void, clear: () => void}} props `trash`: the list is that of the trash
  */
 export function SelectionBar({ chosen, runs, trash, compare, clear }) {
   const [asking, ask] = useState('');
   const stoppable = chosen.filter(({ status }) => STOPPABLE.includes(status));
   const isArchived = chosen.every(({ archived }) => archived);
-  const done = (action) => {
+  const done = (/** @type {() => void} */ action) => {
     action();
     clear();
   };
@@ -69,7 +69,10 @@ export function SelectionBar({ chosen, runs, trash, compare, clear }) {
   </div>`;
 }
 
-/** What can be done in the trash. */
+/**
+ * What can be done in the trash.
+ * @param {{chosen: Api.RunItem[], runs: import('../../data/run_list.js').RunList, clear: () => void}} props
+ */
 function TrashBar({ chosen, runs, clear }) {
   const [asking, ask] = useState(false);
   const restore = () => {
@@ -108,7 +111,7 @@ function TrashBar({ chosen, runs, clear }) {
 
 const GONE = 'This deletes their curves, rollouts, events, output and checkpoints. It cannot be undone.';
 
-/** All of the trash at once. @param {{runs: any}} props */
+/** All of the trash at once. @param {{runs: import('../../data/run_list.js').RunList}} props */
 export function EmptyTrash({ runs }) {
   const [asking, ask] = useState(false);
   return html`
@@ -128,18 +131,21 @@ export function EmptyTrash({ runs }) {
   `;
 }
 
+/**
+ * @param {{chosen: Api.RunItem[], runs: import('../../data/run_list.js').RunList, onClose: () => void}} props
+ */
 function TagDialog({ chosen, runs, onClose }) {
   const [tag, setTag] = useState('');
   const others = distinct(runs.items, (run) => run.tags ?? []);
-  const put = (name) => {
+  const put = (/** @type {string} */ name) => {
     onClose();
     tagRuns(chosen, name, runs.put);
   };
-  const submit = (event) => {
+  const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     if (tag.trim()) put(tag.trim());
   };
-  const hasAll = (name) => chosen.every(({ tags }) => tags.includes(name));
+  const hasAll = (/** @type {string} */ name) => chosen.every(({ tags }) => tags.includes(name));
   return html`<${Dialog} title=${`Tag ${plural(chosen.length, 'run')}`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <input

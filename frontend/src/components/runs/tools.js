@@ -12,10 +12,15 @@ import { Segments } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 import { EmptyTrash } from './selection.js';
 
+/** @type {Record<string, string>} */
 const LABELS = { '': 'all' };
 const IN_FRONT = ['', 'running', 'finished', 'failed'];
 
-/** A menu that narrows the list to one value. */
+/**
+ * A menu that narrows the list to one value.
+ * @param {{name: string, value: string, options: {value: string, label: string}[], onChange: (value: string) =>
+ *   void}} props
+ */
 function Filter({ name, value, options, onChange }) {
   const label = value
     ? html`
@@ -49,14 +54,18 @@ function Filter({ name, value, options, onChange }) {
           ${option.label}
         </button>`,
       )}
-      ${!options.length && html`<p class="menu-title">No run in the list has one.</p>`}
+      ${!options.length && html`<p class="menu-title">No run in this list has one.</p>`}
     `}
   <//>`;
 }
 
-const plainOptions = (values) => values.map((value) => ({ value, label: value }));
+const plainOptions = (/** @type {string[]} */ values) => values.map((value) => ({ value, label: value }));
 
-/** @param {{view: any, change: Function, runs: any[], search: {current: any}, statuses: string[]}} props */
+/**
+ * @typedef {import('../../views/runs.js').RunsView} RunsView
+ * @param {{view: RunsView, change: Function, runs: Api.RunItem[], search: {current: HTMLInputElement | null},
+ *   statuses: string[]}} props
+ */
 export function RunFilters({ view, change, runs, search, statuses }) {
   const rest = statuses.filter((status) => !IN_FRONT.includes(status));
   const experiments = [
@@ -126,7 +135,10 @@ export function RunFilters({ view, change, runs, search, statuses }) {
   </div>`;
 }
 
-/** A search field that tells its text a moment after the last key. */
+/**
+ * A search field that tells its text a moment after the last key.
+ * @param {{value: string, onChange: (text: string) => void, input?: object, placeholder: string}} props `input`: a ref
+ */
 export function TypedSearch({ value, onChange, input, placeholder }) {
   const [typed, setTyped] = useState(value);
   const told = useRef(value);
@@ -154,10 +166,13 @@ export function TypedSearch({ value, onChange, input, placeholder }) {
   />`;
 }
 
-/** @param {{view: any, change: Function, runs: any, defaults: string[]}} props */
+/**
+ * @param {{view: RunsView, change: Function, runs: import('../../data/run_list.js').RunList, defaults: string[]}} props
+ */
 export function TableTools({ view, change, runs, defaults }) {
   const groups = ['', 'variant', 'experiment', 'status', ...possibleFields(runs.items).config];
-  const groupTitle = (key) => (key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : fieldOf(key).title);
+  const groupTitle = (/** @type {string} */ key) =>
+    key === '' ? 'none' : ['variant', 'status'].includes(key) ? key : fieldOf(key).title;
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
   return html`<div class="runs-tools toolbar toolbar-tight">
     <span class="faint">
@@ -190,7 +205,9 @@ export function TableTools({ view, change, runs, defaults }) {
   </div>`;
 }
 
+/** @param {Api.RunItem[]} runs @param {string[]} fields */
 function tableAsCsv(runs, fields) {
+  /** @type {(keyof Api.RunItem)[]} */
   const own = ['id', 'name', 'experiment_name', 'variant', 'seed', 'status', 'last_step', 'steps', 'created_at'];
   return csv(
     [...own, ...fields],
@@ -198,18 +215,25 @@ function tableAsCsv(runs, fields) {
   );
 }
 
+/** @typedef {ReturnType<typeof possibleFields>} Possible */
+
+/** @type {Record<keyof Possible, string>} */
 const FIELD_TITLES = { plain: 'about the run', last: 'last value', best: 'best value', config: 'config' };
 
+/**
+ * @param {{view: {columns: string[]}, change: Function, runs: Api.RunItem[], defaults: string[]}} props
+ */
 function ColumnChooser({ view, change, runs, defaults }) {
   const [search, setSearch] = useState('');
   const possible = possibleFields(runs);
-  const toggle = (key) =>
+  const toggle = (/** @type {string} */ key) =>
     change({
       columns: view.columns.includes(key) ? view.columns.filter((old) => old !== key) : [...view.columns, key],
     });
-  const parts = Object.entries(possible)
-    .map(([kind, keys]) => [kind, matching(keys, search)])
-    .filter(([, keys]) => keys.length);
+  const kinds = /** @type {(keyof Possible)[]} */ (Object.keys(possible));
+  const parts = kinds
+    .map((kind) => ({ kind, keys: matching(possible[kind], search) }))
+    .filter(({ keys }) => keys.length);
   const addConfig =
     !possible.config.length &&
     html`<button class="menu-item" onClick=${() => toggle('config:preset')}>
@@ -226,7 +250,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
     />
     <div class="column-list">
       ${parts.map(
-        ([kind, keys]) => html`<div key=${kind}>
+        ({ kind, keys }) => html`<div key=${kind}>
           <div class="menu-title">${FIELD_TITLES[kind]}</div>
           ${keys.map(
             (key) => html`<label class="menu-item" key=${key}>
@@ -246,7 +270,7 @@ function ColumnChooser({ view, change, runs, defaults }) {
 
 /**
  * Head of a group: how many, and mean ± standard deviation of the number columns.
- * @param {{group: {name: string, rows: any[]}, fields: string[]}} props
+ * @param {{group: {name: string, rows: Api.RunItem[]}, fields: string[]}} props
  */
 export function GroupRow({ group: { name, rows }, fields }) {
   const numbers = fields

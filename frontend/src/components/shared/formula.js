@@ -4,9 +4,8 @@ import { mathTree } from '../../lib/mathml.js';
 import { Icon } from './icons.js';
 
 /**
- * @typedef {{symbol: string, mathml: string, meaning: string}} Entry
- * @param {{valid: {formula: string, formula_mathml?: string, formula_notes?: string[], formula_legend?: Entry[],
- *   warnings: string[]}, isOpen?: boolean}} props
+ * @typedef {Api.Symbol} Entry
+ * @param {{valid: Api.Validated, isOpen?: boolean}} props
  */
 export function Formula({ valid, isOpen = false }) {
   const { formula, formula_mathml: mathml, formula_notes: notes = [], formula_legend: legend = [], warnings } = valid;
@@ -59,11 +58,14 @@ function Legend({ entries, isOpen }) {
  */
 function Written({ mathml, text }) {
   const tree = useMemo(() => mathTree(mathml), [mathml]);
-  const isWord = !tree || tree.children.every((child) => child.tag === 'mtext');
+  const isWord = !tree || tree.children.every((child) => typeof child !== 'string' && child.tag === 'mtext');
   return isWord ? text : h('math', null, ...tree.children.map(elementOf));
 }
 
-/** @param {import('../../lib/mathml.js').MathNode} node */
+/**
+ * @param {import('../../lib/mathml.js').MathNode} node
+ * @returns {import('../../../vendor/preact.js').ComponentChild}
+ */
 const elementOf = (node) =>
   typeof node === 'string'
     ? node

@@ -22,6 +22,7 @@ export function Swatch({ look, off = false }) {
 
 const DASHES = { solid: 'none', dash: '6 3', dot: '3 2', dashdot: '7 2 2 2' };
 
+/** @type {Record<string, {icon: string, text: string}>} */
 const STATUS = {
   queued: { icon: 'circle', text: 'queued' },
   running: { icon: 'play', text: 'running' },
@@ -30,6 +31,7 @@ const STATUS = {
   stopped: { icon: 'stop', text: 'stopped' },
   failed: { icon: 'cross', text: 'failed' },
 };
+/** @type {Record<string, string>} */
 const WISHES = { stop: 'stopping', pause: 'pausing' };
 
 /**
@@ -38,7 +40,7 @@ const WISHES = { stop: 'stopping', pause: 'pausing' };
  */
 export function Status({ run, bare = false }) {
   const { icon, text } = STATUS[run.status] ?? { icon: 'dots', text: run.status };
-  const word = run.status === 'running' && WISHES[run.wish] ? WISHES[run.wish] : text;
+  const word = (run.status === 'running' && WISHES[run.wish ?? '']) || text;
   return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
     <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
     ${!bare && html`<span>${word}</span>`}
@@ -107,14 +109,14 @@ export function Progress({ done, all }) {
 
 /**
  * The barriers around the processes that read completions; nothing is said of a time before there were any.
- * @param {{layers?: {on: string[], missing: string[]}}} props
+ * @param {{layers?: Api.SandboxLayers}} props
  */
 export function SandboxLayers({ layers }) {
   if (!layers) return '–';
   const { on, missing } = layers;
   return missing.length
     ? html`<span class="is-warning" title=${`On: ${on.join(', ')}`}>
-      without ${missing.join(', ')}
+      ${missing.join(', ')} missing
     </span>`
     : html`<span title=${on.join(', ')}>all ${on.length} layers</span>`;
 }

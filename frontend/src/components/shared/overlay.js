@@ -9,11 +9,11 @@ import { Icon } from './icons.js';
  * @param {{title: string, onClose: () => void, children?: any, wide?: boolean}} props
  */
 export function Dialog({ title, onClose, children, wide = false }) {
-  const element = useRef(null);
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
-    element.current.showModal();
+    element.current?.showModal();
   }, []);
-  const outside = (event) => {
+  const outside = (/** @type {MouseEvent} */ event) => {
     if (event.target === element.current) onClose();
   };
   return html`<dialog
@@ -40,7 +40,7 @@ export function Dialog({ title, onClose, children, wide = false }) {
  * @param {{title: string, text: any, confirm: string, onConfirm: () => void, onClose: () => void}} props
  */
 export function Confirm({ title, text, confirm, onConfirm, onClose }) {
-  const go = (event) => {
+  const go = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     onClose();
     onConfirm();
@@ -66,16 +66,16 @@ export function Confirm({ title, text, confirm, onConfirm, onClose }) {
  */
 export function Menu({ label, title, align = 'left', quiet = false, children }) {
   const [open, setOpen] = useState(false);
-  const element = useRef(null);
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     if (!open) return undefined;
-    const leave = (event) => {
-      if (!element.current.contains(event.target)) setOpen(false);
+    const leave = (/** @type {MouseEvent} */ event) => {
+      if (!element.current?.contains(/** @type {Node} */ (event.target))) setOpen(false);
     };
-    const closeOnEscape = (event) => {
+    const closeOnEscape = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === 'Escape') {
         setOpen(false);
-        element.current.querySelector('button').focus();
+        element.current?.querySelector('button')?.focus();
       }
     };
     document.addEventListener('mousedown', leave);
@@ -154,4 +154,5 @@ export function KeyHelp({ onClose }) {
   <//>`;
 }
 
+/** @type {Record<string, string>} */
 const SPELLED = { ' ': 'Space', ArrowDown: '↓', ArrowUp: '↑', ArrowLeft: '←', ArrowRight: '→', Enter: '↵' };

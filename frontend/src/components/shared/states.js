@@ -77,7 +77,10 @@ export function Loaded({ resource, skeleton, isEmpty = () => false, empty, child
   `;
 }
 
-/** One line above old data. */
+/**
+ * One line above old data.
+ * @param {{error: import('../../data/api.js').ApiError, since: number, retry: () => void}} props
+ */
 export function Stale({ error, since, retry }) {
   return html`<div class="stale" role="alert">
     <${Icon} name="warn" /> ${error.title}. Showing data loaded <${Ago} time=${since} />.

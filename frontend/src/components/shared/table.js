@@ -13,11 +13,17 @@ const SPARE_ROWS = 8;
  */
 
 /**
+ * A row that heads a group of rows.
  * @template T
- * @param {{columns: Column<T>[], rows: (T | {group: any, key: string})[], keyOf: (row: T) => string, label: string,
+ * @typedef {{group: {name: string, rows: T[]}, key: string}} GroupHead
+ */
+
+/**
+ * @template T
+ * @param {{columns: Column<T>[], rows: (T | GroupHead<T>)[], keyOf: (row: T) => string, label: string,
  *   sort?: string, onSort?: (sort: string) => void, active?: string | null, onActivate?: (row: T) => void,
- *   isSelected?: (row: T) => boolean, onHover?: (row: T | null) => void, groupRow?: (group: any) => any, onEnd?: ()
- *   => void}} props
+ *   isSelected?: (row: T) => boolean, onHover?: (row: T | null) => void,
+ *   groupRow?: (group: GroupHead<T>['group']) => any, onEnd?: () => void}} props
  *   `sort` as in the API: `-created_at` is descending
  */
 export function Grid({
@@ -34,7 +40,7 @@ export function Grid({
   groupRow,
   onEnd,
 }) {
-  const scroller = useRef(null);
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
   const [slice, setSlice] = useState({ from: 0, to: 40 });
   const tracks = {
     gridTemplateColumns: columns.map(({ width }) => width).join(' '),
@@ -52,13 +58,13 @@ export function Grid({
   useLayoutEffect(look, [rows.length]);
   useEffect(() => {
     const sizes = new ResizeObserver(look);
-    sizes.observe(scroller.current);
+    if (scroller.current) sizes.observe(scroller.current);
     return () => sizes.disconnect();
   }, []);
   useEffect(() => {
     bringIntoView(
       scroller.current,
-      rows.findIndex((row) => !row.group && keyOf(row) === active),
+      rows.findIndex((row) => !isHead(row) && keyOf(row) === active),
     );
   }, [active]);
 
@@ -77,9 +83,9 @@ export function Grid({
     </div>
     <div style=${{ height: `${slice.from * ROW_PX}px` }}></div>
     ${rows.slice(slice.from, slice.to).map((row, i) =>
-      row.group
+      isHead(row)
         ? html`<div class="grid-group" role="row" key=${`group ${row.key}`}>
-          <span role="cell">${groupRow(row.group)}</span>
+          <span role="cell">${groupRow?.(row.group)}</span>
         </div>`
         : html`<div
           key=${keyOf(row)}
@@ -107,9 +113,10 @@ export function Grid({
   </div>`;
 }
 
+/** @param {{column: Column<any>, sort?: string, onSort?: (sort: string) => void}} props */
 function Head({ column: { key, title, number, sort: word, hint, label }, sort, onSort }) {
   const direction = !word || !sort ? '' : sort === word ? 'ascending' : sort === `-${word}` ? 'descending' : '';
-  const turn = () => onSort(direction === 'descending' ? word : `-${word}`);
+  const turn = () => word && onSort?.(direction === 'descending' ? word : `-${word}`);
   return html`<div
     class=${number ? 'grid-cell number' : 'grid-cell'}
     role="columnheader"
@@ -129,10 +136,11 @@ function Head({ column: { key, title, number, sort: word, hint, label }, sort, o
 }
 
 /** `minmax(120px, 1fr)` and `120px` are 120. */
-const leastPx = (track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
+const leastPx = (/** @type {string} */ track) => Number(/(\d+)px/.exec(track)?.[1] ?? 0);
 
+/** @param {HTMLElement | null} scroller @param {number} index */
 function bringIntoView(scroller, index) {
-  if (index < 0) return;
+  if (index < 0 || !scroller) return;
   const top = index * ROW_PX;
   const view = scroller.clientHeight - 2 * ROW_PX;
   if (top < scroller.scrollTop) scroller.scrollTop = top;
@@ -141,11 +149,22 @@ function bringIntoView(scroller, index) {
 
 /**
  * Rows with a group row before each group, in order of first appearance.
- * @param {any[]} rows
- * @param {(row: any) => string} nameOf
+ * @template T
+ * @param {T[]} rows
+ * @param {(row: T) => string} nameOf
+ * @returns {(T | GroupHead<T>)[]}
  */
 export function withGroups(rows, nameOf) {
+  /** @type {Map<string, T[]>} */
   const groups = new Map();
   for (const row of rows) groups.set(nameOf(row), [...(groups.get(nameOf(row)) ?? []), row]);
   return [...groups].flatMap(([name, inside]) => [{ group: { name, rows: inside }, key: name }, ...inside]);
 }
+
+/**
+ * Whether a row heads a group.
+ * @template T
+ * @param {T | GroupHead<T>} row
+ * @returns {row is GroupHead<T>}
+ */
+export const isHead = (row) => typeof row === 'object' && row !== null && 'group' in row;

@@ -17,6 +17,7 @@ export const MOST_IN_NAME = 200;
  * @param {string} text @returns {{seeds: number[], error: string}}
  */
 export function parseSeeds(text) {
+  /** @type {number[]} */
   const seeds = [];
   for (const part of text.split(/[\s,;]+/).filter(Boolean)) {
     const match = part.match(/^(\d+)(?:(?:-|\.\.)(\d+))?$/);
@@ -54,7 +55,7 @@ export const defaultName = (variants) =>
       : variants.map(({ name }) => name).join(' vs ')) || 'experiment',
   );
 
-const shortened = (name) =>
+const shortened = (/** @type {string} */ name) =>
   [...name].length > MOST_IN_NAME ? `${[...name].slice(0, MOST_IN_NAME - 1).join('')}…` : name;
 
 /** The body of POST /experiments. @param {Form} form */
@@ -71,7 +72,7 @@ export const bodyOf = ({ name, base, variants, seeds }) => ({
  * What launching sends: one experiment, or one fork for each variant and seed with what it changes of its parent.
  * @param {Form} form
  * @param {(Fields | undefined)[]} fulls full config of each variant
- * @param {{run: any, step: number} | null} fork
+ * @param {{run: Api.RunItem, step: number} | null} fork
  * @returns {Request[]}
  */
 export function requestsOf(form, fulls, fork) {
@@ -82,7 +83,7 @@ export function requestsOf(form, fulls, fork) {
   return form.variants.flatMap((_, i) =>
     seeds.map((seed) => ({
       path: `/runs/${fork.run.id}/fork`,
-      body: { step: fork.step, ...named, changes: changesBetween(fork.run.config, { ...fulls[i], seed }) },
+      body: { step: fork.step, ...named, changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }) },
     })),
   );
 }
@@ -160,13 +161,16 @@ export const shortName = (path) =>
   path
     .split('.')
     .filter((part) => part !== 'type')
-    .at(-1);
+    .at(-1) ?? path;
 
 /** Knobs of the method in which two full configs differ. @param {Fields} plain @param {Fields} full */
 export const methodDifferences = (plain, full) =>
   knobDifferences(plain, full).filter(({ path }) => !['preset', 'seed', 'name'].includes(path));
 
-/** A knob's value in a few characters: the member of a union, then what it holds. @param {any} value */
+/**
+ * A knob's value in a few characters: the member of a union, then what it holds.
+ * @param {any} value @returns {string}
+ */
 export function shortValue(value) {
   if (value === undefined || value === '') return 'none';
   if (Array.isArray(value)) return value.map(shortValue).join(', ') || 'none';
@@ -191,5 +195,5 @@ export function ownerOf(path, variant, base) {
   return 'below';
 }
 
-/** Key of a request, equal for equal content. */
+/** Key of a request, equal for equal content. @param {unknown} value */
 export const contentKey = (value) => spell(value);

@@ -8,7 +8,7 @@ import { isRecord } from './schema.js';
 export const getAt = (object, path) => path.split('.').reduce((value, key) => own(value, key), object);
 
 /** True when the layer itself writes something at the path or below it. */
-export const writes = (fields, path) => getAt(fields, path) !== undefined;
+export const writes = (/** @type {Fields} */ fields, /** @type {string} */ path) => getAt(fields, path) !== undefined;
 
 /**
  * A layer with one more field. The tag of every union on the way is written too, so that the field keeps its meaning
@@ -17,6 +17,7 @@ export const writes = (fields, path) => getAt(fields, path) !== undefined;
  * @param {string} path
  * @param {any} value
  * @param {Fields} whole the full config
+ * @returns {Fields}
  */
 export function setAt(fields, path, value, whole) {
   const [key, ...rest] = path.split('.');
@@ -28,10 +29,14 @@ export function setAt(fields, path, value, whole) {
   return { ...fields, [key]: { ...tag, ...setAt(own, rest.join('.'), value, under) } };
 }
 
-/** A list is written whole: the item at `rest[0]` is changed in a copy. */
+/**
+ * A list is written whole: the item at `rest[0]` is changed in a copy.
+ * @param {any[]} items @param {string[]} path @param {any} value @returns {any[]}
+ */
 const setInList = (items, [index, ...rest], value) =>
   items.map((item, i) => (String(i) !== index ? item : rest.length ? setInside(item, rest, value) : value));
 
+/** @param {any} item @param {string[]} path @param {any} value @returns {any} */
 function setInside(item, [key, ...rest], value) {
   if (Array.isArray(item)) return setInList(item, [key, ...rest], value);
   return { ...item, [key]: rest.length ? setInside(item?.[key] ?? {}, rest, value) : value };
@@ -42,6 +47,7 @@ function setInside(item, [key, ...rest], value) {
  * @param {Fields} fields
  * @param {string} path
  * @param {Fields} below
+ * @returns {Fields}
  */
 export function unsetAt(fields, path, below) {
   const [key, ...rest] = path.split('.');
@@ -75,9 +81,9 @@ export function changesBetween(below, above) {
   );
 }
 
-const same = (a, b) => a === b || spell(a) === spell(b);
+const same = (/** @type {unknown} */ a, /** @type {unknown} */ b) => a === b || spell(a) === spell(b);
 
-/** JSON with sorted keys, so that order does not count. */
+/** JSON with sorted keys, so that order does not count. @param {unknown} value @returns {string} */
 export const spell = (value) =>
   JSON.stringify(value, (_, inner) =>
     isRecord(inner) ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1))) : inner,
@@ -96,7 +102,10 @@ export function knobDifferences(one, other, path = '') {
   });
 }
 
-/** Sections, members of one kind, or lists of such: what differs lies inside of them. */
+/**
+ * Sections, members of one kind, or lists of such: what differs lies inside of them.
+ * @param {any} a @param {any} b @returns {boolean}
+ */
 function isAlike(a, b) {
   if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((item, i) => isAlike(item, b[i]));
   return isRecord(a) && isRecord(b) && a.type === b.type && a.name === b.name;

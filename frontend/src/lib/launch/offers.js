@@ -1,6 +1,6 @@
 /** Presets and recipes as they are offered. Pure. */
 
-/** @typedef {{name: string, title: string, family?: string, source?: string, note: string, config: object}} Offer */
+/** @typedef {Api.Offer} Offer */
 
 /**
  * Offers whose name, title, family, source or note holds every typed word; those named so come first.
@@ -9,7 +9,7 @@
  */
 export function matching(offers, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const has = (parts) => words.every((word) => parts.join(' ').toLowerCase().includes(word));
+  const has = (/** @type {string[]} */ parts) => words.every((word) => parts.join(' ').toLowerCase().includes(word));
   const named = offers.filter(({ name, title }) => has([name, title]));
   const others = offers.filter(
     (offer) =>

@@ -34,12 +34,12 @@ export function kindOf(node) {
   return 'text';
 }
 
-/** Name of the property that tells the members of a union apart. */
+/** Name of the property that tells the members of a union apart. @param {Node} node @returns {string} */
 export const tagOf = (node) => node.discriminator.propertyName;
 
 /** Names of a union's members, in the order of the schema. @param {Node} root @param {Node} node @returns {string[]} */
 export const memberNames = (root, node) =>
-  node.oneOf.map((member) => resolved(root, member).properties[tagOf(node)].const);
+  node.oneOf.map((/** @type {Node} */ member) => resolved(root, member).properties[tagOf(node)].const);
 
 /**
  * The schema of one member of a union.
@@ -49,9 +49,14 @@ export const memberNames = (root, node) =>
  * @returns {Node | undefined}
  */
 export const memberOf = (root, node, name) =>
-  node.oneOf.map((member) => resolved(root, member)).find((member) => member.properties[tagOf(node)].const === name);
+  node.oneOf
+    .map((/** @type {Node} */ member) => resolved(root, member))
+    .find((/** @type {Node} */ member) => member.properties[tagOf(node)].const === name);
 
-/** The schema behind a value: for a union the member that the value names. */
+/**
+ * The schema behind a value: for a union the member that the value names.
+ * @param {Node} root @param {Node} node @param {any} value @returns {Node | undefined}
+ */
 export function shapeOf(root, node, value) {
   const known = resolved(root, node);
   return kindOf(known) === 'union' ? memberOf(root, known, value?.[tagOf(known)]) : known;
@@ -67,7 +72,8 @@ export function shapeOf(root, node, value) {
  */
 export function fieldsOf(root, node, value, path) {
   const shape = shapeOf(root, node, value);
-  return Object.entries(shape?.properties ?? {})
+  if (!shape) return [];
+  return Object.entries(shape.properties ?? {})
     .map(([key, inner]) => {
       const known = resolved(root, inner);
       return {
@@ -90,6 +96,7 @@ export function fieldsOf(root, node, value, path) {
  */
 export function fieldAt(root, path, config) {
   let [node, value, at] = [root, config, ''];
+  /** @type {Field | undefined} */
   let field;
   for (const key of path.split('.')) {
     if (kindOf(resolved(root, node)) === 'list') {
@@ -114,6 +121,7 @@ export function fieldAt(root, path, config) {
  * What a field holds when nothing was said: its default, or the defaults of its parts.
  * @param {Node} root
  * @param {Node} node
+ * @returns {any}
  */
 export function defaultOf(root, node) {
   const known = resolved(root, node);
@@ -122,16 +130,23 @@ export function defaultOf(root, node) {
   if (kind === 'constant') return known.const;
   if (kind === 'union') return newMember(root, known, memberNames(root, known)[0]);
   if (kind === 'section') return newSection(root, known);
-  return { list: [], tuple: [], record: {}, boolean: false }[kind] ?? '';
+  return EMPTY[kind] ?? '';
 }
 
+/** What a kind holds at first where its schema names no default. @type {Partial<Record<Kind, unknown>>} */
+const EMPTY = { list: [], tuple: [], record: {}, boolean: false };
+
+/** @param {Node} root @param {Node | undefined} node @returns {Record<string, any>} */
 const newSection = (root, node) =>
-  Object.fromEntries(Object.entries(node.properties).map(([key, inner]) => [key, defaultOf(root, inner)]));
+  Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, defaultOf(root, inner)]));
 
 /** A fresh member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
 export const newMember = (root, node, name) => newSection(root, memberOf(root, node, name));
 
-/** Fills in what a value leaves out. Values that fit no member stay as they are; the server says what is wrong. */
+/**
+ * Fills in what a value leaves out. Values that fit no member stay as they are; the server says what is wrong.
+ * @param {Node} root @param {Node} node @param {any} value @returns {any}
+ */
 export function complete(root, node, value) {
   const known = resolved(root, node);
   if (kindOf(known) === 'list')
@@ -151,6 +166,7 @@ export function complete(root, node, value) {
   };
 }
 
+/** @param {unknown} value @returns {value is Record<string, any>} */
 export const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
 
 /** Allowed values in words: `0 to 1`, `above 0`, `at least 1`. @param {Node} node */
@@ -162,13 +178,13 @@ export function rangeText(node) {
     maximum !== undefined ? ['at most', maximum] : exclusiveMaximum !== undefined ? ['below', exclusiveMaximum] : null;
   if (minimum !== undefined && maximum !== undefined) return `${spelled(minimum)} to ${spelled(maximum)}`;
   return [low, high]
-    .filter(Boolean)
+    .filter((side) => side !== null)
     .map(([word, edge]) => `${word} ${spelled(edge)}`)
     .join(', ');
 }
 
 /** Powers of two and ten that end a range read better as such. */
-function spelled(value) {
+function spelled(/** @type {number} */ value) {
   const size = Math.abs(value);
   if (size < 1e5) return String(value);
   const twos = Math.log2(size);
@@ -184,15 +200,16 @@ function spelled(value) {
  */
 export function readTyped(node, typed) {
   const kind = kindOf(node);
-  const kinds = (node.anyOf ?? node.oneOf ?? []).map(({ type, $ref }) => ($ref ? 'object' : type));
-  const takesNumber = kind === 'number' || kinds.some((type) => type === 'integer' || type === 'number');
+  const kinds = (node.anyOf ?? node.oneOf ?? []).map((/** @type {Node} */ { type, $ref }) => ($ref ? 'object' : type));
+  const takesNumber =
+    kind === 'number' || kinds.some((/** @type {string} */ type) => type === 'integer' || type === 'number');
   const trimmed = typed.trim();
   if (takesNumber && trimmed !== '' && Number.isFinite(Number(trimmed))) return Number(trimmed);
   if (kind === 'record' || (kinds.includes('object') && trimmed.startsWith('{'))) return readJson(typed);
   return typed;
 }
 
-function readJson(typed) {
+function readJson(/** @type {string} */ typed) {
   if (typed.trim() === '') return {};
   try {
     return JSON.parse(typed);

@@ -13,7 +13,7 @@ function decides(about, metric, path) {
   if (
     NO_SCALE.test(path) ||
     path === 'rewards' ||
-    !about.scale.some((root) => path === root || path.startsWith(`${root}.`))
+    !about.scale?.some((root) => path === root || path.startsWith(`${root}.`))
   )
     return false;
   if (!about.name.includes('<term>')) return true;

@@ -1,4 +1,5 @@
 /** Configs as flat lists of fields, and what differs between several of them. */
+import { isRecord } from '../launch/schema.js';
 
 /** @typedef {Record<string, unknown>} Flat dotted path -> value */
 
@@ -54,9 +55,9 @@ export function groupDifferences(groups, ignored = ['seed']) {
     .filter(({ cells }) => unique(cells.flat()).length > 1);
 }
 
-const unique = (values) => [...new Map(values.map((value) => [spell(value), value])).values()];
+const unique = (/** @type {unknown[]} */ values) => [...new Map(values.map((value) => [spell(value), value])).values()];
 
-const spell = (value) => (value === undefined ? 'undefined' : JSON.stringify(value));
+const spell = (/** @type {unknown} */ value) => (value === undefined ? 'undefined' : JSON.stringify(value));
 
 /** A config value as short text; values that differ have texts that differ. @param {unknown} value */
 export function formatField(value) {
@@ -67,5 +68,3 @@ export function formatField(value) {
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
-
-const isRecord = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);

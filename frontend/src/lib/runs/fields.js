@@ -3,6 +3,11 @@ import { flatten, formatField } from './config.js';
 import { own } from '../own.js';
 import { formatAgo, formatValue } from '../text/format.js';
 
+/** @typedef {Api.RunItem} Run */
+
+/**
+ * @type {Record<string, {title: string, of: (run: Run) => any, show?: (value: any) => string, sort?: string}>}
+ */
 const PLAIN = {
   experiment: { title: 'experiment', of: (run) => run.experiment_name, sort: undefined },
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
@@ -14,8 +19,9 @@ const PLAIN = {
 /**
  * A field by its key: a name in PLAIN, a metric (`reward/mean`: its last value), `best:<metric>`, or `config:<path>`.
  * @param {string} key
- * @returns {{key: string, title: string, number: boolean, sort?: string, of: (run: any) => any, text: (run:
- *   any) => string}}
+ * @typedef {{key: string, title: string, number: boolean, sort?: string, of: (run: Run) => any,
+ *   text: (run: Run) => string}} RunField
+ * @returns {RunField}
  */
 export function fieldOf(key) {
   if (Object.hasOwn(PLAIN, key)) {
@@ -26,16 +32,19 @@ export function fieldOf(key) {
   return metricField(key);
 }
 
+/** @param {string} key @returns {RunField} */
 function configField(key) {
   const path = key.slice('config:'.length);
-  const of = (run) => (run.config ? own(flatten(run.config), path) : undefined);
+  const of = (/** @type {Run} */ run) => (run.config ? own(flatten(run.config), path) : undefined);
   return { key, title: path, number: false, of, text: (run) => formatField(of(run)) };
 }
 
+/** @param {string} key @returns {RunField} */
 function metricField(key) {
   const isBest = key.startsWith('best:');
   const metric = isBest ? key.slice('best:'.length) : key;
-  const of = isBest ? (run) => own(run.summary?.best, metric)?.value : (run) => own(run.summary?.last, metric);
+  const of = (/** @type {Run} */ { summary }) =>
+    isBest ? own(summary?.best, metric)?.value : own(summary?.last, metric);
   return {
     key,
     title: isBest ? `best ${short(metric)}` : short(metric),
@@ -48,19 +57,20 @@ function metricField(key) {
 
 const SHORT = {
   'reward/mean': 'reward',
-  'eval/accuracy': 'acc',
+  'eval/accuracy': 'accuracy',
   'policy/entropy': 'entropy',
   'length/mean': 'length',
 };
-const short = (metric) => own(SHORT, metric) ?? metric;
+const short = (/** @type {string} */ metric) => own(SHORT, metric) ?? metric;
 
 /**
  * Keys that could be columns for these runs.
- * @param {any[]} runs
+ * @param {Run[]} runs
  * @returns {{plain: string[], last: string[], best: string[], config: string[]}}
  */
 export function possibleFields(runs) {
-  const union = (of) => [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
+  const union = (/** @type {(run: Run) => object | null | undefined} */ of) =>
+    [...new Set(runs.flatMap((run) => Object.keys(of(run) ?? {})))].sort();
   return {
     plain: Object.keys(PLAIN),
     last: union((run) => run.summary?.last),
@@ -69,17 +79,20 @@ export function possibleFields(runs) {
   };
 }
 
-/** The name under which a run is drawn. @param {any} run */
+/** The name under which a run is drawn. @param {Pick<Run, 'name' | 'variant' | 'seed'>} run */
 export function runTitle({ name, variant, seed }) {
   const ending = seed === null || seed === undefined ? '' : ` s${seed}`;
   return `${name}${variant ? ` · ${variant}` : ''}${ending}`;
 }
 
-/** Whether a run only measures a policy and trains nothing. @param {any} run */
+/** Whether a run only measures a policy and trains nothing. @param {{steps: number}} run */
 export const isEvaluation = ({ steps }) => steps === 0;
 
-/** Metrics recorded by any of these runs. @param {any[]} runs @returns {string[]} */
+/** Metrics recorded by any of these runs. @param {Run[]} runs @returns {string[]} */
 export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
 
-/** Values that some of these runs have, each once, sorted. @param {any[]} runs @param {(run: any) => any} of */
+/**
+ * Values that some of these runs have, each once, sorted.
+ * @param {Run[]} runs @param {(run: Run) => string | string[]} of @returns {string[]}
+ */
 export const distinct = (runs, of) => [...new Set(runs.flatMap(of).filter(Boolean))].sort();

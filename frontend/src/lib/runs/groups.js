@@ -1,30 +1,39 @@
 /** Which runs share a mean: those of one variant whose configs agree but for the seed. Pure. */
 import { formatField, groupDifferences } from './config.js';
 
-/** @typedef {{name: string, variant: string, runs: any[]}} Group `name` tells it from all others */
+/** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
+/** @typedef {Bundle & {name: string}} Group `name` tells it from all others */
 
 const MOST_FIELDS = 2;
 
-/** Runs by variant and config, in the order of launching. @param {any[]} runs @returns {Group[]} */
+/** Runs by variant and config, in the order of launching. @param {Api.RunItem[]} runs @returns {Group[]} */
 export function groupsOf(runs) {
+  /** @type {Map<string, Bundle>} */
   const groups = new Map();
   for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
     const key = JSON.stringify([run.variant, run.config_hash]);
-    if (!groups.has(key)) groups.set(key, { variant: run.variant ?? '', runs: [] });
-    groups.get(key).runs.push(run);
+    const bundle = groups.get(key) ?? { variant: run.variant ?? '', runs: [] };
+    bundle.runs.push(run);
+    groups.set(key, bundle);
   }
   return named([...groups.values()]);
 }
 
-/** Gives groups that share a variant the shortest name that tells them apart. */
+/**
+ * Gives groups that share a variant the shortest name that tells them apart.
+ * @param {Bundle[]} groups @returns {Group[]}
+ */
 function named(groups) {
+  /** @type {Map<string, Bundle[]>} */
   const twins = new Map();
   for (const group of groups) twins.set(group.variant, [...(twins.get(group.variant) ?? []), group]);
-  const names = new Map([...twins.values()].flatMap((same) => namesAmong(same).map((name, i) => [same[i], name])));
-  return groups.map((group) => ({ name: names.get(group), ...group }));
+  const names = new Map(
+    [...twins.values()].flatMap((same) => namesAmong(same).map((name, i) => /** @type {const} */ ([same[i], name]))),
+  );
+  return groups.map((group) => ({ name: names.get(group) ?? group.variant, ...group }));
 }
 
-function namesAmong(same) {
+function namesAmong(/** @type {Bundle[]} */ same) {
   if (same.length === 1) return [same[0].variant];
   const marks = [same.map(experimentOf), fieldsOf(same)].find(
     (texts) => texts.every(Boolean) && new Set(texts).size === same.length,
@@ -33,15 +42,15 @@ function namesAmong(same) {
 }
 
 /** The experiment of a group; nothing where its runs are of several. */
-function experimentOf({ runs }) {
+function experimentOf(/** @type {Bundle} */ { runs }) {
   const names = new Set(runs.map(({ experiment_name: name }) => name ?? ''));
   return names.size === 1 ? [...names][0] : '';
 }
 
 /** The first fields that differ, as `lr 0.001, steps 20`, where the configs are loaded. */
-function fieldsOf(same) {
+function fieldsOf(/** @type {Bundle[]} */ same) {
   const rows = groupDifferences(same.map(({ variant, runs }) => ({ name: variant, configs: [runs[0].config ?? {}] })));
-  const text = (i) =>
+  const text = (/** @type {number} */ i) =>
     rows
       .slice(0, MOST_FIELDS)
       .map(({ path, cells }) => `${path.split('.').at(-1)} ${formatField(cells[i][0])}`)

@@ -9,11 +9,11 @@ const TURNS = ['reference', 'checkpoint'];
  * @returns {{step: number, text: string}[]} in the order of steps
  */
 export function marksOf(events) {
+  /** @type {Map<number, Set<string>>} */
   const told = new Map();
   for (const { kind, level, step, message } of events) {
     if (typeof step !== 'number' || !(TURNS.includes(kind) || level === 'error')) continue;
-    const messages = told.get(step) ?? told.set(step, new Set()).get(step);
-    messages.add(message);
+    told.set(step, (told.get(step) ?? new Set()).add(message));
   }
   return [...told]
     .map(([step, messages]) => ({ step, text: [...messages].join('; ') }))

@@ -2,30 +2,32 @@
 
 /** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
 
+/** @type {Record<Move, string>} */
 const LABELS = { stop: 'Stop', pause: 'Pause', resume: 'Resume', retry: 'Retry' };
+
+/** What each status allows. @type {Record<string, Move[]>} */
+const MOVES = {
+  queued: ['pause', 'stop'],
+  running: ['pause', 'stop'],
+  paused: ['resume', 'stop'],
+  stopped: ['resume'],
+  failed: ['retry'],
+};
 
 /** @param {{status: string, wish?: string}} run @returns {{move: Move, label: string}[]} */
 export function movesOf({ status, wish }) {
   if (status === 'running' && wish) return [{ move: 'resume', label: 'Keep running' }];
-  const moves =
-    {
-      queued: ['pause', 'stop'],
-      running: ['pause', 'stop'],
-      paused: ['resume', 'stop'],
-      stopped: ['resume'],
-      failed: ['retry'],
-    }[status] ?? [];
-  return moves.map((move) => ({ move, label: LABELS[move] }));
+  return (MOVES[status] ?? []).map((move) => ({ move, label: LABELS[move] }));
 }
 
-/** Seconds that are left at the present pace; null where nothing can be said. @param {any} run */
+/** Seconds that are left at the present pace; null where nothing can be said. @param {Api.RunItem} run */
 export function secondsLeft(run) {
   const pace = run.summary?.last?.['time/step_seconds'];
   if (run.status !== 'running' || run.wish || typeof pace !== 'number' || !run.steps) return null;
   return Math.max(0, run.steps - run.last_step) * pace;
 }
 
-/** Machine words of a reason as words for a person. */
+/** Machine words of a reason as words for a person. @type {Record<string, string>} */
 const REASONS = {
   no_signal: 'No group in the last steps had a learning signal: all completions of each prompt had the same reward.',
 };

@@ -8,7 +8,10 @@ const T95 = [
 
 const Z95 = 1.959964;
 
-/** 97.5 % quantile of Student's t; linear in 1/freedom between two entries, by its expansion beyond the table. */
+/**
+ * 97.5 % quantile of Student's t; linear in 1/freedom between two entries, by its expansion beyond the table.
+ * @param {number} freedom
+ */
 export function t95(freedom) {
   if (freedom > 30) return Z95 + (Z95 ** 3 + Z95) / (4 * freedom);
   const low = Math.max(1, Math.floor(freedom));

@@ -6,7 +6,10 @@ import { scaleDifferences } from './comparable.js';
 
 /** @typedef {import('./groups.js').Group} Group */
 
-/** Numbers of the summary: key, title, and which direction is better. */
+/**
+ * Numbers of the summary.
+ * @type {{key: string, title: string, of: (run: Api.RunItem) => number | string | undefined}[]}
+ */
 export const SUMMARY_FIELDS = [
   { key: 'eval/accuracy', title: 'final accuracy', of: (run) => run.summary?.last?.['eval/accuracy'] },
   {
@@ -21,6 +24,7 @@ export const SUMMARY_FIELDS = [
   { key: 'time/wall_seconds', title: 'time, s', of: (run) => run.summary?.last?.['time/wall_seconds'] },
 ];
 
+/** @param {Api.RunItem[]} runs @param {(run: Api.RunItem) => unknown} of */
 const finite = (runs, of) => runs.map(of).filter((value) => typeof value === 'number');
 
 /**
@@ -29,7 +33,7 @@ const finite = (runs, of) => runs.map(of).filter((value) => typeof value === 'nu
  * A difference of two scales is none: `apart` names the fields that make them two.
  * @param {Group[]} groups
  * @param {string} baseline name of a group
- * @param {(metric: string) => any} [about] entry of the catalog
+ * @param {(metric: string) => Api.MetricEntry | undefined} [about] entry of the catalog
  */
 export function summaryRows(groups, baseline, about = () => undefined) {
   const base = groups.find(({ name }) => name === baseline);

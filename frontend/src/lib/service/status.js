@@ -1,29 +1,32 @@
 /** How the service's own parts are, in words. Pure. */
 import { plural } from '../text/format.js';
 
+/** @typedef {Api.ServiceStatus} ServiceStatus */
+
+/** @type {Record<string, string>} */
 const WAITS = {
   database:
     'No data is lost: runs keep their finished steps and store them when the database is back. ' +
     'This page may be out of date.',
 };
 
+const PARTS = /** @type {const} */ (['database', 'broker', 'disk', 'history']);
+
 /**
- * The lines above a page while something is wrong. @param {any} status of `GET /status`, or null
+ * The lines above a page while something is wrong. @param {ServiceStatus | null} status of `GET /status`
  * @returns {{part: string, text: string}[]}
  */
 export function troubles(status) {
   if (!status) return [];
-  return ['database', 'broker', 'disk', 'history']
-    .filter((part) => status[part] && status[part].state !== 'ok')
-    .map((part) => ({
-      part,
-      text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
-        .filter(Boolean)
-        .join(' '),
-    }));
+  return PARTS.filter((part) => status[part] && status[part].state !== 'ok').map((part) => ({
+    part,
+    text: [sentence(status[part]), WAITS[part], part === 'database' && unwritten(status.waiting)]
+      .filter(Boolean)
+      .join(' '),
+  }));
 }
 
-/** What a run could not store yet; '' when nothing waits. @param {any} status @param {string} run */
+/** What a run could not store yet; '' when nothing waits. @param {ServiceStatus | null} status @param {string} run */
 export function waitingText(status, run) {
   const note = status?.waiting.find((each) => each.run === run);
   if (!note) return '';
@@ -32,12 +35,12 @@ export function waitingText(status, run) {
   return `waiting for the database since ${clock(note.since)}: ${steps}; ${effect}`;
 }
 
-function unwritten(waiting) {
+function unwritten(/** @type {Api.UnwrittenSteps[]} */ waiting) {
   const steps = waiting.reduce((sum, note) => sum + note.steps, 0);
   return steps ? `${plural(waiting.length, 'run')} with ${plural(steps, 'step')} not yet stored.` : '';
 }
 
-const sentence = ({ state, detail, since }) =>
+const sentence = (/** @type {Api.ServicePart} */ { state, detail, since }) =>
   `${detail[0].toUpperCase()}${detail.slice(1)}${state === 'older' ? '' : `, since ${clock(since)}`}.`;
 
-const clock = (time) => new Date(time).toLocaleTimeString();
+const clock = (/** @type {string} */ time) => new Date(time).toLocaleTimeString();

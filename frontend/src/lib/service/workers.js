@@ -4,12 +4,12 @@ import { plural } from '../text/format.js';
 /** The service calls a slot lost that has given no sign of life lately. @param {{status?: string}} slot */
 export const isAlive = (slot) => slot.status !== 'lost';
 
-/** Id of the run on a slot. @param {any} slot @returns {string | null} */
+/** Id of the run on a slot. @param {{run?: string | null}} slot @returns {string | null} */
 export const runOn = (slot) => slot.run ?? null;
 
-const isGpu = ({ device = '' }) => !/^cpu/i.test(device);
+const isGpu = (/** @type {{device?: string}} */ { device = '' }) => !/^cpu/i.test(device);
 
-/** `2 GPUs`, `CPU`, `2 CPU slots`. @param {any[]} slots */
+/** `2 GPUs`, `CPU`, `2 CPU slots`. @param {{device?: string}[]} slots */
 export function deviceText(slots) {
   const gpus = slots.filter(isGpu).length;
   if (gpus) return plural(gpus, 'GPU');
@@ -18,20 +18,20 @@ export function deviceText(slots) {
 
 /**
  * What the processes that read completions lack on some worker, in a sentence; '' where every layer is there.
- * @param {any[]} items
+ * @param {Api.WorkerSlot[]} items
  */
 export function sandboxGaps(items) {
   const gaps = new Map(items.filter(isAlive).map(({ host, stats }) => [host, stats?.sandbox?.missing ?? []]));
   const parts = [...gaps]
     .filter(([, missing]) => missing.length)
-    .map(([host, missing]) => `${host} lacks ${missing.join(', ')}`);
+    .map(([host, missing]) => `${host} has no ${missing.join(', ')}`);
   return parts.length
-    ? `The sandbox around model text is incomplete: ${parts.join('; ')}. Run make doctor there for instructions.`
+    ? `The sandbox for model output is incomplete: ${parts.join('; ')}. Run make doctor there to see how to fix it.`
     : '';
 }
 
 /**
- * @param {{items: any[], error: Error | null, loaded: boolean}} state
+ * @param {{items: Api.WorkerSlot[], error: Error | null, loaded: boolean}} state
  * @returns {{tone: 'busy'|'idle'|'none'|'unknown', text: string}}
  */
 export function summary({ items, error, loaded }) {

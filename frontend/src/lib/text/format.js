@@ -3,12 +3,16 @@
  */
 
 const NONE = '–';
+/** @type {Record<string, string>} */
 const SPELLED = { NaN: 'NaN', Infinity: '∞', '-Infinity': '−∞' };
 
-/** True for the API's spelling of a value that is not a finite number. */
+/**
+ * True for the API's spelling of a value that is not a finite number.
+ * @param {unknown} value @returns {value is string}
+ */
 export const isNonFinite = (value) => typeof value === 'string' && value in SPELLED;
 
-const minus = (text) => text.replaceAll('-', '−');
+const minus = (/** @type {string} */ text) => text.replaceAll('-', '−');
 
 /** A metric value in at most about four significant digits. @param {number | string | null | undefined} value */
 export function formatValue(value) {
@@ -22,7 +26,7 @@ export function formatValue(value) {
   return minus(value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3));
 }
 
-const exponential = (value) =>
+const exponential = (/** @type {number} */ value) =>
   minus(
     value
       .toExponential(2)
@@ -43,29 +47,35 @@ export const formatCount = (value) => (value === null || value === undefined ? N
 export const formatPercent = (share, digits = 0) =>
   typeof share === 'number' ? `${minus((share * 100).toFixed(digits))} %` : NONE;
 
+/** @type {[number, string][]} */
+const THOUSANDS = [
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+];
+
 /** Large counts in short: 1.2 k, 3.4 M. @param {number | null | undefined} value */
 export function formatShort(value) {
   if (typeof value !== 'number') return NONE;
-  for (const [size, letter] of [
-    [1e9, 'G'],
-    [1e6, 'M'],
-    [1e3, 'k'],
-  ]) {
+  for (const [size, letter] of THOUSANDS) {
     if (Math.abs(value) >= size) return `${trimmed(value / size)} ${letter}`;
   }
   return trimmed(value);
 }
 
-const trimmed = (value) => minus(Number(value.toPrecision(3)).toString());
+const trimmed = (/** @type {number} */ value) => minus(Number(value.toPrecision(3)).toString());
+
+/** @type {[number, string][]} */
+const BYTES = [
+  [2 ** 30, 'GiB'],
+  [2 ** 20, 'MiB'],
+  [2 ** 10, 'KiB'],
+];
 
 /** @param {number | null | undefined} bytes */
 export function formatBytes(bytes) {
   if (typeof bytes !== 'number') return NONE;
-  for (const [size, unit] of [
-    [2 ** 30, 'GiB'],
-    [2 ** 20, 'MiB'],
-    [2 ** 10, 'KiB'],
-  ]) {
+  for (const [size, unit] of BYTES) {
     if (bytes >= size) return `${trimmed(bytes / size)} ${unit}`;
   }
   return `${bytes} B`;
@@ -82,7 +92,27 @@ export function formatDuration(seconds) {
   return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
 }
 
-const two = (n) => String(n).padStart(2, '0');
+/** @type {[number, string][]} largest value in seconds, unit */
+const TIME_UNITS = [
+  [90, 's'],
+  [5400, 'min'],
+  [172_800, 'h'],
+  [Infinity, 'd'],
+];
+const SECONDS_IN = { s: 1, min: 60, h: 3600, d: 86_400 };
+
+/**
+ * An estimated length of time in one unit: `3.2 – 5.8 min`; one number where both ends read alike.
+ * @param {number | null | undefined} low seconds @param {number | null | undefined} high seconds
+ */
+export function formatDurationRange(low, high) {
+  if (typeof low !== 'number' || typeof high !== 'number') return NONE;
+  const unit = /** @type {keyof typeof SECONDS_IN} */ (TIME_UNITS.find(([most]) => high < most)?.[1] ?? 'd');
+  const [from, to] = [low, high].map((seconds) => String(Number((seconds / SECONDS_IN[unit]).toPrecision(2))));
+  return from === to ? `${to} ${unit}` : `${from} – ${to} ${unit}`;
+}
+
+const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**
  * How long ago: `just now`, `12 s ago`, `3 h ago`; a date after a week.

@@ -24,8 +24,14 @@ export function tokensWithin(tokens, most) {
 export const LEVELS = 8;
 
 /**
+ * @typedef {{label: string, unit: string, full: number, weight: (value: number) => number, low: string, high:
+ *   string}} Colouring
+ */
+
+/**
  * What tokens can be coloured by. `weight` is 0 for what needs no attention and grows with it; `full` is the weight
  * that gets the strongest colour, fixed so that colours mean the same in every completion.
+ * @type {Record<'logprob'|'entropy', Colouring>}
  */
 export const COLOURINGS = {
   logprob: {
@@ -49,7 +55,7 @@ export const COLOURINGS = {
 /**
  * Colour level 0..LEVELS of a token's value; `null` where there is none (masked, not recorded).
  * @param {'logprob'|'entropy'} by
- * @param {number | null | undefined} value
+ * @param {number | string | null | undefined} value
  */
 export function levelOf(by, value) {
   if (value === '-Infinity') return by === 'logprob' ? LEVELS : null;
@@ -60,7 +66,7 @@ export function levelOf(by, value) {
 
 /**
  * A value of a token; masked tokens have none, whatever is stored.
- * @param {number[] | undefined} array
+ * @param {(number | string)[] | undefined} array
  * @param {number[] | boolean[] | undefined} mask
  * @param {number} index
  */

@@ -23,7 +23,8 @@ const HIDDEN = new RegExp(
 /** @typedef {{text: string, isCode: boolean}} Piece */
 
 /** `U+202E` for a character. @param {string} character */
-export const codePoint = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
+export const codePoint = (character) =>
+  `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
 /**
  * Splits text into what can be shown as it is and code points of what cannot.

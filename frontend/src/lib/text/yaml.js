@@ -9,13 +9,16 @@ export function toYaml(value) {
   return `${scalar(value)}\n`;
 }
 
+/** @param {unknown} value @returns {value is object} */
 const isBranch = (value) => value !== null && typeof value === 'object' && Object.keys(value).length > 0;
 
+/** @param {object} value @param {string} indent @returns {string[]} */
 function lines(value, indent) {
   if (Array.isArray(value)) return value.flatMap((item) => itemLines(item, indent));
   return Object.entries(value).flatMap(([key, inner]) => entryLines(key, inner, indent));
 }
 
+/** @param {string} key @param {unknown} value @param {string} indent @returns {string[]} */
 function entryLines(key, value, indent) {
   if (!isBranch(value)) return [`${indent}${text(key)}: ${scalar(value)}`];
   if (Array.isArray(value) && value.every((item) => !isBranch(item)))
@@ -23,14 +26,15 @@ function entryLines(key, value, indent) {
   return [`${indent}${text(key)}:`, ...lines(value, `${indent}  `)];
 }
 
-/** `- ` followed by the first line of the item. */
+/** @param {unknown} item @param {string} indent @returns {string[]} */
 function itemLines(item, indent) {
   if (!isBranch(item)) return [`${indent}- ${scalar(item)}`];
+  // the first line of the item follows the dash
   const [first, ...rest] = lines(item, `${indent}  `);
   return [`${indent}- ${first.slice(indent.length + 2)}`, ...rest];
 }
 
-function scalar(value) {
+function scalar(/** @type {unknown} */ value) {
   if (value === null || value === undefined) return 'null';
   if (Array.isArray(value)) return '[]';
   if (typeof value === 'object') return '{}';
@@ -39,17 +43,17 @@ function scalar(value) {
 }
 
 /** YAML 1.1 readers take `1e-7` for text, so an exponent always has a point and a sign. */
-function number(value) {
+function number(/** @type {number} */ value) {
   const [mantissa, exponent] = String(value).split('e');
   if (exponent === undefined) return mantissa;
   return `${mantissa.includes('.') ? mantissa : `${mantissa}.0`}e${/^[+-]/.test(exponent) ? exponent : `+${exponent}`}`;
 }
 
-const text = (value) =>
+const text = (/** @type {string} */ value) =>
   PLAIN.test(value) && !RESERVED.test(value)
     ? value
     : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ud800-\udfff\ufeff]/g, escaped);
 
 /** Surrogate pairs stay as they are; a lone half is escaped by JSON already. */
-const escaped = (unit) =>
+const escaped = (/** @type {string} */ unit) =>
   /[\ud800-\udfff]/.test(unit) ? unit : `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;

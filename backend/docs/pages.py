@@ -14,7 +14,7 @@ from backend.config.presets import PRESETS
 from backend.monitoring.prometheus import GAUGES
 from backend.settings import Settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs"
 PLACE = re.compile(r"(<!-- ([^/\n][^\n]*) -->\n).*?(<!-- /\2 -->)", re.DOTALL)
 """A table's place in a page."""
@@ -222,7 +222,3 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
     return "\n".join(
         "| " + " | ".join(_one_line(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,116 @@
+/** A list in the form: items that are members of a union, one under the other. */
+import { html, useId, useState } from '../../dom.js';
+import { plural } from '../../lib/text/format.js';
+import { defaultOf, fieldsOf, isRecord, memberNames, newMember, shapeOf, tagOf } from '../../lib/launch/schema.js';
+import { spell } from '../../lib/launch/layers.js';
+import { Icon } from '../shared/icons.js';
+import { Errors, FormField, Reset, Sentence } from './field.js';
+
+/** @typedef {import('./field.js').Field} Field */
+/** @typedef {import('./field.js').Layer} Layer */
+/** @typedef {import('./field.js').FieldProps} FieldProps */
+
+/**
+ * Items that are members of a union: add, change, remove.
+ * @param {FieldProps & {titles?: Map<string, string>, bare?: boolean}} props
+ */
+export function ListField({ field, value, layer, label, titles = new Map(), bare = false }) {
+  const id = useId();
+  const items = Array.isArray(value) ? value : [];
+  const node = field.node.items;
+  const names = memberNames(layer.root, node);
+  const put = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
+  const add = (event) => {
+    if (event.target.value) put([...items, newMember(layer.root, node, event.target.value)]);
+    event.target.value = '';
+  };
+  return html`<fieldset
+    class=${bare ? 'form-list is-bare' : layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
+    data-path=${field.path}
+  >
+    <legend class=${bare ? 'visually-hidden' : ''} title=${field.path}>
+      ${label} <${Reset} field=${field} layer=${layer} />
+    </legend>
+    ${
+      !bare &&
+      field.node.description &&
+      html`<p class="form-help">
+        <${Sentence} text=${field.node.description} />
+      </p>`
+    }
+    ${items.map(
+      (item, i) => html`<${ListItem}
+        key=${i}
+        item=${item}
+        path=${`${field.path}.${i}`}
+        node=${node}
+        layer=${layer}
+        titles=${titles}
+        alone=${items.length === 1}
+        onRemove=${() => put(items.filter((_, at) => at !== i))}
+      />`,
+    )}
+    <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
+    <span class="select form-add">
+      <select aria-label=${`Add to ${label}`} onChange=${add}>
+        <option value="">Add …</option>
+        ${names.map((name) => html`<option value=${name}>${titles.get(name) ?? name}</option>`)}
+      </select>
+    </span>
+  </fieldset>`;
+}
+
+/**
+ * One item; its fields beyond the default are shown at once, the rest on request.
+ * @param {{item: any, path: string, node: Field['node'], layer: Layer, titles: Map<string, string>, alone: boolean,
+ *   onRemove: () => void}} props
+ */
+function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
+  const [open, setOpen] = useState(false);
+  const name = isRecord(item) ? item[tagOf(node)] : undefined;
+  const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
+  const fields = fieldsOf(layer.root, node, item, path);
+  const telling = fields.filter(
+    (field) =>
+      open ||
+      field.required ||
+      (field.key === 'weight' && !alone) ||
+      layer.errorsAt(field.path).length ||
+      spell(item[field.key]) !== spell(defaultOf(layer.root, field.node)),
+  );
+  return html`<div class="form-item">
+    <div class="form-item-head">
+      <strong>${titles.get(name) ?? name ?? '?'}</strong>
+      <span class="spacer"></span>
+      ${
+        fields.length > telling.length || open
+          ? html`<button type="button" class="button-quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+            ${open ? 'fewer fields' : plural(fields.length - telling.length, 'more field')}
+          </button>`
+          : null
+      }
+      <button type="button" class="button-icon" aria-label=${`Remove ${name} (${path})`} onClick=${onRemove}>
+        <${Icon} name="cross" size=${12} />
+      </button>
+    </div>
+    <${Errors}
+      errors=${layer.errorsAt(path).concat(layer.errorsAt(`${path}.${tagOf(node)}`))}
+      id=${`error-${path}`}
+    />
+    <p class="form-help">
+      <${Sentence} text=${shapeOf(layer.root, node, item)?.description ?? ''} />
+    </p>
+    ${
+      telling.length > 0 &&
+      html`<div class="form-grid">
+        ${telling.map(
+          (field) => html`<${FormField}
+          key=${field.path}
+          field=${field}
+          value=${item?.[field.key]}
+          layer=${inner} />`,
+        )}
+      </div>`
+    }
+  </div>`;
+}

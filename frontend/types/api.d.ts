@@ -1,0 +1,264 @@
+/** Objects of the API, as the service answers them. Written by `make docs`; do not edit. */
+declare namespace Api {
+  interface AttemptItem {
+    number: number;
+    from_step: number | null;
+    worker: string;
+    host: string;
+    pid: number | null;
+    device: string;
+    versions: Record<string, any>;
+    started_at: string;
+    ended_at: string | null;
+    outcome: string;
+  }
+  interface Best {
+    value: number;
+    step: number;
+  }
+  interface CompletionItem {
+    id: string;
+    text: string;
+    reward: number | string | null;
+    rewards: Record<string, number | string | null>;
+    advantage: number | string | null;
+    tokens: number;
+    finish_reason: string;
+    correct: boolean | null;
+    flags: string[];
+  }
+  interface DatasetItem {
+    path: string;
+    name: string;
+    bytes: number;
+    changed_at: string;
+    sha256: string | null;
+    rows: number | null;
+  }
+  interface DatasetPage {
+    items: DatasetItem[];
+    next: string | null;
+    most_bytes: number;
+  }
+  interface EmptiedTrash {
+    deleted: string[];
+    kept: KeptRun[];
+  }
+  interface Ended {
+    ended: string;
+  }
+  interface ExperimentDetail {
+    id: string;
+    name: string;
+    created_at: string;
+    variants: string[];
+    seeds: number[];
+    runs: number;
+    statuses: Record<string, number>;
+    request: Record<string, any>;
+  }
+  interface ExperimentItem {
+    id: string;
+    name: string;
+    created_at: string;
+    variants: string[];
+    seeds: number[];
+    runs: number;
+    statuses: Record<string, number>;
+  }
+  interface ExperimentPage {
+    items: ExperimentItem[];
+    next: string | null;
+  }
+  interface ExperimentSummary {
+    experiment: string;
+    metrics: string[];
+    tokens: number | null;
+    variants: VariantSummary[];
+  }
+  interface GroupItem {
+    id: string;
+    run: string;
+    step: number;
+    attempt: number;
+    kind: string;
+    prompt_index: number;
+    prompt_id: string;
+    problem: string;
+    domain: string;
+    prompt: string;
+    answer: string;
+    reward_mean: number | null;
+    reward_std: number | null;
+    completions: CompletionItem[];
+  }
+  interface GroupPage {
+    items: GroupItem[];
+    next: string | null;
+  }
+  interface KeptRun {
+    id: string;
+    name: string;
+    reason: string;
+  }
+  interface LaunchedExperiment {
+    id: string;
+    name: string;
+    runs: LaunchedRun[];
+  }
+  interface LaunchedRun {
+    id: string;
+    name: string;
+    variant: string;
+    seed: number;
+    status: string;
+  }
+  interface MetricSummary {
+    last: SpreadItem;
+    best: SpreadItem | null;
+    equal_tokens: SpreadItem | null;
+    not_comparable?: string[];
+  }
+  interface Missing {
+    run: string;
+    metric: string;
+    reason: string;
+  }
+  interface NonFinite {
+    step: number;
+    x: number;
+    value: string;
+  }
+  interface Origin {
+    run: string;
+    step: number;
+  }
+  interface Page {
+    items: Record<string, any>[];
+    next: string | null;
+  }
+  type Role = 'viewer' | 'operator';
+  interface RunItem {
+    id: string;
+    name: string;
+    experiment: string | null;
+    experiment_name: string | null;
+    variant: string;
+    seed: number;
+    config_hash: string;
+    status: string;
+    reason: string;
+    wish: string;
+    priority: number;
+    archived: boolean;
+    deleted: boolean;
+    steps: number;
+    last_step: number;
+    summary: Summary;
+    tags: string[];
+    notes: string;
+    parent_run: string | null;
+    fork_step: number | null;
+    created_at: string;
+    queued_at: string;
+    started_at: string | null;
+    finished_at: string | null;
+    parent_name?: string | null;
+    config?: Record<string, any> | null;
+    attempts?: AttemptItem[] | null;
+  }
+  interface RunPage {
+    items: RunItem[];
+    next: string | null;
+  }
+  interface SeriesAnswer {
+    series: SeriesItem[];
+    missing: Missing[];
+    cursor: string | null;
+  }
+  interface SeriesItem {
+    run?: string | null;
+    group?: string | null;
+    runs?: string[] | null;
+    name: string;
+    metric: string;
+    x: number[];
+    steps: number[];
+    values: number[];
+    non_finite: NonFinite[];
+    raw_points: number;
+    n?: number[] | null;
+    gaps?: NonFinite[] | null;
+    origin?: Origin | null;
+    low?: (number | null)[] | null;
+    high?: (number | null)[] | null;
+  }
+  interface Session {
+    role: Role;
+    session: string | null;
+  }
+  interface SessionItem {
+    id: string;
+    role: Role;
+    user_agent: string;
+    created_at: string;
+    seen_at: string;
+    ends_at: string;
+    is_current: boolean;
+  }
+  interface SessionPage {
+    items: SessionItem[];
+    next: null;
+  }
+  interface SpreadItem {
+    n: number;
+    mean: number | null;
+    std: number | null;
+    low: number | null;
+    high: number | null;
+    values: (number | string | null)[];
+    delta?: Record<string, number | null> | null;
+  }
+  interface StepItem {
+    step: number;
+    kind: string;
+    groups: number;
+    reward_mean: number | null;
+  }
+  interface StepPage {
+    items: StepItem[];
+    next: string | null;
+  }
+  interface Summary {
+    step?: number;
+    last?: Record<string, number | string>;
+    best?: Record<string, Best>;
+  }
+  interface Symbol {
+    symbol: string;
+    mathml: string;
+    meaning: string;
+  }
+  interface TokensAnswer {
+    id: string;
+    tokens: string[];
+    token_ids: number[];
+    arrays: Record<string, (number | string)[]>;
+    advantage: number | string | null;
+    mask: number[];
+  }
+  interface Validated {
+    config: Record<string, any>;
+    formula: string;
+    formula_mathml: string;
+    formula_notes: string[];
+    formula_legend: Symbol[];
+    estimates: Record<string, number | null>;
+    warnings: string[];
+  }
+  interface VariantSummary {
+    variant: string;
+    runs: LaunchedRun[];
+    metrics: Record<string, MetricSummary>;
+  }
+}

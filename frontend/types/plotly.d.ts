@@ -1,0 +1,43 @@
+/** The part of Plotly that `src/charts/draw.js` uses. The library itself comes from the `plotly` package of Python. */
+declare namespace Plot {
+  type Trace = Record<string, any>;
+  type Layout = Record<string, any>;
+
+  interface Axis {
+    autorange: boolean;
+    d2p(value: number): number;
+    readonly _length: number;
+    readonly _offset: number;
+  }
+
+  interface Point {
+    data: { meta: { key: string; run: string | null; role: string } };
+    customdata: number;
+  }
+
+  /** An element that Plotly has drawn into. */
+  interface Graph extends HTMLElement {
+    data: Trace[];
+    layout: Layout;
+    readonly _fullLayout: { xaxis: Axis; yaxis: Axis };
+    on(event: 'plotly_afterplot' | 'plotly_unhover' | 'plotly_doubleclick', listener: () => void): void;
+    on(event: 'plotly_hover' | 'plotly_click', listener: (event: { points?: Point[] }) => void): void;
+    on(event: 'plotly_relayout', listener: (change: Record<string, any>) => void): void;
+  }
+
+  interface Library {
+    react(element: HTMLElement, data: Trace[], layout: Layout, config: object): Promise<Graph>;
+    relayout(element: HTMLElement, change: Layout): Promise<Graph>;
+    purge(element: HTMLElement): void;
+    downloadImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
+    Fx: { unhover(element: HTMLElement): void };
+  }
+}
+
+interface Window {
+  Plotly: Plot.Library;
+}
+
+interface IntersectionObserverInit {
+  scrollMargin?: string;
+}
