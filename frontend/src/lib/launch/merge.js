@@ -23,7 +23,10 @@ export function merge(below, above) {
   return { ...below, ...Object.fromEntries(merged) };
 }
 
-/** A part of a union without a `type` belongs to whatever is below it. @param {Fields} under @param {Fields} value */
+/**
+ * A part of a union without a `type` belongs to whatever is below it.
+ * @param {Fields} under @param {Fields} value
+ */
 const isSameMember = (under, value) => value.type === undefined || value.type === under.type;
 
 /**
@@ -38,7 +41,10 @@ export function fieldsBelow(catalog, base, variant) {
   return { ...withFewerMinibatches(merged, changes, base, variant), preset };
 }
 
-/** Profile of a policy: its own, or that of the nameless "any other model". @param {Catalog} catalog @param {string} policy */
+/**
+ * Profile of a policy: its own, or that of the nameless "any other model".
+ * @param {Catalog} catalog @param {string} policy
+ */
 const profileOf = ({ profiles }, policy) =>
   (profiles.find(({ name }) => name === policy) ?? profiles.find(({ name }) => name === ''))?.profile ?? {};
 
