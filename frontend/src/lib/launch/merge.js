@@ -7,8 +7,8 @@ import { complete, isRecord } from './schema.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
 /**
- * @typedef {{schema: import('./schema.js').Node, defaults: Fields, profiles: {name: string, profile: Fields}[], presets: {name: string,
- *   config: Fields}[]}} Catalog
+ * @typedef {{schema: import('./schema.js').Node, defaults: Fields, profiles: {name: string, profile: Fields}[],
+ *   presets: {name: string, config: Fields}[]}} Catalog
  */
 
 /**
