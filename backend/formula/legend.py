@@ -77,9 +77,9 @@ def _share(config: RunConfig) -> str:
 
 
 def _old(config: RunConfig) -> str:
-    opened = "probability of a token under the weights that opened the step, a constant"
+    opened = "probability of a token under the old policy (the weights at the start of the step), a constant"
     is_same = _is_one_update(config.objective, config)
-    return f"{opened}; each step makes one update, at which it is π itself" if is_same else opened
+    return f"{opened}; with one update per step it equals π" if is_same else opened
 
 
 def _is_one_update(objective: Objective, config: RunConfig) -> bool:

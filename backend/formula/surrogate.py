@@ -244,7 +244,7 @@ MEANINGS = {
     "uᵢₜ": "1 for a token that is held back",
     "covᵢₜ": "what a token adds to the covariance of log-probability and advantage over the optimizer step",
     "fᵢₜ": "weight of a token by what has become of the tokens after it",
-    "Fᵢₜ": "how much likelier the token and those after it have become, nearer ones more; nats",
+    "Fᵢₜ": "log-ratio of the token and those after it, discounted by distance; nats",
     "r_i,t+k": "the ratio k tokens later; 1 after the last token",
     "φᵢ": "weight of a completion: 1 where the policy has not moved, small where it has moved far",
     "Dᵢₜ": "distance of the two policies at a token, as if it were either drawn or not",
@@ -253,6 +253,6 @@ MEANINGS = {
     "τ": "sharpness of the gate",
     "kᵢₜ": "estimate of the KL divergence at a token; nats",
     "κᵢₜ": "k3, an estimate of the KL divergence that is never negative; nats",
-    "xᵢₜ": "logarithm of how much likelier the policy makes a token than what it is pulled to; nats",
+    "xᵢₜ": "log of the ratio of the two probabilities that the KL compares; nats",
 }
 """What the symbols that are written here mean."""

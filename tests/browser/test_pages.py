@@ -429,7 +429,7 @@ def test_the_trash_is_emptied_for_ever_after_a_question(page, service):
 
 def test_a_shared_link_draws_a_run_that_the_filters_leave_out(page, service):
     page.goto(f"/runs?status=running&show={service.trained},no-such-run")
-    expect(page.get_by_text("1 shown (1 not in this list, 1 gone)")).to_be_visible()
+    expect(page.get_by_text("1 shown (1 not in this list, 1 deleted)")).to_be_visible()
     expect(page.locator("[data-metric='reward/mean'] .js-plotly-plot .trace").first).to_be_visible()
 
 
@@ -507,7 +507,7 @@ def test_a_checkpoint_is_forked_with_changes_from_the_launch_form(page, service)
         expect(told).to_contain_text("weights, optimizer")
         expect(told).to_contain_text("random state")
         expect(told).to_contain_text("model.safetensors is damaged")
-        expect(told).to_contain_text("2.12.0 then, 2.13.0 now")
+        expect(told).to_contain_text("was 2.12.0, now 2.13.0")
 
 
 def test_a_link_that_names_an_unknown_metric_says_so_in_its_place(page):

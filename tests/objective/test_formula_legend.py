@@ -126,9 +126,9 @@ def test_meanings_have_the_runs_numbers_and_units():
         "completions of one optimizer step: 16 prompts × 8 / 4 minibatches"
     )
     assert meaning("KL", preset="ppo_kl").endswith("nats per token")
-    old = "probability of a token under the weights that opened the step, a constant"
+    old = "probability of a token under the old policy (the weights at the start of the step), a constant"
     assert meaning("π_old", updates={"epochs": 2}) == old
-    assert meaning("π_old") == old + "; each step makes one update, at which it is π itself"
+    assert meaning("π_old") == old + "; with one update per step it equals π"
     stale = {"staleness": 2, "precision": "int8"}
     assert meaning("π_sampler", preset="olmo3", sampling=stale) == (
         "probability of a token as the sampler drew it, in int8 and with weights 2 steps old"
