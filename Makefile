@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -109,6 +109,9 @@ bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; in
 
 bench-parity-verl: .venv/runtime.stamp ## compare advantages and losses with verl's; installs verl into .venv-verl
 	@.venv/bin/python -m benchmarks.parity_verl $(ARGS)
+
+bench-diagnosis: .venv/runtime.stamp ## train runs that break on purpose and judge the diagnosis on them; hours
+	@.venv/bin/python -m benchmarks.diagnosis $(ARGS)
 
 bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
 	@.venv/bin/python -m benchmarks.sandbox $(ARGS)

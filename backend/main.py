@@ -15,6 +15,7 @@ from backend.auth.tokens import fingerprint
 from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
 from backend.db.engine import open_engine, open_sessions
+from backend.diagnosis import api as diagnosis
 from backend.experiments import api as experiments
 from backend.experiments import catalog
 from backend.http import frontend as pages
@@ -91,6 +92,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         runs,
         metrics,
         rollouts,
+        diagnosis,
         workers,
         live,
         session,

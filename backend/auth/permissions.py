@@ -67,6 +67,7 @@ READS = (
     "GET /api/v1/runs/{run_id}/logs",
     "GET /api/v1/runs/{run_id}/metrics.csv",
     "GET /api/v1/series",
+    "GET /api/v1/runs/{run_id}/diagnosis",
     "GET /api/v1/rollouts",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/{completion_id}/tokens",

@@ -11,6 +11,9 @@ from typing import Any
 from backend.config.fields import Row, Section, sections
 from backend.config.metrics import FAMILIES, METRICS, Metric
 from backend.config.presets import PRESETS
+from backend.diagnosis.detectors import DETECTORS
+from backend.diagnosis.remedies import REMEDIES
+from backend.diagnosis.signs import TITLES
 from backend.monitoring.prometheus import GAUGES
 from backend.settings import Settings
 
@@ -60,6 +63,7 @@ def tables() -> dict[str, str]:
         "metrics": metrics(),
         "gauges": gauges(),
         "settings": settings(),
+        "causes": causes(),
     }
     return written | measured() | survived()
 
@@ -105,6 +109,15 @@ def settings() -> str:
         for name, field in Settings.model_fields.items()
     )
     return _table(["variable", "default", "meaning"], rows)
+
+
+def causes() -> str:
+    """One line per cause that a diagnosis can name."""
+    rows = (
+        [TITLES[name], _one_line(detector.__doc__ or ""), *REMEDIES[name]]
+        for name, detector in DETECTORS.items()
+    )
+    return _table(["cause", "what speaks for it", "what to try first", "source"], rows)
 
 
 def gauges() -> str:

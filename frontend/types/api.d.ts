@@ -16,6 +16,20 @@ declare namespace Api {
     value: number;
     step: number;
   }
+  interface CauseItem {
+    cause: string;
+    title: string;
+    onset: Steps;
+    tier: 'specific' | 'consistent';
+    strength: number;
+    lasting: number;
+    evidence: string[];
+    metrics: string[];
+    share: number;
+    earliness: number;
+    explained_by: string;
+    remedy: RemedyItem;
+  }
   interface CompletionItem {
     id: string;
     text: string;
@@ -39,6 +53,21 @@ declare namespace Api {
     items: DatasetItem[];
     next: string | null;
     most_bytes: number;
+  }
+  interface DiagnosisItem {
+    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
+    goal: string;
+    start: number | null;
+    best: number | null;
+    best_step: number;
+    end: number | null;
+    note: string;
+    onset: Steps | null;
+    fall: Steps | null;
+    first_signals: string[];
+    causes: CauseItem[];
+    warnings: FindingItem[];
+    unjudged: UnjudgedItem[];
   }
   interface EmptiedTrash {
     deleted: string[];
@@ -75,6 +104,16 @@ declare namespace Api {
     metrics: string[];
     tokens: number | null;
     variants: VariantSummary[];
+  }
+  interface FindingItem {
+    cause: string;
+    title: string;
+    onset: Steps;
+    tier: 'specific' | 'consistent';
+    strength: number;
+    lasting: number;
+    evidence: string[];
+    metrics: string[];
   }
   interface GroupItem {
     id: string;
@@ -136,6 +175,11 @@ declare namespace Api {
   interface Page {
     items: Record<string, any>[];
     next: string | null;
+  }
+  interface RemedyItem {
+    words: string;
+    changes: Record<string, any>;
+    source: string;
   }
   type Role = 'viewer' | 'operator';
   interface RunItem {
@@ -229,6 +273,10 @@ declare namespace Api {
     items: StepItem[];
     next: string | null;
   }
+  interface Steps {
+    healthy: number;
+    sick: number;
+  }
   interface Summary {
     step?: number;
     last?: Record<string, number | string>;
@@ -246,6 +294,11 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+  }
+  interface UnjudgedItem {
+    cause: string;
+    title: string;
+    needs: string;
   }
   interface Validated {
     config: Record<string, any>;

@@ -12,6 +12,7 @@ import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/
 import { CurveControls } from '../curves/controls.js';
 import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
+import { Diagnosis } from './diagnosis.js';
 import { Restorations } from './restored.js';
 import { Empty } from '../shared/states.js';
 
@@ -53,6 +54,7 @@ export function Overview({ run, view, change }) {
   const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
+    ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
     <${Figures} run=${run} />
     ${
       isEvaluation(run) && recorded.length

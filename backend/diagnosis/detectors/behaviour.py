@@ -1,0 +1,118 @@
+"""Detectors of what the policy does: entropy, length, and how far its sampler is from it."""
+
+import numpy as np
+
+from backend.diagnosis.changes import Change, Direction
+from backend.diagnosis.findings import Finding
+from backend.diagnosis.log import Log
+from backend.diagnosis.outcome import Outcome
+from backend.diagnosis.signs import Answer, Sign, change_of, finding_of, first_of, has, standing, unjudged
+
+
+def mismatch(log: Log, outcome: Outcome) -> Answer:
+    """Sampler and learner differ more than they did, or than training bears."""
+    if not has(log, "mismatch/k3", "mismatch/prob_diff_mean", "mismatch/ess"):
+        return unjudged("mismatch", "log-probabilities of the sampler (mismatch/k3)")
+    signs = (
+        Sign("mismatch/k3", "up", 3.0, 1e-4, is_log=True, beyond=1e-2),
+        Sign("mismatch/prob_diff_mean", "up", 2.0, 1e-3, beyond=0.03),
+    )
+    if (found := first_of(log, outcome, *signs)) is not None:
+        return finding_of("mismatch", found)
+    return standing(log, "mismatch", "mismatch/k3", 5e-2)
+
+
+def staleness(log: Log, outcome: Outcome) -> Answer:
+    """Ratios and clipping that grow where a batch is used for many updates or was sampled by old weights."""
+    age = log.find("sampling/staleness")
+    is_old = age is not None and float(np.median(age[1].values)) >= 1
+    updates = log.find("optim/updates")
+    is_reused = updates is not None and float(np.median(updates[1].values)) > 1
+    if age is None and updates is None:
+        return unjudged("staleness", "the age of samples and the updates per step")
+    if not (is_old or is_reused):
+        return None
+    found = first_of(
+        log, outcome,
+        Sign("sampling/staleness", "up", 1.5, 0.5, is_setting=True, beyond=0.9),
+        Sign("clip/low_frac", "up", 2.0, 0.02, beyond=0.1),
+        Sign("clip/high_frac", "up", 2.0, 0.02, beyond=0.1),
+        Sign("ratio/max", "up", 3.0, 0.2, is_log=True, beyond=5.0),
+        Sign("optim/updates", "up", 1.5, 0.5, is_setting=True, beyond=1.0),
+    )  # fmt: skip
+    if found is None:
+        return None
+    why = f"samples are {np.median(age[1].values):.0f} steps old" if is_old and age else ""
+    reuse = f"{np.median(updates[1].values):.0f} updates a step" if is_reused and updates else ""
+    words = " and ".join(part for part in (why, reuse) if part)
+    is_cause = found.metric in {"sampling/staleness", "optim/updates"} or is_old
+    return finding_of("staleness", found, tier="specific" if is_cause else "consistent", words=(words,))
+
+
+def router_drift(log: Log, outcome: Outcome) -> Answer:
+    """Experts that a mixture no longer chooses for the same tokens."""
+    if not has(log, "router/expert_change_frac", "router/shift_mean"):
+        return None  # no mixture of experts
+    signs = (
+        Sign("router/expert_change_frac", "up", 1.5, 0.02, beyond=0.3),
+        Sign("router/shift_mean", "down", 0.9, 0.02),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("router_drift", found)
+
+
+def entropy_explosion(log: Log, outcome: Outcome) -> Answer:
+    """Entropy far above the healthy one: towards text without sense."""
+    if not has(log, "policy/entropy"):
+        return unjudged("entropy_explosion", "the policy's entropy")
+    found = change_of(log, outcome, Sign("policy/entropy", "up", 2.0, 0.02))
+    if found is None or found.extreme - found.healthy < 0.25:
+        return None
+    return _pushed(log, outcome, "entropy_explosion", found, "down")
+
+
+def entropy_collapse(log: Log, outcome: Outcome) -> Answer:
+    """Entropy far below the healthy one, with groups whose completions are all alike."""
+    if not has(log, "policy/entropy"):
+        return unjudged("entropy_collapse", "the policy's entropy")
+    found = change_of(log, outcome, Sign("policy/entropy", "down", 0.3, 0.02))
+    if found is None:
+        return None
+    return _pushed(log, outcome, "entropy_collapse", found, "up")
+
+
+def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Direction) -> Finding:
+    """A finding that begins with the entropy term of the loss where that grew first."""
+    term = change_of(
+        log,
+        outcome,
+        Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
+    )
+    if term is None or term.onset.sick > found.onset.sick:
+        silent = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.5))
+        is_specific = cause == "entropy_explosion" or silent is not None
+        words = (f"groups/zero_variance_frac rose to {silent.extreme:.2f}",) if silent else ()
+        return finding_of(cause, found, tier="specific" if is_specific else "consistent", words=words)
+    pushed = finding_of(cause, found, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
+    return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
+
+
+def length_blowup(log: Log, outcome: Outcome) -> Answer:
+    """Completions that grow until the cap cuts them."""
+    if not has(log, "length/mean", "length/truncated_frac"):
+        return unjudged("length_blowup", "the length of completions")
+    signs = (
+        Sign("length/mean", "up", 1.5, 2.0),
+        Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("length_blowup", found)
+
+
+def length_collapse(log: Log, outcome: Outcome) -> Answer:
+    """Completions far shorter than when the run was healthy, and not because the cap cuts them."""
+    if not has(log, "length/mean"):
+        return unjudged("length_collapse", "the length of completions")
+    found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
+    is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
+    return None if found is None or is_cut else finding_of("length_collapse", found)

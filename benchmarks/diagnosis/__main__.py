@@ -1,0 +1,174 @@
+"""Diagnosis, judged on runs that break on purpose.
+
+    python -m benchmarks.diagnosis --part build     train what is missing; --seeds 2 the first seeds
+    python -m benchmarks.diagnosis --table          only the table, from what is there
+
+Ctrl-C loses only what is training.
+"""
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Planted, suite
+from benchmarks.diagnosis.results import report
+from benchmarks.diagnosis.store import keep, recorded
+from benchmarks.service import ENDED, Service
+from worker.problems.sums import Sums
+
+ROWS = {"train": 2000, "eval": 1024}
+RESULTS = Path(__file__).parent / "results.md"
+AT_A_TIME = 6
+"""Runs in the queue."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Train what is missing of the suite, and judge the diagnosis on it."
+    )
+    parser.add_argument("--part", choices=("build", "unseen"), default="build")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    missing = [key for key in suite(arguments.part, arguments.seeds) if key not in recorded()]
+    if missing and not arguments.table:
+        train(missing)
+    text = f"{caption()}\n\n{report(recorded(), 'build')}\n"
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def caption() -> str:
+    """What the figures are of."""
+    total = sum(1 for _ in suite("build"))
+    return (
+        f"{len(recorded())} of the {total} runs of the part of the suite that the detectors were built on: "
+        "these figures are optimistic. The other part is looked at once, at the end, and is not trained yet: "
+        "on unseen runs the error rates are **not measured**. `make bench-diagnosis` trains what is missing."
+    )
+
+
+def train(missing: list[Planted]) -> None:
+    """Train the missing runs; a plant of mid-run waits for the healthy run that it forks from."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="grpolab-diagnosis-") as state:
+        data = Path(state) / "data"
+        data.mkdir()
+        write_problems(data)
+        service = Service(state, DATASETS_DIR=str(data))
+        try:
+            service.wait()
+            _Queue(service, missing).work()
+        finally:
+            service.stop()
+
+
+class _Queue:
+    """What is still to be trained, what trains, and the healthy runs to fork from."""
+
+    def __init__(self, service: Service, missing: list[Planted]) -> None:
+        self.service = service
+        self.left = missing
+        self.running: dict[str, Planted] = {}
+        self.parents: dict[tuple[str, int], str] = {}
+        self.count = len(missing)
+
+    def work(self) -> None:
+        while self.left or self.running:
+            while self.left and len(self.running) < AT_A_TIME:
+                key = self.left.pop(0)
+                self.running[self.launch(key)] = key
+            self.collect()
+            time.sleep(0.5)
+
+    def launch(self, key: Planted) -> str:
+        """The id of the run, once it is queued; its parent is trained first."""
+        recipe = RECIPES[key.recipe]
+        plant = PLANTS[key.plant] if key.plant else None
+        changes = dict(plant.severities[key.severity]) if plant else {}
+        if plant is None or plant.when == "start":
+            found = self._experiment(recipe.config, changes, key.seed)
+            if plant is None:
+                self.parents[key.recipe, key.seed] = found
+            return found
+        parent = self._parent(key)
+        body = {"step": PLANTED, "changes": changes}
+        answer = self.service.http.post(f"/api/v1/runs/{parent}/fork", json=_plain(body))
+        if answer.is_error:
+            raise SystemExit(f"{key}: {answer.text}")
+        return str(answer.json()["id"])
+
+    def _parent(self, key: Planted) -> str:
+        place = (key.recipe, key.seed)
+        if place not in self.parents:
+            self.parents[place] = self._experiment(RECIPES[key.recipe].config, {}, key.seed)
+        parent = self.parents[place]
+        while self.service.http.get(f"/api/v1/runs/{parent}").json()["status"] not in ENDED:
+            self.collect()
+            time.sleep(0.5)
+        return parent
+
+    def _experiment(self, base: Any, changes: Any, seed: int) -> str:
+        body = {"name": "diagnosis", "base": base, "variants": [{"name": "run", **changes}], "seeds": [seed]}
+        answer = self.service.http.post("/api/v1/experiments", json=_plain(body))
+        if answer.is_error:
+            raise SystemExit(answer.text)
+        return str(answer.json()["runs"][0]["id"])
+
+    def collect(self) -> None:
+        """Write down what has ended."""
+        for run_id, key in list(self.running.items()):
+            run = self.service.http.get(f"/api/v1/runs/{run_id}").json()
+            if run["status"] in ENDED:
+                keep(self.service, run, key)
+                del self.running[run_id]
+                done = self.count - len(self.left) - len(self.running)
+                print(f"{done} of {self.count}: {tuple(key)}, {run['status']} {run['reason']}", flush=True)
+
+
+def write_problems(folder: Path) -> None:
+    """Sums as a file, and its damaged copies: wrong answers, and answers in the training prompts."""
+    problem = Sums(seed=0)
+    rows = [
+        {"prompt": prompt.text, "answer": prompt.answer, "split": split}
+        for split, count in ROWS.items()
+        for prompt in (problem.sample(index, split) for index in range(count))  # type: ignore[arg-type]
+    ]
+    _write(folder / "sums.jsonl", rows)
+    for share in (60, 80, 100):
+        _write(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
+        _write(folder / f"leak_{share}.jsonl", [_leaked(row, share) for row in rows])
+
+
+def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
+    """Training rows whose answer is another number; held-out rows stay."""
+    chance = random.Random(row["prompt"])
+    if row["split"] == "eval" or chance.randrange(100) >= share:
+        return row
+    return row | {"answer": str(int(row["answer"]) + chance.randrange(1, 50))}
+
+
+def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
+    """Training rows whose prompt gives the answer away."""
+    chance = random.Random(row["prompt"])
+    if row["split"] == "eval" or chance.randrange(100) >= share:
+        return row
+    return row | {"prompt": f"{row['answer']}+0+0=?"}
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _plain(body: Any) -> Any:
+    return json.loads(json.dumps(body, default=dict))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Recipes that learn, and the causes that are planted in them.
+
+A plant of mid-run is a fork of a healthy run at step `PLANTED`; its log begins with the healthy steps.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from backend.config.base import Frozen
+
+PLANTED = 40
+"""Step behind which a plant of mid-run acts."""
+
+STEPS = 80
+HELD_OUT = 1024
+"""Problems of each evaluation: the labels come from them."""
+
+Part = Literal["build", "unseen"]
+
+
+class Recipe(Frozen):
+    """A healthy run's config."""
+
+    part: Part
+    config: Mapping[str, Any]
+
+
+class Plant(Frozen):
+    """A cause with three severities."""
+
+    cause: str
+    when: Literal["start", "mid"]
+    severities: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]
+    """Fields of RunConfig laid over the recipe's."""
+
+
+class Planted(NamedTuple):
+    """One run of the suite."""
+
+    recipe: str
+    plant: str
+    """Empty: a healthy run."""
+    severity: int
+    seed: int
+
+
+def _recipe(part: Part, preset: str, **fields: Any) -> Recipe:
+    base: dict[str, Any] = {
+        "preset": preset,
+        "steps": STEPS,
+        "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64},
+        "problems": [{"name": "file", "path": "sums.jsonl"}],
+        "evaluation": {"every": 10, "prompts": HELD_OUT},
+        "checkpointing": {"every": PLANTED, "keep": 2},
+        "recording": {"rollouts": "none", "tokens": False},
+        "stop_rules": [],
+    }
+    return Recipe(part=part, config=base | fields)
+
+
+RECIPES: dict[str, Recipe] = {
+    "grpo": _recipe("build", "grpo"),
+    "dapo": _recipe("build", "dapo", sampling={"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 64}),
+    "dr_grpo": _recipe(
+        "unseen", "dr_grpo", sampling={"prompts_per_step": 6, "group_size": 12, "max_new_tokens": 48}
+    ),
+    "gspo": _recipe(
+        "unseen", "gspo", sampling={"prompts_per_step": 16, "group_size": 4, "max_new_tokens": 64}
+    ),
+}
+
+
+def _lr(value: float) -> dict[str, Any]:
+    return {"optimizer": {"lr": value}}
+
+
+def _kl(coef: float) -> dict[str, Any]:
+    return {"objective": {"kl": {"type": "k1", "coef": coef, "aggregation": "seq_sum"}}}
+
+
+def _entropy(coef: float) -> dict[str, Any]:
+    return {"objective": {"entropy": {"type": "bonus", "coef": coef}}}
+
+
+def _cap(tokens: int) -> dict[str, Any]:
+    return {"sampling": {"max_new_tokens": tokens}}
+
+
+def _file(name: str) -> dict[str, Any]:
+    return {"problems": [{"name": "file", "path": f"{name}.jsonl"}]}
+
+
+def _format(lr: float) -> dict[str, Any]:
+    terms = [{"name": "correctness", "weight": 0.0}, {"name": "think_format", "weight": 1.0}]
+    return {"rewards": terms, "optimizer": {"lr": lr}}
+
+
+def _stale(versions: int, minibatches: int) -> dict[str, Any]:
+    return {
+        "sampling": {"staleness": versions},
+        "updates": {"epochs": 2, "minibatches": minibatches},
+        "optimizer": {"lr": 1e-3},
+    }
+
+
+PLANTS: dict[str, Plant] = {
+    "lr": Plant(cause="update_size", when="mid", severities=(_lr(3e-3), _lr(1e-2), _lr(3e-2))),
+    "k1_sum": Plant(cause="kl_pull", when="mid", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),
+    "entropy_bonus": Plant(
+        cause="entropy_explosion", when="mid", severities=(_entropy(0.1), _entropy(0.3), _entropy(1.0))
+    ),
+    "entropy_penalty": Plant(
+        cause="entropy_collapse", when="mid", severities=(_entropy(-0.3), _entropy(-1.0), _entropy(-3.0))
+    ),
+    "cap": Plant(cause="length_blowup", when="mid", severities=(_cap(24), _cap(16), _cap(8))),
+    "wrong_answers": Plant(
+        cause="verifier", when="mid", severities=(_file("wrong_60"), _file("wrong_80"), _file("wrong_100"))
+    ),
+    "leak": Plant(
+        cause="overfitting", when="mid", severities=(_file("leak_60"), _file("leak_80"), _file("leak_100"))
+    ),
+    "format": Plant(
+        cause="reward_hacking", when="mid", severities=(_format(1e-3), _format(2e-3), _format(4e-3))
+    ),
+    "stale": Plant(cause="staleness", when="mid", severities=(_stale(4, 2), _stale(8, 4), _stale(16, 4))),
+    "no_rate": Plant(cause="dead_run", when="start", severities=(_lr(1e-12), _lr(1e-11), _lr(1e-10))),
+    "lr_start": Plant(cause="update_size", when="start", severities=(_lr(5e-3), _lr(1e-2), _lr(3e-2))),
+    "k1_sum_start": Plant(cause="kl_pull", when="start", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),
+    "wrong_start": Plant(
+        cause="verifier", when="start", severities=(_file("wrong_80"), _file("wrong_100"), _file("wrong_100"))
+    ),
+}
+
+
+def suite(part: Part, seeds: int = 5) -> Iterator[Planted]:
+    """All runs of a part, seed by seed; a healthy run stands before the plants that fork from it."""
+    for seed in range(seeds):
+        for severity in (2, 1, 0):
+            for name, recipe in RECIPES.items():
+                if recipe.part != part:
+                    continue
+                if severity == 2:
+                    yield Planted(name, "", 0, seed)
+                for plant in PLANTS:
+                    yield Planted(name, plant, severity, seed)

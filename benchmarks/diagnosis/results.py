@@ -1,0 +1,134 @@
+"""Figures of the suite: falls found, causes ranked, onsets dated, and healthy runs called ill."""
+
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backend.diagnosis.diagnose import diagnose
+from backend.diagnosis.findings import Diagnosis
+from backend.diagnosis.log import Log, Series
+from benchmarks.diagnosis.recipes import HELD_OUT, PLANTED, PLANTS, RECIPES, Part, Planted
+
+ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
+SURE = 3.0
+"""Standard errors by which a held-out accuracy is surely below the best."""
+
+
+class Judged(NamedTuple):
+    """A run of the suite, its label and its diagnosis."""
+
+    key: Planted
+    fell: bool
+    """By the held-out accuracy: it ended below half of its best, or never rose."""
+    found: Diagnosis
+
+    @property
+    def cause(self) -> str:
+        """The cause that was planted; empty in a healthy run."""
+        return PLANTS[self.key.plant].cause if self.key.plant else ""
+
+    @property
+    def rank(self) -> int:
+        """Place of the planted cause, from 1; 0 if it is not among the causes."""
+        names = [each.finding.cause for each in self.found.causes]
+        return names.index(self.cause) + 1 if self.cause in names else 0
+
+    @property
+    def onset_error(self) -> int | None:
+        """Steps between the planted step and the onset's interval; None without an onset."""
+        if self.found.onset is None:
+            return None
+        planted = PLANTED if PLANTS[self.key.plant].when == "mid" else 1
+        low, high = self.found.onset
+        return max(low - planted, planted - high, 0)
+
+
+def log_of(result: Mapping[str, Any]) -> Log:
+    """The log of a recorded run."""
+    steps = np.array(result["steps"])
+    series = {}
+    for name, values in result["series"].items():
+        has_value = np.array([value is not None for value in values])
+        numbers = np.array([math.nan if value is None else float(value) for value in values])
+        series[name] = Series(steps[has_value], numbers[has_value])
+    return Log(series, result["config"], result["status"], result["reason"])
+
+
+def judged(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[Judged]:
+    """Each run of a part with its label and its diagnosis."""
+    chosen = {key: result for key, result in results.items() if RECIPES[key.recipe].part == part}
+    found = []
+    for key, result in sorted(chosen.items()):
+        log = log_of(result)
+        found.append(Judged(key, _fell(log.series["eval/accuracy"].values), diagnose(log)))
+    return found
+
+
+def _fell(accuracy: Any) -> bool:
+    best, end = float(np.max(accuracy)), float(accuracy[-1])
+    error = math.sqrt(max(best * (1 - best), 0.01) / HELD_OUT)
+    never_rose = best - float(accuracy[0]) < SURE * error * math.sqrt(2)
+    return never_rose or (end <= 0.5 * best and best - end > SURE * error * math.sqrt(2))
+
+
+def interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson interval of a share."""
+    tail = (1 - level) / 2
+    low = 0.0 if hits == 0 else _where(lambda p: 1 - _cumulative(hits - 1, count, p) - tail)
+    high = 1.0 if hits == count else _where(lambda p: tail - _cumulative(hits, count, p))
+    return low, high
+
+
+def _where(rises: Any) -> float:
+    """The share at which a rising function is 0."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(middle) < 0 else (low, middle)
+    return low
+
+
+def _cumulative(hits: int, count: int, p: float) -> float:
+    return sum(math.comb(count, k) * p**k * (1 - p) ** (count - k) for k in range(hits + 1))
+
+
+def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
+    """The tables of a part."""
+    runs = judged(results, part)
+    healthy = [run for run in runs if not run.key.plant]
+    fell = [run for run in runs if run.key.plant and run.fell]
+    bore = len(runs) - len(healthy) - len(fell)
+    lines = [
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell or never rose, {bore} bore it.",
+        "",
+        "| | runs | share | 95 % interval |",
+        "|---|---|---|---|",
+        _share("falls that are found", (run.found.outcome.verdict in ILL for run in fell)),
+        _share("healthy runs called ill", (run.found.outcome.verdict in ILL for run in healthy)),
+        _share("planted cause first", (run.rank == 1 for run in fell)),
+        _share("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
+        "",
+        "| planted | fell | found | cause first | among two | onset off by, median | at most, in 9 of 10 |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(name, [run for run in fell if run.key.plant == name]) for name in PLANTS),
+    ]
+    return "\n".join(lines)
+
+
+def _share(title: str, hits: Iterable[bool]) -> str:
+    each = list(hits)
+    if not each:
+        return f"| {title} | 0 | | |"
+    low, high = interval(sum(each), len(each))
+    return f"| {title} | {sum(each)} of {len(each)} | {sum(each) / len(each):.0%} | {low:.0%} to {high:.0%} |"
+
+
+def _row(name: str, runs: list[Judged]) -> str:
+    errors = sorted(error for run in runs if (error := run.onset_error) is not None)
+    found = sum(run.found.outcome.verdict in ILL for run in runs)
+    first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
+    off = f"{median(errors):g} | {errors[math.ceil(0.9 * len(errors)) - 1]}" if errors else "|"
+    return f"| {name}: {PLANTS[name].cause} | {len(runs)} | {found} | {first} | {two} | {off} |"

@@ -1,0 +1,60 @@
+"""The record of the suite's runs: `runs.jsonl.zst`, one line per run with all its metrics."""
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from backend.durable_files import publish
+from benchmarks.diagnosis.recipes import Planted
+from benchmarks.service import Service
+
+RUNS = Path(__file__).parent / "runs.jsonl.zst"
+DIGITS = 4
+LEFT_OUT = ("time/", "throughput/", "memory/")
+"""Metrics that depend on the machine."""
+
+
+def recorded() -> dict[Planted, dict[str, Any]]:
+    """The runs that have been trained."""
+    if not RUNS.exists():
+        return {}
+    lines = zstandard.decompress(RUNS.read_bytes()).decode().splitlines()
+    found = [json.loads(line) for line in lines]
+    return {Planted(*one["key"]): one for one in found}
+
+
+def write(results: dict[Planted, dict[str, Any]]) -> None:
+    """Replace the record, in one piece."""
+    lines = "".join(json.dumps(results[key], allow_nan=False) + "\n" for key in sorted(results))
+    draft = RUNS.with_suffix(".draft")
+    draft.write_bytes(zstandard.compress(lines.encode(), 19))
+    publish(draft, RUNS)
+
+
+def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
+    """Write down a run that has ended."""
+    text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
+    rows = list(csv.DictReader(text.splitlines()))
+    names = [name for name in rows[0] if not name.startswith(LEFT_OUT)] if rows else []
+    result = {
+        "key": list(key),
+        "status": run["status"],
+        "reason": run["reason"],
+        "config": run["config"],
+        "steps": [int(row["step"]) for row in rows],
+        "series": {name: [_rounded(row[name]) for row in rows] for name in sorted(names) if name != "step"},
+    }
+    results = recorded()
+    results[key] = result
+    write(results)
+
+
+def _rounded(text: str) -> float | str | None:
+    if not text:
+        return None
+    value = float(text)
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else text

@@ -1,0 +1,145 @@
+/** The diagnosis of a run: its verdict, when it began, ranked causes with their evidence, and what to try. */
+import { html } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { formatValue } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+
+/** @type {Record<string, {title: string, icon: string, tone: string}>} */
+const VERDICTS = {
+  healthy: { title: 'Healthy', icon: 'check', tone: 'good' },
+  recovered: { title: 'Recovered', icon: 'warn', tone: 'warn' },
+  declining: { title: 'Declining', icon: 'warn', tone: 'warn' },
+  collapsed: { title: 'Collapsed', icon: 'cross', tone: 'bad' },
+  never_learned: { title: 'Never learned', icon: 'cross', tone: 'bad' },
+  inconclusive: { title: 'No verdict', icon: 'circle', tone: 'quiet' },
+};
+
+/** @param {{run: Api.RunItem}} props */
+export function Diagnosis({ run }) {
+  const found = useGet(`/runs/${run.id}/diagnosis`, undefined, {
+    live: ['run', 'points'],
+    concerns: (data) => data.id === run.id || data.run === run.id,
+    every: 15000,
+  });
+  if (found.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${found.error.message}</p>`;
+  return found.data ? html`<${Shown} diagnosis=${found.data} />` : null;
+}
+
+/** @param {{diagnosis: Api.DiagnosisItem}} props */
+function Shown({ diagnosis }) {
+  const { verdict, causes, warnings, unjudged } = diagnosis;
+  const { title, icon, tone } = VERDICTS[verdict];
+  const isOpen = !['healthy', 'inconclusive'].includes(verdict);
+  return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
+    <h2><${Icon} name=${icon} /> ${title}</h2>
+    <p>${summaryOf(diagnosis)}</p>
+    ${isOpen && html`<${Causes} causes=${causes} />`}
+    <${Warnings} warnings=${warnings} />
+    ${
+      isOpen &&
+      unjudged.length > 0 &&
+      html`<details class="more">
+        <summary>Could not be judged (${unjudged.length})</summary>
+        <ul>
+          ${unjudged.map((each) => html`<li key=${each.cause}>${each.title}: the log lacks ${each.needs}</li>`)}
+        </ul>
+      </details>`
+    }
+    <p class="faint">
+      Computed from the run's metrics. <a href="/help/diagnosis">How it works, and its error rates</a>
+    </p>
+  </section>`;
+}
+
+/** What happened to the goal, in a sentence or two. @param {Api.DiagnosisItem} diagnosis */
+function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset, first_signals: signals }) {
+  const numbers = `a best of ${formatValue(best)} (step ${at})`;
+  const first = signals.length ? ` First signal: ${signals.join(', ')}, ${stepsOf(onset)}.` : '';
+  const added = note ? ` Note: ${note}.` : '';
+  switch (verdict) {
+    case 'healthy':
+      return `${goal} reached ${numbers} and ended at ${formatValue(end)}.${added}`;
+    case 'inconclusive':
+      return `Too little to judge: ${note}.`;
+    case 'never_learned':
+      return `${goal} never rose above its noise; it ended at ${formatValue(end)}.${first}${added}`;
+    default:
+      return `${goal} fell from ${numbers} to ${formatValue(end)}, ${stepsOf(fall)}.${first}${added}`;
+  }
+}
+
+/** @param {Api.Steps | null} steps */
+const stepsOf = (steps) =>
+  !steps
+    ? 'step unknown'
+    : steps.healthy === steps.sick
+      ? `from step ${steps.sick}`
+      : `between steps ${steps.healthy} and ${steps.sick}`;
+
+/** @param {{causes: Api.CauseItem[]}} props */
+function Causes({ causes }) {
+  if (!causes.length)
+    return html`<p class="quiet">No other metric changed before that. This log does not show the cause.</p>`;
+  const own = causes.filter((cause) => !cause.explained_by);
+  const rest = causes.filter((cause) => cause.explained_by);
+  const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
+  return html`<ol class="diagnosis-causes">
+      ${own.map((cause) => html`<${Cause} key=${cause.cause} cause=${cause} alone=${own.length === 1} />`)}
+    </ol>
+    ${
+      rest.length > 0 &&
+      html`<details class="more">
+        <summary>Consequences (${rest.length})</summary>
+        <ul>
+          ${rest.map(
+            (cause) => html`<li key=${cause.cause}>
+              ${cause.title}, ${stepsOf(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
+              ${' '}${cause.evidence[0]}.
+            </li>`,
+          )}
+        </ul>
+      </details>`
+    }`;
+}
+
+/** @param {{cause: Api.CauseItem, alone: boolean}} props */
+function Cause({ cause, alone }) {
+  const { title, share, tier, onset, evidence, remedy } = cause;
+  return html`<li>
+    <h3>
+      ${title}${' '}
+      <span class="faint">${stepsOf(onset)}${alone ? '' : `, ${Math.round(100 * share)} % of the evidence`}</span>
+    </h3>
+    <ul>
+      ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
+      ${tier === 'consistent' && html`<li class="quiet">This is consistent with the cause and does not prove it.</li>`}
+    </ul>
+    <p>
+      <b>Try:</b> ${remedy.words} <span class="faint">(${remedy.source})</span>
+      ${
+        Object.keys(remedy.changes).length > 0 &&
+        html`${' '}
+          <code>
+            ${Object.entries(remedy.changes)
+              .map(([path, value]) => `${path}: ${JSON.stringify(value)}`)
+              .join(', ')}
+          </code>`
+      }
+    </p>
+  </li>`;
+}
+
+/** @param {{warnings: Api.FindingItem[]}} props */
+function Warnings({ warnings }) {
+  if (!warnings.length) return null;
+  return html`<details class="more">
+    <summary>Warnings (${warnings.length}): changes that did not make the goal fall</summary>
+    <ul>
+      ${warnings.map(
+        ({ cause, title, onset, evidence }) => html`<li key=${cause}>
+          ${title}, ${stepsOf(onset)}: ${evidence.join('; ')}.
+        </li>`,
+      )}
+    </ul>
+  </details>`;
+}

@@ -1,0 +1,190 @@
+"""Causes: each alone, before its consequences, and never without its evidence."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backend.config.metrics import METRICS
+from backend.config.run import RunConfig
+from backend.diagnosis.api import READ
+from backend.diagnosis.detectors import DETECTORS
+from backend.diagnosis.diagnose import CONSEQUENCES, ORDER, diagnose
+from backend.diagnosis.log import Log, Series
+from backend.diagnosis.remedies import REMEDIES, remedy_for
+from backend.diagnosis.signs import TITLES
+from tests.backend.diagnosis.logs import broken, healthy, series, steady
+
+
+def times(factor):
+    return lambda values: values * factor
+
+
+def becomes(value):
+    return lambda values: np.full_like(values, value)
+
+
+FALLS = {"reward__accuracy": times(0.05)}
+
+
+def planted(at=70, count=120, seed=0, **changes):
+    """A run whose goal falls five steps after the changes."""
+    log = healthy(count, seed=seed)
+    return broken(broken(log, at, **changes), at + 5, **FALLS)
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes"),
+    [
+        ("update_size", {"optim__lr": times(30), "policy__entropy": times(4)}),
+        ("update_size", {"optim__grad_norm": times(20)}),
+        ("entropy_explosion", {"policy__entropy": times(4)}),
+        ("entropy_collapse", {"policy__entropy": times(0.05), "groups__zero_variance_frac": becomes(0.95)}),
+        ("length_blowup", {"length__mean": times(2.5)}),
+        ("length_collapse", {"length__mean": times(0.2)}),
+        ("kl_runaway", {"kl__k3": times(50)}),
+    ],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_planted_change_is_the_first_cause_with_its_onset(cause, changes, seed):
+    found = diagnose(planted(seed=seed, **changes))
+    assert found.outcome.verdict == "collapsed"
+    assert found.causes[0].finding.cause == cause
+    assert found.onset.healthy <= 70 <= found.onset.sick + 1
+    assert found.onset.sick - found.onset.healthy <= 5
+
+
+def test_a_goal_that_drops_within_a_step_while_the_policy_stays_is_the_verifier():
+    found = diagnose(broken(healthy(), 70, reward__accuracy=becomes(0.0)))
+    assert [each.finding.cause for each in found.causes][:1] == ["verifier"]
+    assert found.onset.healthy <= 70 <= found.onset.sick
+
+
+def test_the_verifier_is_not_accused_where_nothing_says_what_the_policy_did():
+    log = broken(healthy(), 70, reward__accuracy=becomes(0.0))
+    found = diagnose(Log({"reward/accuracy": log.series["reward/accuracy"]}))
+    assert found.outcome.verdict == "collapsed"
+    assert found.causes == ()
+    assert "verifier" in {each.cause for each in found.unjudged}
+
+
+def test_training_problems_that_are_always_wrong_while_held_out_ones_are_solved_are_checked_wrongly():
+    log = healthy(count=60)
+    found = diagnose(
+        Log(
+            {
+                **log.series,
+                "reward/accuracy": series(np.full(60, 0.01) + steady(60, 0.002)),
+                "eval/accuracy": Series(
+                    np.arange(0, 61, 10), np.array([0.2, 0.22, 0.2, 0.21, 0.2, 0.22, 0.21])
+                ),
+            }
+        )
+    )
+    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("never_learned", "verifier")
+
+
+def test_numbers_that_stay_not_finite_are_the_cause_of_all_else():
+    found = diagnose(broken(planted(policy__entropy=times(4)), 60, optim__grad_norm=becomes(np.nan)))
+    assert found.causes[0].finding.cause == "non_finite"
+    assert {each.explained_by for each in found.causes[1:]} == {"non_finite"}
+    assert found.onset.sick == 61
+
+
+def test_one_spike_is_no_finding():
+    log = healthy()
+    for metric in ("policy/entropy", "optim/grad_norm", "kl/k3", "length/mean"):
+        values = log.series[metric].values.copy()
+        values[70:72] *= 30
+        log = Log({**log.series, metric: Series(log.series[metric].steps, values)})
+    found = diagnose(log)
+    assert (found.outcome.verdict, found.causes, found.warnings) == ("healthy", (), ())
+
+
+def test_a_change_without_a_fall_of_the_goal_is_a_warning():
+    found = diagnose(broken(healthy(), 70, policy__entropy=times(4)))
+    assert found.outcome.verdict == "healthy"
+    assert (found.causes, found.onset) == ((), None)
+    assert [each.cause for each in found.warnings] == ["entropy_explosion"]
+
+
+def test_a_change_after_the_fall_is_no_cause_of_it():
+    log = broken(broken(healthy(), 60, **FALLS), 90, length__mean=times(3))
+    found = diagnose(log)
+    assert "length_blowup" not in {each.finding.cause for each in found.causes}
+    assert "length_blowup" in {each.cause for each in found.warnings}
+
+
+def test_a_loss_of_0_a_ratio_of_1_and_no_kl_are_no_evidence():
+    log = healthy()
+    silent = {"loss/total": series(np.zeros(120)), "ratio/mean": series(np.ones(120))}
+    found = diagnose(Log({name: each for name, each in log.series.items() if name != "kl/k3"} | silent))
+    assert (found.outcome.verdict, found.warnings) == ("healthy", ())
+    assert "kl_runaway" in {each.cause for each in found.unjudged}
+
+
+def test_a_rate_of_0_and_equal_evaluations_are_a_dead_run():
+    count = 80
+    chance = np.random.default_rng(0)
+    found = diagnose(
+        Log(
+            {
+                "reward/accuracy": series(chance.binomial(64, 0.2, count) / 64),
+                "eval/accuracy": Series(np.arange(0, 81, 10), np.full(9, 0.2)),
+                "optim/lr": series(np.zeros(count)),
+                "loss/total": series(np.zeros(count)),
+            }
+        )
+    )
+    assert found.outcome.verdict == "never_learned"
+    assert found.causes[0].finding.cause == "dead_run"
+    assert any("all 9 evaluations gave exactly 0.2" in words for words in found.causes[0].finding.evidence)
+
+
+def test_a_term_of_the_loss_that_appears_in_mid_run_is_seen_from_its_first_step():
+    log = planted(policy__entropy=times(4))
+    term = Series(np.arange(71, 121), np.full(50, -0.5))
+    found = diagnose(Log({**log.series, "loss/entropy": term}))
+    assert found.causes[0].finding.metrics[0] == "loss/entropy"
+    assert found.onset == (70, 71)
+
+
+def test_every_cause_has_its_words():
+    assert DETECTORS.keys() == TITLES.keys() == REMEDIES.keys() == ORDER.keys()
+    assert CONSEQUENCES.keys() <= DETECTORS.keys()
+    assert set().union(*CONSEQUENCES.values()) <= DETECTORS.keys()
+
+
+def test_every_metric_that_is_read_is_in_the_catalog():
+    known = METRICS.keys() | {"reward/correctness/mean"}
+    assert set(READ) <= known
+
+
+@pytest.mark.parametrize("cause", REMEDIES)
+def test_a_remedy_is_a_config_that_the_service_accepts(cause):
+    from backend.config.merge import merge
+
+    config = RunConfig.model_validate({"objective": {"kl": {"type": "k1", "coef": 0.1}}}).model_dump(
+        mode="json"
+    )
+    changes = remedy_for(cause, Log({}, config)).changes
+    merged = config
+    for path, value in changes.items():
+        nested: Any = value
+        for part in reversed(path.split(".")):
+            nested = {part: nested}
+        merged = merge(merged, nested)
+    RunConfig.model_validate(merged)
+
+
+def test_a_foreign_log_has_no_knobs_to_change():
+    assert remedy_for("update_size", Log({})).changes == {}
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_any_metric_alone_is_survived(metric):
+    for values in (np.zeros(50), np.full(50, np.nan), np.full(50, np.inf), np.array([1.0]), np.zeros(0)):
+        log = Log({metric: series(values)})
+        assert diagnose(log).outcome.verdict in {"inconclusive", "never_learned", "collapsed", "healthy"}
+        assert dataclasses.replace(log, config={"sampling": "x"}).setting("sampling.group_size") is None
