@@ -109,11 +109,16 @@ def test_a_disk_that_reports_an_error(sessions, run_id, state, straight, monkeyp
 
 
 def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monkeypatch):  # noqa: F811
-    fsync, flushes = os.fsync, []
+    fsync, flushes, under_way = os.fsync, [], []
+    at_once = 0
 
     def slow(descriptor):
+        nonlocal at_once
         flushes.append(descriptor)
+        under_way.append(descriptor)
+        at_once = max(at_once, len(under_way))
         time.sleep(0.5)
+        under_way.remove(descriptor)
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", slow)
@@ -123,7 +128,7 @@ def test_a_slow_disk_is_waited_for_once_and_named(sessions, run_id, state, monke
         saves = session.scalars(select(Event).where(Event.message.startswith("the disk is slow"))).all()
     assert len(saves) == 2
     assert len(flushes) >= 20
-    assert all(float(event.message.split()[-2]) <= 5 for event in saves)  # 10 files one by one: 5 s and more
+    assert at_once > 2  # the files of a checkpoint do not wait for one another
 
 
 def test_a_database_on_a_full_disk_holds_the_run_up_and_loses_nothing(state, straight, settings):  # noqa: F811
