@@ -6,6 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
 import { matching } from '../../lib/metrics.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
+import { isImported, originTitle } from '../../lib/runs/origin.js';
 import { marksOf } from '../../lib/runs/marks.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
@@ -14,6 +15,8 @@ import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
 import { Restorations } from './restored.js';
 import { Empty } from '../shared/states.js';
+
+const SHOWN_OF_IMPORTED = 6;
 
 const KEY_CURVES = [
   'reward/mean',
@@ -42,7 +45,8 @@ export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
   const line = lineOf(run, events);
   const recorded = recordedMetrics(run);
-  const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  const keys = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  const metrics = keys.length || !isImported(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
     <${Figures} run=${run} />
@@ -57,8 +61,14 @@ export function Overview({ run, view, change }) {
           : html`<${NothingYet} run=${run} />`
     }
     <div class="run-pair section">
-      <${ObjectiveCard} config=${run.config} />
-      <${Attempts} run=${run} events=${events} />
+      ${
+        isImported(run)
+          ? html`<${Imported} run=${run} events=${events} />`
+          : html`
+            <${ObjectiveCard} config=${run.config} />
+            <${Attempts} run=${run} events=${events} />
+          `
+      }
     </div>
   `;
 }
@@ -143,6 +153,25 @@ function Figures({ run }) {
       </div>`,
     )}
   </dl>`;
+}
+
+/** Where an imported run comes from, and what that means. */
+function Imported({ run, events }) {
+  const told = events.find(({ data }) => data?.file);
+  return html`<section class="card run-part">
+    <h2>Imported from ${originTitle(run.origin)}</h2>
+    ${
+      told &&
+      html`<p>
+        ${told.message}
+      </p>`
+    }
+    <p class="quiet">
+      Another trainer made this run. Its curves can be compared with those of runs trained here; it has no checkpoints
+      and no completions, so it cannot be resumed, forked or evaluated.
+      ${Object.keys(run.config ?? {}).length > 0 && ' The Config tab shows its settings as they were logged.'}
+    </p>
+  </section>`;
 }
 
 /** What this run maximises. */
