@@ -19,14 +19,16 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     while at < end:
         key, at = varint(message, at)
         number, kind = key >> 3, key & 7
+        if not number or kind not in (VARINT, FIXED64, LENGTH, FIXED32):
+            raise ValueError("a field has no number or no type")
         if kind == VARINT:
             value, at = varint(message, at)
             yield number, value
             continue
-        size = 8 if kind == FIXED64 else 4 if kind == FIXED32 else -1
+        size = 8 if kind == FIXED64 else 4
         if kind == LENGTH:
             size, at = varint(message, at)
-        if size < 0 or at + size > end or not number:
+        if at + size > end:
             raise ValueError("a field reaches beyond its message")
         piece = message[at : at + size]
         yield number, piece if kind == LENGTH else int.from_bytes(piece, "little")
