@@ -5,6 +5,7 @@ Source: tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details".
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 HEADER_BYTES, TRAILER_BYTES = 12, 4
@@ -38,8 +39,12 @@ def is_framed(head: bytes) -> bool:
 def record_bytes(head: bytes, at: int = 0) -> int | None:
     """Size of the record at a place, its frame included; None where none begins there."""
     header = head[at : at + HEADER_BYTES]
-    if len(header) < HEADER_BYTES:
-        return None
+    return _size(header) if len(header) == HEADER_BYTES else None
+
+
+@lru_cache(maxsize=4096)
+def _size(header: bytes) -> int | None:
+    """Records of one length have the same header."""
     length, checksum = struct.unpack("<QI", header)
     if masked_crc32c(header[:8]) != checksum:
         return None
