@@ -9,7 +9,7 @@ import orjson
 from backend.imports.table import BadLog
 
 LINE_BYTES = 4_000_000
-DOCUMENT_BYTES = 100_000_000
+DOCUMENT_BYTES = 50_000_000
 """A log that is one JSON document is held in memory as a whole."""
 
 

@@ -1,6 +1,7 @@
 """Plans of imports: what of a log is taken, under which name, and what is left out and why."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -122,8 +123,8 @@ def _check_choice(table: Table, step: str, mapping: Names) -> None:
         elif name and not NAME.fullmatch(name):
             expected = "1 to 128 letters, digits and _ . / @ - are expected"
             errors.append(FieldError("mapping", f"{shown(column)} is to be called {shown(name)}; {expected}"))
-    names = [name for name in mapping.values() if name]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    times = Counter(name for name in mapping.values() if name)
+    if twice := next((name for name, count in times.items() if count > 1), None):
         errors.append(FieldError("mapping", f"two columns are to be called {shown(twice)}"))
     if errors:
         raise InvalidRequest(errors[:MOST_SHOWN])

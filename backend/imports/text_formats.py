@@ -4,8 +4,9 @@ import csv
 from collections.abc import Iterator
 from typing import IO, Any
 
+from backend.imports.charts import chart_columns, from_charts
 from backend.imports.lines import document, parse, text_lines
-from backend.imports.table import BadLog, Log, Table, flat, shown
+from backend.imports.table import MOST_COLUMNS, BadLog, Log, Table, flat, shown
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
@@ -37,6 +38,8 @@ def read_csv(file: IO[bytes]) -> Log:
                 table.bad.add(reader.line_num, f"has {len(row)} cells, the header has {len(header)}")
     except csv.Error as error:
         raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
+    if charts := chart_columns(header):
+        return from_charts(table, charts)
     return Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else "")
 
 
@@ -47,6 +50,8 @@ def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
 
 
 def _checked_header(cells: list[str]) -> list[str]:
+    if len(cells) > MOST_COLUMNS:
+        raise BadLog(f"has more than {MOST_COLUMNS:,} columns")
     names = [cell.strip() for cell in cells]
     if not names or not any(names):
         raise BadLog("is empty")
@@ -78,7 +83,11 @@ def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]
     file.seek(0)
     if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         found = document(file)
-        yield from ((0, row) for row in found if isinstance(row, dict))
+        for number, row in enumerate(found, 1):
+            if isinstance(row, dict):
+                yield 0, row
+            else:
+                table.bad.add(0, f"item {number} is no object")
         return
     for line, text in text_lines(file):
         if not text.strip():

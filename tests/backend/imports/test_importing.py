@@ -148,6 +148,7 @@ def test_the_same_key_makes_one_run(client):
     assert answers[0]["run"] == answers[1]["run"]
     assert count(client, Run) == 1
     assert send(client, name="other", headers={"Idempotency-Key": "k1"}).status_code == 409
+    assert send(client, "step,loss\n1,2\n", headers={"Idempotency-Key": "k1"}).status_code == 409
 
 
 def test_estimates_and_validation_pass_over_imported_runs(client):

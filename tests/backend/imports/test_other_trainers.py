@@ -70,7 +70,7 @@ def test_the_logs_of_trl_tell_its_config_seed_and_times():
         facts = read_log(io.BytesIO((LOGS / name).read_bytes()))[1].facts
         assert facts.seed == 11
         assert facts.config["learning_rate"] == 1e-3
-        assert 1.7e9 < facts.started_at <= (facts.finished_at or math.inf)
+        assert 1.7e9 < (facts.started_at or 0) <= (facts.finished_at or math.inf)
     assert facts.name == "tiny-digits"
 
 

@@ -142,6 +142,27 @@ def test_columns_of_text_times_and_further_counters_are_left_out():
     assert (facts.started_at, facts.finished_at) == (1.7e9 + 1, 1.7e9 + 4)
 
 
+CHART = "Step,base - train/reward,base - train/reward__MIN,base - train/reward__MAX{more}\n"
+
+
+def test_a_chart_of_one_run_that_wandb_exports_is_read():
+    plan = planned(CHART.format(more="") + '"10","0.5","0.5","0.5"\n"20","0.75","0.75","0.75"\n')
+    assert points(plan, "reward/mean") == {10: 0.5, 20: 0.75}
+    assert (plan.log.origin, plan.log.facts.name, list(plan.series)) == ("wandb", "base", ["reward/mean"])
+
+
+def test_of_a_chart_of_several_runs_the_user_keeps_one():
+    more = ",new - train/reward,new - train/reward__MIN,new - train/reward__MAX"
+    text = CHART.format(more=more) + "10,0.5,0.5,0.5,1,1,1\n"
+    assert "curves of 2 runs ('base', 'new')" in planned(text).log.facts.notes[0]
+    plan = planned(text, mapping={"base - train/reward": "", "new - train/reward": "reward/mean"})
+    assert {name: points(plan, name) for name in plan.series} == {"reward/mean": {10: 1.0}}
+
+
+def test_a_column_that_is_called_step_and_holds_words_counts_nothing():
+    assert planned("step,loss\na,1\nb,2\nc,0\n").step == ""
+
+
 def test_two_columns_never_share_a_name():
     plan = planned("step,reward,train/reward,reward/mean\n1,1,2,3\n")
     assert decided(plan) == {
