@@ -29,11 +29,11 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     "csv": Format("CSV with a header", "csv", read_csv),
     "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
-    "trl": Format("trainer_state.json of TRL", "trl", read_trl),
-    "verl": Format("JSONL of verl's file logger", "verl", read_verl_file),
-    "verl-console": Format("console output of verl", "verl", read_verl_console),
+    "trl": Format("TRL trainer_state.json", "trl", read_trl),
+    "verl": Format("verl JSONL", "verl", read_verl_file),
+    "verl-console": Format("verl console output", "verl", read_verl_console),
     "tensorboard": Format("TensorBoard event file", "tensorboard", read_tensorboard),
-    "wandb": Format("offline .wandb file", "wandb", read_wandb),
+    "wandb": Format("W&B .wandb file", "wandb", read_wandb),
 }
 
 FOREIGN = (

@@ -10,7 +10,7 @@ import { Empty } from '../components/shared/states.js';
 
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
-const KINDS = 'CSV, JSONL, trainer_state.json of TRL, logs of verl, TensorBoard event files, offline .wandb files';
+const KINDS = 'CSV, JSONL, a trainer_state.json of TRL, a log of verl, a TensorBoard event file or a .wandb file';
 
 /** What the service is asked for: only what differs from its guess. */
 const parametersOf = (file, { names, steps, mapping }) => ({
@@ -69,7 +69,7 @@ export function View() {
       <h1>Import a log</h1>
     </div>
     <p class="quiet">
-      A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be ${KINDS}.
+      A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be ${KINDS}.${' '}
       <a href="/help/importing">How names and steps are read</a>
     </p>
     <${Drop} file=${file} onChoose=${choose} />

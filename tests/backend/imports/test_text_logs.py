@@ -224,6 +224,36 @@ def test_absurd_numbers_make_no_step(row):
     )
 
 
+SEEDS = [
+    b"step,reward,note\n1,0.5,a\n2,nan,b\n3,,c\n",
+    b'{"step": 1, "reward": 0.5, "x": {"y": [1]}}\n{"step": 2, "reward": NaN}\n',
+    b'{"log_history": [{"step": 1, "loss": 1.5}], "max_steps": 4, "global_step": 1}',
+    b'{"step": 1, "data": {"actor/entropy": 0.5}}\n{"step": 2, "data": {}}\n',
+    b"(pid=7) step:1 - actor/entropy:0.5 - a/b:np.float64(1.5)\nnoise\n",
+    b"Step,a - x,a - x__MIN,a - x__MAX\n1,2,2,2\n",
+]
+changes = st.lists(
+    st.tuples(
+        st.integers(0, 120),
+        st.integers(0, 6),
+        st.sampled_from([b"", b"\n", b",", b'"', b"{", b"}", b"1e999", b"-", b"null", b"\xc3\xa9"]),
+    ),
+    max_size=5,
+)
+
+
+@given(st.sampled_from(SEEDS), changes)
+def test_a_damaged_log_is_read_or_refused_in_a_sentence(content, changed):
+    for place, length, text in changed:
+        content = content[:place] + text + content[place + length :]
+    try:
+        plan = planned(content)
+    except BadLog:
+        return
+    assert plan.points > 0
+    assert all((series.steps[1:] > series.steps[:-1]).all() for series in plan.series.values())
+
+
 values = st.floats(width=64) | st.none()
 logs = st.dictionaries(
     st.integers(0, 2**31 - 2),
