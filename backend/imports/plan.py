@@ -91,7 +91,10 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     "" leaves a column out. Raises InvalidRequest for a wrong one of these, BadLog where nothing is left.
     """
     table, mapping = log.table, dict(mapping or {})
-    candidates = [log.step] if log.step is not None else step_candidates(table)
+    if not len(table):
+        bad = table.bad.first
+        raise BadLog(f"has no rows; line {bad[0].line} {bad[0].reason}" if bad else "has no rows")
+    candidates = [log.step] if log.step is not None and log.step in table.columns else step_candidates(table)
     chosen = (candidates[0] if candidates else ROW_NUMBER) if step is None else step
     _check_choice(table, chosen, mapping)
     plan = Plan(log, chosen, candidates)
@@ -180,6 +183,8 @@ def _left_out(plan: Plan, column: str, wanted: str | None) -> str:
     found = plan.log.table.columns[column]
     if wanted == "":
         return "left out by you"
+    if not column.strip():
+        return "has no name"
     if not found.values:
         return f"holds no numbers, but {found.example}" if found.texts else "is empty"
     if wanted:
@@ -212,13 +217,10 @@ def _name(column: str, taken: set[str]) -> tuple[str, str]:
     if ours is not None and ours not in taken:
         ours = re.sub(r"[^\w./@-]+", "_", ours)
         return ours, "the same quantity"
-    clean = re.sub(r"[^\w./@-]+", "_", column)[:128].strip("_") or "unnamed"
+    clean = re.sub(r"[^\w./@-]+", "_", column)[:128]
     return clean, "only letters, digits and _ . / @ - stand in a name"
 
 
 def _nothing(plan: Plan) -> str:
-    if not len(plan.log.table):
-        bad = plan.log.table.bad.first
-        return f"has no rows; line {bad[0].line} {bad[0].reason}" if bad else "has no rows"
     reasons = [f"{shown(each.column)} {each.reason}" for each in plan.decisions[:3]]
     return f"has no metric: {'; '.join(reasons)}" if reasons else "has no columns beside the steps"

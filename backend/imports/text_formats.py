@@ -59,7 +59,7 @@ def _checked_header(cells: list[str]) -> list[str]:
         raise BadLog(f"has two columns of the name {shown(twice)}")
     if all(_is_number(name) for name in names):
         raise BadLog("has no header: its first line holds numbers where names of columns are expected")
-    return [name or f"column {number}" for number, name in enumerate(names, 1)]
+    return names
 
 
 def _is_number(text: str) -> bool:

@@ -90,6 +90,20 @@ def test_a_file_of_verl_reads_the_same_as_its_console():
     assert console.log.facts.notes == ["5 other lines of output were passed over."]
 
 
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"log_history": []}, "has no rows"),
+        ({"log_history": [1]}, "has no rows; line 0 entry 1 of log_history is no object"),
+        ({"log_history": {}}, "has no log_history, which trainer_state.json holds"),
+        ({"log_history": [{"loss": "words"}]}, "has no metric: 'loss' holds no numbers"),
+    ],
+)
+def test_a_trainer_state_without_values_is_told(state, reason):
+    with pytest.raises(BadLog, match=f"^{reason}"):
+        planned(json.dumps(state, indent=1).encode())
+
+
 # ---------------------------------------------------------------- TensorBoard by hand
 
 

@@ -65,6 +65,16 @@ def test_a_column_that_is_called_step_but_holds_fractions_does_not_count_steps()
     assert plan.step == "batch"
 
 
+def test_the_column_without_a_name_that_pandas_writes_is_left_out():
+    plan = planned(",step,loss\n0,1,0.5\n1,2,0.25\n2,3,0.5\n")
+    assert decided(plan) == {"": ("dropped", "has no name"), "loss": ("renamed", "loss/total")}
+    assert points(planned(",loss\n0,0.5\n1,0.25\n2,0.5\n"), "loss/total") == {1: 0.5, 2: 0.25, 3: 0.5}
+
+
+def test_a_metric_that_only_rises_does_not_count_steps():
+    assert planned("loss,num_tokens\n1,100\n2,200\n3,300\n").step == ""
+
+
 def test_without_a_column_of_steps_rows_are_counted_from_one():
     plan = planned("loss,reward\n3.5,1\n2.5,1\n1.5,0\n")
     assert plan.step == ""
