@@ -1,8 +1,10 @@
 """An import from the file to the run: read, plan, name, store."""
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import count
 from pathlib import PurePath
 from typing import IO
 
@@ -12,15 +14,21 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, reading
 from backend.db.models import Experiment, Run
 from backend.db.text import clean_text
-from backend.errors import FieldError, InvalidRequest
+from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
 from backend.imports.formats import FORMATS, read_log
 from backend.imports.plan import Plan, plan_import
 from backend.imports.schemas import ImportAnswer, report_of
 from backend.imports.store import Names, store_run
 from backend.imports.table import BadLog
+from backend.redaction import redact
+from backend.sandbox.process import Unusable
 
-MOST_TRIED = 1_000
+MOST_NAME = 180
+"""Characters of a name that the log gives; a number may follow."""
+
+_one_at_a_time = threading.Lock()
+"""Reading takes a whole processor and much memory: whoever imports second waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +79,15 @@ def _plan(file: IO[bytes], request: ImportRequest) -> tuple[str, Plan]:
         reason = f"is {request.format!r:.40}; any of {', '.join(FORMATS)} are expected"
         raise InvalidRequest([FieldError("format", reason)])
     try:
-        format_name, log = read_log(file, request.format or None)
-        return format_name, plan_import(log, step=request.step, mapping=request.mapping)
+        with _one_at_a_time:
+            format_name, log = read_log(file, request.format or None)
+            return format_name, plan_import(log, step=request.step, mapping=request.mapping)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
+    except Unusable as error:
+        raise Unavailable(
+            f"binary logs are read in the sandbox, which does not start here: {error}"
+        ) from None
 
 
 def _content(plan: Plan) -> str:
@@ -87,9 +100,9 @@ def _content(plan: Plan) -> str:
 
 def _names(session: Session, plan: Plan, request: ImportRequest) -> Names:
     facts = plan.log.facts
-    stem = clean_text(PurePath(request.file).stem)[:180] or "log"
     experiment = request.experiment or request.file
-    name = request.name or _free_name(session, clean_text(facts.name)[:180] or stem, experiment)
+    wanted = redact(clean_text(facts.name)) or clean_text(PurePath(request.file).stem)
+    name = request.name or _free_name(session, wanted[:MOST_NAME], experiment)
     seed = request.seed if request.seed is not None else facts.seed
     return Names(
         run=name,
@@ -105,5 +118,5 @@ def _free_name(session: Session, wanted: str, experiment: str) -> str:
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()
     taken = {name for row in rows for name in row}
-    numbered = (f"{wanted} {number}" for number in range(2, MOST_TRIED))
+    numbered = (f"{wanted} {number}" for number in count(2))
     return wanted if wanted not in taken else next(name for name in numbered if name not in taken)

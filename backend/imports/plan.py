@@ -104,7 +104,8 @@ def plan_import(log: Log, *, step: str | None = None, mapping: Names | None = No
     taken: set[str] = set()
     for column in table.columns:
         if column != chosen:
-            decision, series = _decide(plan, column, steps, mapping.get(column), taken)
+            reserved = taken | ({*mapping.values()} if column not in mapping else set())
+            decision, series = _decide(plan, column, steps, mapping.get(column), reserved)
             plan.decisions.append(decision)
             if series is not None:
                 plan.series[decision.metric] = series

@@ -1,6 +1,7 @@
 """Imports through HTTP: an imported run is one like any other, except that it never trains."""
 
 import json
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -11,7 +12,9 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Experiment, Metric, Run
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.packing import pack, packable
+from backend.sandbox.process import Unusable
 
+LOGS = Path(__file__).parent / "logs"
 CSV = "step,reward,kl,note\n1,0.25,nan,a\n2,0.5,0.01,b\n3,0.75,inf,c\n"
 
 
@@ -196,6 +199,22 @@ def test_a_file_that_is_no_log_leaves_nothing_behind(client):
     assert error["path"] == "file"
     assert error["message"].startswith("x.bin is a binary file of an unknown kind")
     assert count(client, Run) == count(client, Experiment) == 0
+
+
+def test_a_sandbox_that_does_not_start_is_told(client, monkeypatch):
+    def fail(*_, **__):
+        raise Unusable("no bubblewrap")
+
+    monkeypatch.setattr("backend.imports.binary.Sandbox.ask", fail)
+    answer = send(client, (LOGS / "run.wandb").read_bytes())
+    assert answer.status_code == 503
+    assert "the sandbox, which does not start here: no bubblewrap" in answer.json()["detail"]
+
+
+def test_a_binary_log_is_imported_through_http(client):
+    run = imported(client, (LOGS / "run.wandb").read_bytes(), file="run.wandb")
+    assert (run["origin"], run["name"], run["seed"], run["last_step"]) == ("wandb", "tiny-digits", 11, 12)
+    assert run["config"]["learning_rate"] == 1e-3
 
 
 def test_a_failure_in_the_middle_of_storing_leaves_nothing_behind(client, monkeypatch):

@@ -173,6 +173,11 @@ def test_a_column_that_is_called_step_and_holds_words_counts_nothing():
     assert planned("step,loss\na,1\nb,2\nc,0\n").step == ""
 
 
+def test_the_name_that_a_user_gives_comes_before_a_guess():
+    plan = planned("step,reward,score\n1,1,2\n", mapping={"score": "reward/mean"})
+    assert decided(plan) == {"reward": ("taken", "reward"), "score": ("renamed", "reward/mean")}
+
+
 def test_two_columns_never_share_a_name():
     plan = planned("step,reward,train/reward,reward/mean\n1,1,2,3\n")
     assert decided(plan) == {
