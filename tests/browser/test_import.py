@@ -6,7 +6,8 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.conftest import ARGUMENTS
-from tests.browser.service import running
+from tests.browser.service import VIEWER_TOKEN, running
+from tests.browser.test_pages import AXE
 from tests.browser.watched import watched
 
 NAME = "old <img src=x onerror=__hit(1)>.csv"
@@ -81,3 +82,36 @@ def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
     expect(page.locator("pre.run-config")).to_have_text("max_steps: 20")
     page.get_by_role("tab", name="Charts").click()
     expect(page.locator(".panel").first).to_be_visible()
+
+
+def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
+    page.goto("/import")
+    choose(page, NAME, LOG)
+    page.get_by_role("button", name="Import as a run").wait_for()
+    page.evaluate(AXE)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(300)
+        found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+
+
+def test_a_narrow_window_shows_the_whole_page(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/import")
+    choose(page, NAME, LOG)
+    page.get_by_role("button", name="Import as a run").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_viewer_is_told_that_only_operators_import(service, chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        headers = {"Authorization": f"Bearer {VIEWER_TOKEN}"}
+        page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
+        page.goto("/import")
+        expect(page.get_by_role("heading", name="Only operators import logs")).to_be_visible()
+        page.goto("/runs")
+        expect(page.get_by_text("columns")).to_be_visible()
+        expect(page.get_by_text("Import a log")).to_have_count(0)
+        browser.close()

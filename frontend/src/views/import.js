@@ -68,7 +68,7 @@ export function View() {
     <div class="page-head">
       <h1>Import a log</h1>
     </div>
-    <p class="quiet">
+    <p class="quiet import-intro">
       A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be ${KINDS}.${' '}
       <a href="/help/importing">How names and steps are read</a>
     </p>
