@@ -69,7 +69,8 @@ export function View() {
       <h1>Import a log</h1>
     </div>
     <p class="quiet import-intro">
-      A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be ${KINDS}.${' '}
+      A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be
+      ${' '}${KINDS}.${' '}
       <a href="/help/importing">How names and steps are read</a>
     </p>
     <${Drop} file=${file} onChoose=${choose} />
