@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -63,6 +63,11 @@ test-images: .venv/dev.stamp ## build both images with buildah, without Docker, 
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
+
+import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard and W&B, in .venv-trl
+	@.venv/bin/python -c "from benchmarks.peers import python_of_trl as python; print(python())" | tail -1 | { \
+	  read -r python && $$python -m pip install --quiet wandb==0.31.0 tensorboard==2.21.0 && \
+	  $$python tests/backend/imports/make_logs.py; }
 
 screenshot: test-tools .venv/dev.stamp ## retake the screenshot in README from real runs, with the browser test
 	@GRPOLAB_SCREENSHOT=tests/browser/compare.png .venv/bin/python -m pytest -q tests/browser/test_journey.py --timeout 1200

@@ -1,4 +1,4 @@
-"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor|backup|restore`."""
+"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor|backup|restore|import`."""
 
 import argparse
 import os
@@ -153,8 +153,33 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
     return 0
 
 
+def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | None) -> int:
+    """make a run of a log of another trainer: TRL, verl, TensorBoard, W&B, CSV, JSONL"""
+    from backend.db.migrate import migrate
+    from backend.imports.command import import_into
+    from backend.process.preflight import check_database, check_state_dir
+
+    check_state_dir(settings)
+    check_database(settings)
+    migrate(settings)
+    given = {name: value for name, value in names.items() if value is not None}
+    for line in import_into(settings, Path(file).expanduser(), dry_run=dry_run, **given):
+        print(line)
+    return 0
+
+
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__: command for command in (up, demo, serve, worker, token, link, doctor, backup, restore)
+} | {"import": import_file}
+
+
+IMPORT_NAMES = {
+    "name": "name of the run",
+    "experiment": "name of its experiment; without it the file's name",
+    "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
+    "seed": "the run's seed",
+    "step": "column that counts the steps; without it the best guess",
+    "format": "csv, jsonl, trl, verl, verl-console, tensorboard or wandb; without it known by the content",
 }
 
 
@@ -171,6 +196,11 @@ def _parser() -> argparse.ArgumentParser:
     parsers["backup"].add_argument("to", help="directory to create")
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
+    importing = parsers["import"]
+    importing.add_argument("file", help="the log")
+    importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")
+    for name, meaning in IMPORT_NAMES.items():
+        importing.add_argument(f"--{name}", help=meaning)
     return parser
 
 

@@ -28,6 +28,7 @@ from backend.http.openapi import complete
 from backend.http.problem_details import answer_errors
 from backend.http.read_budget import ReadBudget
 from backend.http.timeout import RequestTimeout
+from backend.imports import api as imports
 from backend.live import api as live
 from backend.live.api import end_streams_at_signals
 from backend.live.broadcaster import Broadcaster
@@ -89,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         catalog,
         datasets,
         experiments,
+        imports,
         runs,
         metrics,
         rollouts,

@@ -35,4 +35,5 @@ PAGES = (
     Page("/compare", menu="/runs"),
     Page("/run/{run_id}", menu="/runs"),
     Page("/rollouts", menu="/runs"),
+    Page("/import", menu="/runs"),
 )

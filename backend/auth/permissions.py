@@ -92,11 +92,12 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/evaluations",
     "POST /api/v1/datasets",
     "DELETE /api/v1/datasets/{sha256}",
+    "POST /api/v1/imports",
 )
 """For operators only, and limited in number per second."""
 
 
-FILES = (("POST", "/api/v1/datasets"),)
+FILES = (("POST", "/api/v1/datasets"), ("POST", "/api/v1/imports"))
 """Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
 
 

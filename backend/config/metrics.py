@@ -72,15 +72,15 @@ _ADVANTAGE = (*_REWARD, "objective.advantage")
 
 # fmt: off
 _CATALOG = (
-    _metric("eval/accuracy", "fraction", "Share of held-out problems solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1"),
-    _metric("eval/length_mean", "tokens", "Mean length of held-out completions."),
-    _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down"),
-    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg", scale=_REWARD),
+    _metric("eval/accuracy", "fraction", "Share of held-out problems solved; training never sees them.", better="up", aliases="eval_acc val-core/acc/mean@1 eval_accuracy eval/acc"),
+    _metric("eval/length_mean", "tokens", "Mean length of held-out completions.", aliases="eval_completions/mean_length eval/completions/mean_length"),
+    _metric("eval/truncated_frac", "fraction", "Share of held-out completions cut at the cap.", (0, 0.3), "down", aliases="eval_completions/clipped_ratio eval/completions/clipped_ratio"),
+    _metric("reward/mean", "reward", "Mean total reward of the step's completions, with length penalties, before KL.", better="up", aliases="reward critic/rewards/mean reward/avg_raw_reward reward_avg reward/all/mean", scale=_REWARD),
     _metric("reward/std", "reward", "Standard deviation of the total reward over all completions of the step.", aliases="reward_std", scale=_REWARD),
     _metric("reward/raw_mean", "reward", "Mean weighted sum of the reward terms before length and required terms change it; logged where they may.", better="up", scale=_TERMS),
     _metric("reward/raw_std", "reward", "Standard deviation of that sum.", scale=_TERMS),
     _metric("reward/accuracy", "fraction", "Share of the step's completions whose answer is correct.", better="up"),
-    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean", scale=_ADVANTAGE),
+    _metric("advantage/mean", "advantage", "Mean advantage over completions (over tokens with a critic); away from 0 under a group baseline it is a bug.", (-0.05, 0.05), aliases="adv_avg critic/advantages/mean val/advantages_mean", scale=_ADVANTAGE),
     _metric("advantage/std", "advantage", "Sample standard deviation of the advantages; near 1 is well scaled, near 0 carries no signal.", (0.3, 1.5), aliases="adv_std", scale=_ADVANTAGE),
     _metric("advantage/nonzero_frac", "fraction", "Share of the completions that train whose advantage is not 0 (DCPO's response utilisation).", (0.2, 1)),
     _metric("advantage/distinct_per_group", "values", "Mean number of different advantages in a group that trains; a sum of rewards that ties merges them, GDPO keeps them apart."),
@@ -98,12 +98,12 @@ _CATALOG = (
     _metric("length/mean_correct", "tokens", "Mean length of correct completions."),
     _metric("length/mean_incorrect", "tokens", "Mean length of incorrect completions; growing alone, it is the length bias of sequence means."),
     _metric("length/truncated_frac", "fraction", "Share of completions cut at the cap.", (0, 0.3), "down", aliases="completions/clipped_ratio response_length/clip_ratio"),
-    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg"),
+    _metric("policy/entropy", "nats", "Mean entropy of the next-token distribution over the tokens that train; towards 0 the policy is deterministic.", (0.02, 2.0), aliases="entropy actor/entropy entropy_avg policy/entropy_avg entropy/all approx_entropy"),
     _metric("policy/token_prob_mean", "probability", "Mean probability the policy gave to the tokens that train."),
     _metric("policy/reflection_frac", "fraction", "Share of completions with words such as wait, check, recheck."),
-    _metric("ratio/mean", "ratio", "Mean of policy over old probability; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio"),
-    _metric("ratio/max", "ratio", "Largest ratio.", (None, 10)),
-    _metric("ratio/min", "ratio", "Smallest ratio."),
+    _metric("ratio/mean", "ratio", "Mean of policy over old probability; 1 on the first update of a step.", (0.9, 1.1), aliases="policy_ratio val/ratio probs_ratio"),
+    _metric("ratio/max", "ratio", "Largest ratio.", (None, 10), aliases="probs_ratio_max"),
+    _metric("ratio/min", "ratio", "Smallest ratio.", aliases="probs_ratio_min"),
     _metric("clip/low_frac", "fraction", "Share of tokens (or sequences) clipped from below.", (0, 0.3), aliases="clip_ratio/low_mean"),
     _metric("clip/high_frac", "fraction", "Share of tokens (or sequences) clipped from above.", (0, 0.3), aliases="clip_ratio/high_mean"),
     _metric("clip/dual_frac", "fraction", "Share of tokens capped by the dual clip.", (0, 0.1), aliases="actor/pg_clipfrac_lower"),
@@ -111,8 +111,8 @@ _CATALOG = (
     _metric("kl/k1", "nats", "Mean of log policy - log reference per token; with kl.to = old, the old policy is the reference."),
     _metric("kl/k2", "nats", "Mean of half the squared log-ratio to the reference per token."),
     _metric("kl/k3", "nats", "Mean k3 estimate of the distance from the reference per token.", (0, 1), aliases="kl actor/kl_loss objective/kl3_avg kl3"),
-    _metric("kl/coef", "coefficient", "Weight of the KL term, mean over completions; a controller or the domains may set it."),
-    _metric("mismatch/prob_diff_mean", "probability", "Mean difference between sampler's and learner's token probability.", (0, 0.02), aliases="training/rollout_probs_diff_mean"),
+    _metric("kl/coef", "coefficient", "Weight of the KL term, mean over completions; a controller or the domains may set it.", aliases="actor/kl_coef"),
+    _metric("mismatch/prob_diff_mean", "probability", "Mean difference between sampler's and learner's token probability.", (0, 0.02), aliases="training/rollout_probs_diff_mean sampler_learner_prob_diff"),
     _metric("mismatch/prob_diff_max", "probability", "Largest difference between sampler's and learner's token probability.", aliases="training/rollout_probs_diff_max"),
     _metric("mismatch/k1", "nats", "Mean of log sampler - log learner per token: an estimate of their distance that may be negative.", aliases="rollout_corr/kl"),
     _metric("mismatch/k3", "nats", "k3 distance between sampler and learner per token.", (0, 0.05), aliases="rollout_corr/k3_kl mismatch_kl/all"),
@@ -132,7 +132,7 @@ _CATALOG = (
     _metric("router/shift_min", "ratio", "Smallest gamma, before the floor."),
     _metric("router/expert_change_frac", "fraction", "Share of the experts that read a token (in the sampler, or as the step began) which the router would no longer choose.", (0, 0.3)),
     _metric("router/floor_frac", "fraction", "Share of tokens whose gamma is raised to the floor.", (0, 0.3)),
-    _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss"),
+    _metric("loss/total", "1", "The minimised loss. On the first update of a step it is about 0 by construction: loss is not progress.", aliases="loss loss/total_avg"),
     _metric("loss/policy", "1", "The policy term of the loss.", aliases="policy_loss actor/pg_loss loss/policy_avg"),
     _metric("loss/kl", "1", "The KL term of the loss, with its coefficient.", aliases="kl_loss loss/kl_avg"),
     _metric("loss/value", "1", "The critic's loss with its coefficient. The critic has weights of its own: it is no part of loss/total.", aliases="loss/value_avg val/loss"),
@@ -150,15 +150,15 @@ _CATALOG = (
     _metric("tokens/generated", "tokens", "Tokens generated in this step, discarded groups included."),
     _metric("tokens/total", "tokens", "Tokens generated since the run began.", aliases="num_tokens perf/total_num_tokens"),
     _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput"),
-    _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out."),
+    _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out.", aliases="_runtime"),
     _metric("time/step_seconds", "seconds", "Sampling, scoring and learning; evaluation and checkpoints are counted apart.", aliases="step_time perf/time_per_step timing_s/step"),
     _metric("time/sample_seconds", "seconds", "Generating completions.", aliases="timing_s/gen timing/generation"),
     _metric("time/score_seconds", "seconds", "Rewards.", aliases="timing_s/reward"),
-    _metric("time/update_seconds", "seconds", "Log-probabilities, loss, backward pass and optimizer.", aliases="timing_s/update_actor"),
+    _metric("time/update_seconds", "seconds", "Log-probabilities, loss, backward pass and optimizer.", aliases="timing_s/update_actor time/training time/forward_backward"),
     _metric("time/reference_seconds", "seconds", "Log-probabilities of the reference.", aliases="timing_s/ref"),
     _metric("time/critic_seconds", "seconds", "Updates of the critic.", aliases="timing_s/update_critic"),
     _metric("time/eval_seconds", "seconds", "Held-out evaluation.", aliases="timing_s/testing"),
-    _metric("time/checkpoint_seconds", "seconds", "Writing the newest checkpoint; shown at the step after it.", aliases="timing_s/save_checkpoint"),
+    _metric("time/checkpoint_seconds", "seconds", "Writing the newest checkpoint; shown at the step after it.", aliases="timing_s/save_checkpoint time/save_ckpt"),
     _metric("memory/peak_bytes", "bytes", "Largest memory of the trainer process (GPU memory on a GPU)."),
 )
 
@@ -166,7 +166,7 @@ FAMILIES = (
     _metric("reward/<term>/mean", "reward", "Mean of one reward term, before its weight.", aliases="rewards/<function>/mean", scale=_TERMS),
     _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
-    _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up"),
+    _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up", aliases="val-core/<data>/acc/mean@1"),
     _metric("eval/pass_at_<k>", "fraction", "Probability that at least one of k completions is correct.", better="up"),
     _metric("eval/avg_at_<k>", "fraction", "Mean correctness of k completions.", better="up"),
 )
@@ -178,6 +178,23 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
 ALIASES: dict[str, str] = {alias: metric.name for metric in _CATALOG for alias in metric.aliases}
 """Our name of a metric by each name that other trainers give it."""
 
+_FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in family.aliases]
+
+LOGGER_PREFIX = "train/"
+"""Put before every training metric by what writes the log: the callbacks of Hugging Face, for one."""
+
+
+def canonical_name(name: str) -> str | None:
+    """Our name of a metric that another trainer calls `name`; None where we have none."""
+    for known in (name, name.removeprefix(LOGGER_PREFIX)):
+        if known in ALIASES:
+            return ALIASES[known]
+        for alias, family in _FAMILY_ALIASES:
+            if _belongs(known, alias):
+                head, _, tail = _parts(family)
+                return head + _middle(known, alias) + tail
+    return None
+
 
 def find_metric(name: str) -> Metric | None:
     """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
@@ -185,7 +202,18 @@ def find_metric(name: str) -> Metric | None:
 
 
 def _belongs(name: str, family: str) -> bool:
-    head, _, rest = family.partition("<")
-    tail = rest.partition(">")[2]
-    middle = name.removeprefix(head).removesuffix(tail)
+    head, _, tail = _parts(family)
+    middle = _middle(name, family)
     return name.startswith(head) and name.endswith(tail) and bool(middle) and "/" not in middle
+
+
+def _middle(name: str, family: str) -> str:
+    head, _, tail = _parts(family)
+    return name.removeprefix(head).removesuffix(tail)
+
+
+def _parts(family: str) -> tuple[str, str, str]:
+    """What stands before, between and after the brackets of a family's name."""
+    head, _, rest = family.partition("<")
+    inside, _, tail = rest.partition(">")
+    return head, inside, tail

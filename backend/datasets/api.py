@@ -1,9 +1,6 @@
 """Routes of data sets: what there is, upload, deletion."""
 
-import asyncio
-import errno
 import re
-from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,16 +11,17 @@ from starlette.requests import ClientDisconnect
 
 from backend.config.rows import Columns
 from backend.datasets.checking import place_upload
-from backend.datasets.files import Draft, OwnFile, Upload, Uploads, own_files
+from backend.datasets.files import OwnFile, Upload, Uploads, own_files
 from backend.datasets.unpacking import KINDS, kind_of
 from backend.datasets.users import runs_that_need
 from backend.db.text import clean_text
-from backend.errors import Conflict, FieldError, GrpoLabError, InvalidRequest, NotFound
+from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
 from backend.http.dependencies import SettingsOf, WriteSession
 from backend.http.paging import iso
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
 from backend.http.timeout import take_time
+from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.redaction import refuse_secrets
 
 router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
@@ -34,9 +32,6 @@ TYPES = (
 )  # fmt: skip
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_LISTED = 1000
-GATHERED_BYTES = 1 << 20
-SILENCE_SECONDS = 30.0
-"""How long a client may send nothing in the middle of an upload."""
 CHECK_SECONDS = 900.0
 """How long a client waits while every line of a large file is checked."""
 
@@ -64,34 +59,6 @@ class DatasetPage(BaseModel):
     next: str | None
     most_bytes: int
     """Size of the largest file that may be uploaded, packed and unpacked."""
-
-
-class TooLarge(GrpoLabError):
-    """More was sent than is accepted."""
-
-    status = 413
-    title = "Too large"
-
-
-class WrongType(GrpoLabError):
-    """The body is something else."""
-
-    status = 415
-    title = "Unsupported media type"
-
-
-class CutOff(GrpoLabError):
-    """The client went away in the middle."""
-
-    status = 400
-    title = "Bad request"
-
-
-class CannotStore(GrpoLabError):
-    """The disk of DATASETS_DIR takes nothing more."""
-
-    status = 507
-    title = "Insufficient storage"
 
 
 @router.get("", response_model=DatasetPage)
@@ -122,20 +89,20 @@ async def upload(
     """Keep a JSONL file (plain, .gz or .zst) that is the body as it is. Every line is checked first."""
     refuse_secrets(name, "name")
     kind = _checked_kind(name)
-    _check_type(request)
+    check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
     uploads, columns = Uploads(settings.datasets_dir), Columns(prompt_field, answer_field)
     most_bytes = settings.upload_bytes
     try:
         await run_in_threadpool(uploads.sweep)
         async with contextmanager_in_threadpool(uploads.draft()) as packed:
-            await _receive(request, packed, most_bytes)
+            await receive(request, packed.file, most_bytes)
             take_time(CHECK_SECONDS)
             place = partial(place_upload, name=name, kind=kind, columns=columns, most_bytes=most_bytes)
             found, is_new = await run_in_threadpool(place, uploads, packed)
     except ClientDisconnect:
         raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
     except OSError as error:
-        raise CannotStore(_storage_reason(error, settings.datasets_dir)) from None
+        raise CannotStore(error, f"DATASETS_DIR ({settings.datasets_dir})") from None
     return Json(shown_upload(found), 201 if is_new else 200)
 
 
@@ -176,44 +143,3 @@ def _checked_kind(name: str) -> str:
         reason = f"must end with {', '.join(KINDS[:-1])} or {KINDS[-1]} (no archives), got {name[-40:]!r}"
         raise InvalidRequest([FieldError("name", reason)])
     return kind
-
-
-def _check_type(request: Request) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in TYPES:
-        raise WrongType(
-            f"Content-Type: application/x-ndjson or application/octet-stream is expected, got {kind!r}"
-        )
-
-
-async def _receive(request: Request, draft: Draft, most_bytes: int) -> None:
-    """The body into the draft; what arrives is counted, whatever the client said its length is."""
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > most_bytes:
-        raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
-    seen, gathered, pieces = 0, bytearray(), request.stream()
-    while piece := await _next(pieces):
-        seen += len(piece)
-        if seen > most_bytes:
-            raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
-        gathered += piece
-        if len(gathered) >= GATHERED_BYTES:
-            await run_in_threadpool(draft.file.write, bytes(gathered))
-            gathered.clear()
-    await run_in_threadpool(draft.file.write, bytes(gathered))
-    await run_in_threadpool(draft.file.flush)
-
-
-async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
-    """The next piece of the body; empty at its end."""
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            return await anext(pieces, b"")
-    except TimeoutError:
-        raise CutOff(f"no data arrived for {SILENCE_SECONDS:.0f} seconds; nothing was stored") from None
-
-
-def _storage_reason(error: OSError, directory: object) -> str:
-    words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
-    reason = words.get(error.errno or 0, error.strerror or str(error))
-    return f"cannot write to DATASETS_DIR ({directory}): {reason}; nothing was stored"

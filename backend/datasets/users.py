@@ -10,5 +10,6 @@ MOST_NAMED = 5
 
 def runs_that_need(session: Session, sha256: str) -> list[str]:
     """Names of some runs that may still train on it: all but finished ones, the trash included."""
-    query = select(Run.name).where(Run.status != "finished", cast(Run.config, Text).contains(sha256))
+    mentions = cast(Run.config, Text).contains(sha256)
+    query = select(Run.name).where(Run.status != "finished", Run.origin == "", mentions)
     return list(session.scalars(query.order_by(Run.created_at).limit(MOST_NAMED)))

@@ -97,6 +97,7 @@ class Run(Base):
     variant: Mapped[str] = mapped_column(Text)
     seed: Mapped[int] = mapped_column(BigInteger)
     config: Mapped[dict[str, Any]]
+    """RunConfig as JSON; of an imported run what its log holds of another trainer's config."""
     config_hash: Mapped[str] = mapped_column(String(64))
     """SHA-256 of the config without its seed: runs of one variant share it."""
     steps: Mapped[int]
@@ -123,8 +124,12 @@ class Run(Base):
     notes: Mapped[str] = mapped_column(Text, default="")
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
+    origin: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    """Whose log an imported run was read from, e.g. "trl"; "" for a run of this service."""
+    origin_file: Mapped[str] = mapped_column(Text, default="", server_default="")
+    """Name of that log's file."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
-    """Of the request that cloned, forked or evaluated; runs of an experiment have none of their own."""
+    """Of the request that cloned, forked, evaluated or imported; other runs of experiments have none."""
     request_hash: Mapped[str | None] = mapped_column(String(64))
     archived_at: Mapped[float | None]
     deleted_at: Mapped[float | None]

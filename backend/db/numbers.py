@@ -45,6 +45,16 @@ def kind_of(value: float) -> int:
     return INFINITY if value > 0 else MINUS_INFINITY
 
 
+def kinds_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The kind of each value, as `kind_of` says."""
+    kinds = np.select(
+        [np.isnan(values), np.isposinf(values), np.isneginf(values), (values == 0) & np.signbit(values)],
+        [NAN, INFINITY, MINUS_INFINITY, MINUS_ZERO],
+        FINITE,
+    )
+    return kinds.astype(np.int64)
+
+
 def from_stored(kinds: NDArray[np.integer[Any]], values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values themselves; `values` may hold anything where the kind is not 0."""
     return np.where(kinds == FINITE, values, _BY_KIND[kinds])

@@ -61,6 +61,7 @@ def tables() -> dict[str, str]:
         "presets": presets(),
         "fields": fields(),
         "metrics": metrics(),
+        "aliases": aliases(),
         "gauges": gauges(),
         "settings": settings(),
         "causes": causes(),
@@ -100,6 +101,16 @@ def metrics() -> str:
         for metric in (*METRICS.values(), *FAMILIES)
     )
     return _table(["metric", "unit", "healthy", "better", "meaning"], rows)
+
+
+def aliases() -> str:
+    """One line per metric that other trainers log too: their names of it."""
+    rows = (
+        [f"`{metric.name}`", ", ".join(f"`{name}`" for name in metric.aliases)]
+        for metric in (*METRICS.values(), *FAMILIES)
+        if metric.aliases
+    )
+    return _table(["metric", "names in other trainers"], rows)
 
 
 def settings() -> str:

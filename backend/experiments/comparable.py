@@ -4,9 +4,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backend.config.metrics import find_metric
+from backend.db.models import Run
 
 NO_SCALE = ("timeout_seconds",)
 """Fields of a reward term that change no reward by design."""
+
+
+def apart(metric: str, run: Run, other: Run) -> list[str]:
+    """What gives the metric two scales in these two runs: paths of config fields, or `origin`.
+
+    How another trainer scales a reward is not known: runs of two origins cannot be compared by such a metric.
+    """
+    if run.origin == other.origin:
+        return [] if run.origin else scale_differences(metric, run.config, other.config)
+    about = find_metric(metric)
+    return ["origin"] if about is not None and about.scale else []
 
 
 def scale_differences(metric: str, config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -75,7 +75,7 @@ def _seen(session: Session) -> Sequence[tuple[float, dict[str, Any]]]:
     """Step time and config of the newest runs that have trained."""
     query = (
         select(Run.config, Run.summary)
-        .where(Run.last_step > 0)
+        .where(Run.last_step > 0, Run.origin == "")
         .order_by(Run.created_at.desc())
         .limit(LOOKED_AT)
     )

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import Run
 from backend.db.numbers import spell
-from backend.experiments.comparable import scale_differences
+from backend.experiments.comparable import apart
 from backend.experiments.store import runs_of
 from backend.metrics.reading import read_curves
 from backend.metrics.statistics import Spread, difference, spread
@@ -50,9 +50,9 @@ def _row(
     found = {}
     for metric in metrics:
         own, other = _kinds(runs, metric, equal), _kinds(base, metric, equal)
-        apart = scale_differences(metric, runs[0].config, scaled_as[0].config)
-        cells = {kind: _cell(own[kind], other[kind] if base and not apart else None) for kind in own}
-        found[metric] = {"best": None, "equal_tokens": None, **cells, "not_comparable": apart}
+        reasons = apart(metric, runs[0], scaled_as[0])
+        cells = {kind: _cell(own[kind], other[kind] if base and not reasons else None) for kind in own}
+        found[metric] = {"best": None, "equal_tokens": None, **cells, "not_comparable": reasons}
     return {"variant": name, "runs": shown, "metrics": found}
 
 

@@ -5,18 +5,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Engine, select, text
 from sqlalchemy.orm import Session
 
 from backend.db.engine import insert_into, is_postgres
 from backend.db.models import MetricKey
-from backend.db.numbers import to_stored
+from backend.db.numbers import FINITE, MINUS_ZERO, kinds_of, to_stored
 from backend.metrics.packing import unpack
 
 Row = tuple[str, int, int, int, int, float | None]
 """run_id, key_id, step, attempt, kind, value."""
 
 NAME = re.compile(r"[\w./@-]{1,128}")
+
+Floats = NDArray[np.float64]
+
+ROWS_AT_ONCE = 50_000
 
 _known: WeakKeyDictionary[Engine, dict[str, int]] = WeakKeyDictionary()
 """Ids of metric names that are committed; they never change."""
@@ -66,6 +72,29 @@ def _write_postgres(session: Session, run_id: str, attempt: int, rows: Sequence[
         "values": list(values),
     }
     session.execute(_UPSERT_POSTGRES, {"run": run_id, "attempt": attempt, **columns})
+
+
+def write_series(
+    session: Session, run_id: str, attempt: int, series: Mapping[str, tuple[NDArray[np.int64], Floats]]
+) -> None:
+    """Store whole curves, (steps, values) of each metric, of an attempt that has no points yet."""
+    keys = key_ids(session, series)
+    for name, (steps, values) in sorted(series.items(), key=lambda item: keys[item[0]]):
+        kinds = kinds_of(values)
+        stored = np.where(kinds == MINUS_ZERO, 0.0, values).tolist()
+        for odd in np.flatnonzero((kinds != FINITE) & (kinds != MINUS_ZERO)):
+            stored[odd] = None
+        columns = (steps.tolist(), kinds.tolist(), stored)
+        for start in range(0, len(steps), ROWS_AT_ONCE):
+            some = (column[start : start + ROWS_AT_ONCE] for column in columns)
+            rows = [
+                (run_id, keys[name], step, attempt, kind, value)
+                for step, kind, value in zip(*some, strict=True)
+            ]
+            if is_postgres(session):
+                _write_postgres(session, run_id, attempt, rows)
+            else:
+                session.connection().exec_driver_sql(_UPSERT_SQLITE, rows)
 
 
 def key_ids(session: Session, names: Iterable[str]) -> dict[str, int]:

@@ -17,11 +17,15 @@ from backend.runs.checks import runnable
 from backend.runs.events import add_event
 from backend.runs.lifecycle import locked_run
 from backend.runs.naming import new_run_names
+from backend.runs.origin import refuse_imported
 from backend.runs.rows import run_row
 from backend.runs.schemas import CloneRequest, EvaluationRequest, ForkRequest
 from backend.settings import Settings
 
 ChildRequest = CloneRequest | ForkRequest | EvaluationRequest
+
+
+_DEEDS = {CloneRequest: "cloned", ForkRequest: "forked", EvaluationRequest: "evaluated"}
 
 
 class ChildRun(NamedTuple):
@@ -49,6 +53,7 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         parent = session.get(Run, run_id)
         if parent is None or parent.deleting_at is not None:
             raise RunNotFound(run_id)
+        refuse_imported(parent, _DEEDS[type(request)])
         step = 0 if isinstance(request, CloneRequest) else _step(session, parent, request.step)
     match request:
         case CloneRequest():

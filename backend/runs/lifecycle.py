@@ -23,6 +23,7 @@ from backend.errors import Conflict, Fenced, MoveForbidden, RunNotFound
 from backend.redaction import redact
 from backend.runs.events import add_event
 from backend.runs.leases import Lease, fence, is_one_of
+from backend.runs.origin import refuse_imported
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
@@ -207,6 +208,7 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
     """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it."""
     run = locked_run(session, run_id)
+    refuse_imported(run, {"stop": "stopped", "pause": "paused", "": "resumed"}[wish])
     if run.status == "running":
         _change(session, run, {"wish": wish})
         verb = {"stop": "stop", "pause": "pause", "": "carry on"}[wish]
@@ -225,6 +227,7 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
 def resume_run(session: Session, run_id: str) -> None:
     """Back to the queue, to continue from the newest checkpoint; a running run drops its wish to end."""
     run = locked_run(session, run_id)
+    refuse_imported(run, "resumed")
     if run.status == "running" and run.wish:
         _not_in_trash(run)
         request_wish(session, run_id, "")
@@ -237,6 +240,7 @@ def resume_run(session: Session, run_id: str) -> None:
 def retry_run(session: Session, run_id: str) -> None:
     """Back to the queue after a failure, to continue from the newest checkpoint."""
     run = locked_run(session, run_id)
+    refuse_imported(run, "retried")
     if run.status not in ("failed", "stopped"):
         raise MoveForbidden(run_id, run.status, "retry", "failed or stopped")
     _requeue(session, run, "tried again by the user")

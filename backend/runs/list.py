@@ -53,6 +53,8 @@ COLUMNS = (
     Run.notes,
     Run.parent_run,
     Run.fork_step,
+    Run.origin,
+    Run.origin_file,
     Run.created_at,
     Run.queued_at,
     Run.started_at,

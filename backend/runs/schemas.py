@@ -101,6 +101,11 @@ class RunItem(BaseModel):
     parent_run: str | None
     fork_step: int | None
     """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
+    origin: str
+    """Whose log it was imported from: `trl`, `verl`, `tensorboard`, `wandb`, `csv`, `jsonl`; empty for a run
+    of this service. An imported run has no checkpoints, and its `config` is that of the other trainer."""
+    origin_file: str
+    """Name of that log's file."""
     created_at: str
     queued_at: str
     started_at: str | None

@@ -46,6 +46,8 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "notes": row.notes,
         "parent_run": row.parent_run,
         "fork_step": row.fork_step,
+        "origin": row.origin,
+        "origin_file": row.origin_file,
         **{
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
         },

@@ -384,3 +384,15 @@ def test_a_metric_is_comparable_where_its_scale_is_the_same(in_browser, change, 
 def test_a_completion_without_a_correctness_score_is_neither_right_nor_wrong(in_browser, scored, right):
     completion = {"correct": None, "flags": [], "rewards": {"correctness": scored}}
     assert in_browser("lib/rollouts.js", "(r, completion) => r.isRight(completion)", completion) is right
+
+
+@pytest.mark.parametrize(
+    ("origins", "apart"), [(("", "trl"), True), (("trl", "verl"), True), (("trl", "trl"), False)]
+)
+def test_rewards_of_runs_of_two_origins_are_not_comparable(in_browser, origins, apart):
+    runs = [{"origin": origin, "config": {}} for origin in origins]
+    ask = "(c, [metric, about, runs]) => c.scalesApart(metric, about, runs)"
+    found = [
+        bool(in_browser("lib/runs/comparable.js", ask, [metric, about, runs])) for metric, about in ABOUT
+    ]
+    assert found == [apart and bool(about.get("scale")) for _, about in ABOUT]

@@ -1,6 +1,6 @@
 """The metric catalog."""
 
-from backend.config.metrics import FAMILIES, METRICS, find_metric
+from backend.config.metrics import FAMILIES, METRICS, canonical_name, find_metric
 
 
 def test_every_metric_has_a_unit_a_meaning_and_a_section():
@@ -20,3 +20,13 @@ def test_a_family_covers_its_members_and_nothing_else():
     assert find_metric("eval/pass_at_8").name == "eval/pass_at_<k>"
     assert find_metric("reward/a/b/mean") is None
     assert find_metric("eval/pass_at_") is None
+
+
+def test_names_of_other_trainers_lead_to_ours():
+    assert canonical_name("critic/rewards/mean") == "reward/mean"
+    assert canonical_name("train/reward") == "reward/mean"
+    assert canonical_name("rewards/accuracy_fn/std") == "reward/accuracy_fn/std"
+    assert canonical_name("train/rewards/accuracy_fn/mean") == "reward/accuracy_fn/mean"
+    assert canonical_name("eval_completions/mean_length") == "eval/length_mean"
+    assert canonical_name("critic/score/mean") is None
+    assert canonical_name("reward/mean") is None

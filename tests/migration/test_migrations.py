@@ -111,8 +111,6 @@ def test_runs_whose_gaps_were_packed_wrongly_are_packed_again_and_no_others(empt
         tasks = packable(session)
     assert list(pack(sessions, tasks))
     downgrade(empty_url, "0008")  # takes all blocks back
-    with sessions() as session:
-        tasks = packable(session)
     assert list(pack(sessions, tasks))
     with sessions.begin() as session:  # as version 0008 left it: one block of a log of every tenth step
         wrong = and_(MetricBlock.run_id == runs[0].id, MetricBlock.number > 0)

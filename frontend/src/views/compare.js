@@ -9,7 +9,7 @@ import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { chosenSections } from '../lib/runs/summary.js';
-import { scaleDifferences, scaleWarning } from '../lib/runs/comparable.js';
+import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
@@ -109,9 +109,8 @@ function Comparison({ runs, view, change }) {
   const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
   const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(drawn);
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
-  const configs = useMemo(() => groups.map(({ runs: [first] }) => first.config), [groups]);
-  const warning = (/** @type {string} */ metric) =>
-    scaleWarning(scaleDifferences(metric, aboutMetric(metric), configs));
+  const firsts = useMemo(() => groups.map(({ runs: [first] }) => first), [groups]);
+  const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), firsts));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
   const sections = chosenSections(available, view.metrics);

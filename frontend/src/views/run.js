@@ -5,6 +5,7 @@ import { useGet } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useTitle } from '../app/title.js';
+import { isImported } from '../lib/runs/origin.js';
 import { choice, flag, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
@@ -23,6 +24,8 @@ const TABS = {
   log: 'Log',
   files: 'Files',
 };
+/** Of an imported run, which has neither completions nor a trainer's output nor checkpoints. */
+const TABS_OF_IMPORTED = ['overview', 'charts', 'config', 'events'];
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
 /** @param {{run_id: string}} props */
@@ -58,23 +61,27 @@ function Page({ run, onChange }) {
     log: LogTab,
     files: FilesTab,
   };
-  const Part = parts[view.tab];
+  const tabs = isImported(run) ? TABS_OF_IMPORTED : Object.keys(TABS);
+  const at = tabs.includes(view.tab) ? view.tab : 'overview';
+  const Part = parts[at];
   return html`
     <${RunHeader} run=${run} onChange=${onChange} />
-    <${Tabs} at=${view.tab} onGo=${go} />
-    <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${view.tab}`}>
+    <${Tabs} names=${tabs} at=${at} onGo=${go} />
+    <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${at}`}>
       ${
-        view.tab === 'rollouts'
+        at === 'rollouts'
           ? html`<${RolloutBrowser} run=${run.id} live=${live} />`
-          : html`<${Part} key=${`${view.tab} ${run.id}`} run=${run} view=${view} change=${change} />`
+          : html`<${Part} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
       }
     </div>
   `;
 }
 
-/** The tabs; arrow keys move between them. @param {{at: string, onGo: (tab: string) => void}} props */
-function Tabs({ at, onGo }) {
-  const names = Object.keys(TABS);
+/**
+ * The tabs; arrow keys move between them.
+ * @param {{names: string[], at: string, onGo: (tab: string) => void}} props
+ */
+function Tabs({ names, at, onGo }) {
   const move = (/** @type {KeyboardEvent & {currentTarget: HTMLElement}} */ event) => {
     const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (!by) return;

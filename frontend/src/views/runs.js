@@ -228,9 +228,14 @@ function Body({ runs, view, change, children }) {
     title="No runs yet"
     action=${
       mayChange.value &&
-      html`<a class="button button-primary" href="/launch">
-        Launch your first runs
-      </a>`
+      html`
+        <a class="button button-primary" href="/launch">
+          Launch your first runs
+        </a>${' '}
+        <a class="button" href="/import">
+          Import a log
+        </a>
+      `
     }
   >
     Choose variants and seeds. Runs start as workers become free, and their curves appear here as they train.

@@ -7,6 +7,7 @@ import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
+import { isImported, originTitle } from '../../lib/runs/origin.js';
 import { waitingText } from '../../lib/service/status.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
@@ -26,7 +27,7 @@ export function RunHeader({ run, onChange }) {
       <${Status} run=${run} />
       <${Advance} run=${run} />
       <span class="spacer"></span>
-      <${Moves} run=${run} onChange=${onChange} />
+      ${!isImported(run) && html`<${Moves} run=${run} onChange=${onChange} />`}
     </div>
     <p class="run-line quiet">
       ${
@@ -48,8 +49,14 @@ export function RunHeader({ run, onChange }) {
           ${run.fork_step !== null && ` at step ${run.fork_step}`}
         </span>`
       }
+      ${
+        isImported(run) &&
+        html`<span class="run-origin">
+          Imported from ${originTitle(run.origin)} <code>${run.origin_file}</code>
+        </span>`
+      }
       <span>
-        created <${Ago} time=${run.created_at} />
+        ${isImported(run) ? 'imported' : 'created'} <${Ago} time=${run.created_at} />
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
@@ -188,6 +195,7 @@ function Moves({ run, onChange }) {
   </div>`;
 }
 
+const FAILED_ELSEWHERE = { title: 'Run failed', next: '' };
 const FAILED = { title: 'Run failed', next: 'Retry continues from the latest checkpoint.' };
 const NO_ROOM = {
   title: 'Run paused: the checkpoint could not be saved',
@@ -197,8 +205,9 @@ const NO_ROOM = {
 /** Why it is as it is. What somebody has to look after stands out. @param {{run: Api.RunItem}} props */
 function Reason({ run }) {
   if (!run.reason) return null;
+  const failed = isImported(run) ? FAILED_ELSEWHERE : FAILED;
   const trouble =
-    run.status === 'failed' ? FAILED : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
+    run.status === 'failed' ? failed : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
   if (!trouble)
     return html`<p class="quiet run-reason">
       ${run.status}: ${reasonText(run.reason)}
@@ -208,10 +217,13 @@ function Reason({ run }) {
     <div>
       <strong>${trouble.title}</strong>
       <pre>${reasonText(run.reason)}</pre>
-      <p class="quiet">
+      ${
+        !isImported(run) &&
+        html`<p class="quiet">
         Recorded data is kept. See the <a href=${`/run/${run.id}?tab=log`}>log</a> for the trainer's last output.${' '}
         ${trouble.next}
-      </p>
+      </p>`
+      }
     </div>
   </div>`;
 }

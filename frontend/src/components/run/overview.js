@@ -6,6 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
 import { matching } from '../../lib/metrics.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
+import { isImported, originTitle } from '../../lib/runs/origin.js';
 import { marksOf } from '../../lib/runs/marks.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
@@ -20,6 +21,7 @@ import { Empty } from '../shared/states.js';
  * What the address of a run's page says about its curves: `q` filters metrics, `panel` is the enlarged one.
  * @typedef {import('../curves/controls.js').CurveView & {q: string, panel: string}} RunView
  */
+const SHOWN_OF_IMPORTED = 6;
 
 const KEY_CURVES = [
   'reward/mean',
@@ -51,7 +53,8 @@ export function Overview({ run, view, change }) {
   const events = useHistory(run.id).data ?? [];
   const line = lineOf(run, events);
   const recorded = recordedMetrics(run);
-  const metrics = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  const keys = KEY_CURVES.filter((metric) => recorded.includes(metric));
+  const metrics = keys.length || !isImported(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
     ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
@@ -67,8 +70,14 @@ export function Overview({ run, view, change }) {
           : html`<${NothingYet} run=${run} />`
     }
     <div class="run-pair section">
-      <${ObjectiveCard} config=${run.config} />
-      <${Attempts} run=${run} events=${events} />
+      ${
+        isImported(run)
+          ? html`<${Imported} run=${run} events=${events} />`
+          : html`
+            <${ObjectiveCard} config=${run.config} />
+            <${Attempts} run=${run} events=${events} />
+          `
+      }
     </div>
   `;
 }
@@ -154,6 +163,28 @@ function Figures({ run }) {
       </div>`,
     )}
   </dl>`;
+}
+
+/**
+ * Where an imported run comes from, and what that means.
+ * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
+ */
+function Imported({ run, events }) {
+  const told = events.find(({ data }) => data?.file);
+  return html`<section class="card run-part">
+    <h2>Imported from ${originTitle(run.origin)}</h2>
+    ${
+      told &&
+      html`<p>
+        ${told.message}
+      </p>`
+    }
+    <p class="quiet">
+      Another trainer made this run. Its curves can be compared with those of runs trained here; it has no checkpoints
+      and no completions, so it cannot be resumed, forked or evaluated.
+      ${Object.keys(run.config ?? {}).length > 0 && ' The Config tab shows its settings as they were logged.'}
+    </p>
+  </section>`;
 }
 
 /** What this run maximises. @param {{config: Api.Config | null | undefined}} props */

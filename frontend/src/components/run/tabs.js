@@ -7,6 +7,7 @@ import { useHistory } from '../../data/run_events.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { address } from '../../lib/url.js';
+import { isImported, originTitle } from '../../lib/runs/origin.js';
 import { terminalText } from '../../lib/text/log.js';
 import { formatBytes, formatCount, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
@@ -16,17 +17,27 @@ import { Restored, manifestOf } from './restored.js';
 import { Evaluate } from './evaluate.js';
 import { ForkLink } from './fork_link.js';
 
+/** @param {Api.RunItem} run */
+const emptyText = (run) => (isImported(run) ? 'The log holds no config.' : 'All fields have their default values.');
+
 /** @param {{run: Api.RunItem, view: {full: boolean}, change: Function}} props */
 export function ConfigTab({ run, view, change }) {
   const schema = useGet('/config-schema');
-  const config = view.full ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
+  const config =
+    view.full || isImported(run) ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
   const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
   return html`
     <div class="toolbar run-tools">
-      <label class="check">
-        <input type="checkbox" checked=${!view.full} onChange=${() => change({ full: !view.full })} />${' '}
-        Only changes from the defaults
-      </label>
+      ${
+        isImported(run)
+          ? html`<span class="quiet">
+            As ${originTitle(run.origin)} logged it
+          </span>`
+          : html`<label class="check">
+            <input type="checkbox" checked=${!view.full} onChange=${() => change({ full: !view.full })} />${' '}
+            Only changes from the defaults
+          </label>`
+      }
       <span class="spacer"></span>
       <button type="button" class="button button-small" onClick=${() => copyText(text, 'Config')}>
         <${Icon} name="copy" size=${12} /> Copy
@@ -42,7 +53,7 @@ export function ConfigTab({ run, view, change }) {
     ${
       config
         ? html`<pre class="card code run-config" tabindex="0" aria-label="Config">
-          ${text === '{}\n' ? 'All fields have their default values.' : text}
+          ${text === '{}\n' ? emptyText(run) : text}
         </pre>`
         : html`<${Loaded} resource=${schema}>${() => null}<//>`
     }

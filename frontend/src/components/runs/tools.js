@@ -185,6 +185,11 @@ export function TableTools({ view, change, runs, defaults }) {
       <//>`
     }
     <span class="spacer"></span>
+    <${ForOperator}>
+      <a class="button-quiet" href="/import" title="Make a run of a log of TRL, verl, TensorBoard, W&B, CSV or JSONL">
+        Import a log
+      </a>
+    <//>
     <${Filter}
       name="group by"
       value=${view.group}

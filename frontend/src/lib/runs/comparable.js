@@ -22,6 +22,25 @@ function decides(about, metric, path) {
 }
 
 /**
+ * The same of whole runs: those of two origins have a scale each, and how another trainer scales is not known.
+ * @param {string} metric
+ * @param {{name: string, scale?: string[]} | undefined} about
+ * @param {{origin?: string, config?: any}[]} runs
+ * @returns {string[]}
+ */
+export function scalesApart(metric, about, runs) {
+  if (!about?.scale?.length) return [];
+  if (new Set(runs.map(({ origin }) => origin ?? '')).size > 1) return ['origin'];
+  return runs[0]?.origin
+    ? []
+    : scaleDifferences(
+        metric,
+        about,
+        runs.map(({ config }) => config),
+      );
+}
+
+/**
  * Fields by which a metric has several scales among these configs; empty where it can be compared.
  * @param {string} metric
  * @param {{name: string, scale?: string[]} | undefined} about

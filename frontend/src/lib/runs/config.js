@@ -12,7 +12,7 @@ export function flatten(value, path = '') {
     const names = namesIn(value);
     return Object.assign({ [path]: names }, ...value.map((item, i) => flatten(item, `${path}.${names[i]}`)));
   }
-  if (!isRecord(value) || !Object.keys(value).length) return { [path]: value };
+  if (!isRecord(value) || !Object.keys(value).length) return path ? { [path]: value } : {};
   return Object.assign(
     {},
     ...Object.entries(value).map(([key, inner]) => flatten(inner, path ? `${path}.${key}` : key)),

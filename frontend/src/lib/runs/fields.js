@@ -1,5 +1,6 @@
 /** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
 import { flatten, formatField } from './config.js';
+import { originTitle } from './origin.js';
 import { own } from '../own.js';
 import { formatAgo, formatValue } from '../text/format.js';
 
@@ -13,6 +14,7 @@ const PLAIN = {
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
   tags: { title: 'tags', of: (run) => run.tags, show: (tags) => tags.join(' ') },
   reason: { title: 'reason', of: (run) => run.reason },
+  origin: { title: 'imported from', of: (run) => run.origin && `${originTitle(run.origin)}, ${run.origin_file}` },
   id: { title: 'id', of: (run) => run.id },
 };
 
@@ -25,7 +27,7 @@ const PLAIN = {
  */
 export function fieldOf(key) {
   if (Object.hasOwn(PLAIN, key)) {
-    const { title, of, show = (value) => value ?? '–', sort } = PLAIN[key];
+    const { title, of, show = (value) => value || '–', sort } = PLAIN[key];
     return { key, title, number: false, sort, of, text: (run) => show(of(run)) };
   }
   if (key.startsWith('config:')) return configField(key);

@@ -2,7 +2,7 @@
 import { difference, spread } from './stats.js';
 import { isNonFinite } from '../text/format.js';
 import { KEY_METRICS, bySection, sectionOf } from '../metrics.js';
-import { scaleDifferences } from './comparable.js';
+import { scalesApart } from './comparable.js';
 
 /** @typedef {import('./groups.js').Group} Group */
 
@@ -42,7 +42,7 @@ export function summaryRows(groups, baseline, about = () => undefined) {
     runs: runs.length,
     unfinished: runs.filter(({ status }) => status !== 'finished').length,
     cells: SUMMARY_FIELDS.map(({ key, of }) => {
-      const apart = base ? scaleDifferences(key, about(key), [base.runs[0].config, runs[0].config]) : [];
+      const apart = base ? scalesApart(key, about(key), [base.runs[0], runs[0]]) : [];
       return {
         key,
         ...spread(finite(runs, of)),

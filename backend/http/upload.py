@@ -1,0 +1,82 @@
+"""Uploads: a request whose body is a file as it is, counted while it arrives and written to a draft."""
+
+import asyncio
+import errno
+from collections.abc import AsyncGenerator, Collection
+from typing import IO
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+
+from backend.errors import GrpoLabError
+
+GATHERED_BYTES = 1 << 20
+SILENCE_SECONDS = 30.0
+"""How long a client may send nothing in the middle of an upload."""
+
+
+class TooLarge(GrpoLabError):
+    """More was sent than is accepted."""
+
+    status = 413
+    title = "Too large"
+
+
+class WrongType(GrpoLabError):
+    """The body is something else."""
+
+    status = 415
+    title = "Unsupported media type"
+
+
+class CutOff(GrpoLabError):
+    """The client went away in the middle."""
+
+    status = 400
+    title = "Bad request"
+
+
+class CannotStore(GrpoLabError):
+    """The disk takes nothing more."""
+
+    status = 507
+    title = "Insufficient storage"
+
+    def __init__(self, error: OSError, place: str) -> None:
+        words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is exceeded"}
+        reason = words.get(error.errno or 0, error.strerror or str(error))
+        super().__init__(f"cannot write to {place}: {reason}; nothing was stored")
+
+
+def check_type(request: Request, types: Collection[str], *, expected: str) -> None:
+    """Raise WrongType unless the body is of one of these types."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in types:
+        raise WrongType(f"Content-Type: {expected} is expected, got {kind!r}")
+
+
+async def receive(request: Request, draft: IO[bytes], most_bytes: int) -> None:
+    """The body into the draft; what arrives is counted, whatever the client said its length is."""
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > most_bytes:
+        raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
+    seen, gathered, pieces = 0, bytearray(), request.stream()
+    while piece := await _next(pieces):
+        seen += len(piece)
+        if seen > most_bytes:
+            raise TooLarge(f"at most {most_bytes:,} bytes are allowed")
+        gathered += piece
+        if len(gathered) >= GATHERED_BYTES:
+            await run_in_threadpool(draft.write, bytes(gathered))
+            gathered.clear()
+    await run_in_threadpool(draft.write, bytes(gathered))
+    await run_in_threadpool(draft.flush)
+
+
+async def _next(pieces: AsyncGenerator[bytes, None]) -> bytes:
+    """The next piece of the body; empty at its end."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            return await anext(pieces, b"")
+    except TimeoutError:
+        raise CutOff(f"no data arrived for {SILENCE_SECONDS:.0f} seconds; nothing was stored") from None

@@ -1,0 +1,96 @@
+"""Route of imports."""
+
+import tempfile
+from typing import Annotated
+
+import orjson
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from backend.db.text import clean_text
+from backend.durable_files import make_directory
+from backend.errors import FieldError, InvalidRequest
+from backend.http.dependencies import LabOf
+from backend.http.idempotency import Key
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json
+from backend.http.timeout import take_time
+from backend.http.upload import CannotStore, CutOff, check_type, receive
+from backend.imports.importing import ImportRequest, import_log
+from backend.imports.plan import ROW_NUMBER
+from backend.imports.schemas import ImportAnswer
+from backend.redaction import refuse_secrets
+
+router = APIRouter(prefix="/api/v1/imports", tags=["imports"], responses=ERRORS)
+
+TYPES = ("application/octet-stream", "text/csv", "application/json", "application/x-ndjson", "text/plain")
+IMPORT_SECONDS = 300.0
+"""How long a client waits while a log is read and stored."""
+IN_MEMORY_BYTES = 8_000_000
+"""A smaller log needs no file."""
+
+Label = Annotated[str, Query(max_length=200)]
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ImportAnswer,
+    responses={200: {"description": "The report of a dry run", "model": ImportAnswer}},
+    openapi_extra={"requestBody": {"required": True, "content": {kind: {} for kind in TYPES}}},
+)
+async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    request: Request,
+    lab: LabOf,
+    key: Key,
+    file: Annotated[str, Query(min_length=1, max_length=200, description="Name of the file, a label.")],
+    format: Annotated[str, Query(max_length=20, description="Empty: known by its content.")] = "",
+    name: Annotated[str, Query(max_length=200, description="Of the run; empty: that of the log.")] = "",
+    experiment: Annotated[str, Query(max_length=200, description="Empty: the name of the file.")] = "",
+    variant: Annotated[str, Query(max_length=200, description="Empty: the name of the run.")] = "",
+    seed: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
+    step: Annotated[
+        str, Query(max_length=512, description="Column that counts the steps; empty: the best guess.")
+    ] = "",
+    mapping: Annotated[
+        str, Query(max_length=40_000, description='Names by column, as JSON; the name "" leaves it out.')
+    ] = "{}",
+    *,
+    row_numbers: Annotated[bool, Query(description="Count the rows instead, from 1.")] = False,
+    dry_run: Annotated[bool, Query(description="Report what would be stored, and store nothing.")] = False,
+) -> Json:
+    """Make a run of a log of another trainer, which is the body as it is.
+
+    Read are CSV, JSONL, trainer_state.json of TRL, logs of verl, TensorBoard event files and .wandb files.
+    """
+    names = _names(mapping)
+    for path, text in {"file": file, "name": name, "experiment": experiment, "variant": variant}.items():
+        refuse_secrets(text, path)
+        if text != clean_text(text):
+            raise InvalidRequest([FieldError(path, "contains NUL or an unpaired surrogate")])
+    check_type(request, TYPES, expected="application/octet-stream")
+    by = ROW_NUMBER if row_numbers else step or None
+    wanted = ImportRequest(file, format, name, experiment, variant, seed, by, names, dry_run)
+    scratch = lab.settings.state / "imports"
+    try:
+        await run_in_threadpool(make_directory, scratch, mode=0o700)
+        with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=str(scratch)) as draft:
+            await receive(request, draft, lab.settings.upload_bytes)
+            take_time(IMPORT_SECONDS)
+            answer = await run_in_threadpool(import_log, lab.sessions, draft, wanted, key=key)
+    except ClientDisconnect:
+        raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
+    except OSError as error:
+        raise CannotStore(error, str(scratch)) from None
+    return Json(answer.model_dump(mode="json"), 200 if dry_run else 201)
+
+
+def _names(mapping: str) -> dict[str, str]:
+    try:
+        found = orjson.loads(mapping)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found.values()):
+        raise InvalidRequest([FieldError("mapping", "a JSON object of names by column is expected")])
+    return found

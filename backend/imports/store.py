@@ -1,0 +1,140 @@
+"""Imported runs in SQL: experiment, run, attempt, points and first event, in one transaction."""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from sqlalchemy import insert, select
+from sqlalchemy.orm import Session
+
+from backend.config.metrics import find_metric
+from backend.db.engine import db_now, insert_into, new_id
+from backend.db.models import Attempt, Experiment, Run
+from backend.db.numbers import spell, spell_all
+from backend.db.text import clean_text, unstorable
+from backend.imports.plan import Plan, Series
+from backend.metrics.store import write_series
+from backend.redaction import redact_document
+from backend.runs.events import add_event
+from backend.runs.origin import ORIGINS
+
+CONFIG_BYTES = 262_144
+"""A larger config of another trainer is left out."""
+
+IMPORTED = {"imported": True}
+"""Mark of an experiment that holds imported runs."""
+
+
+class Names(NamedTuple):
+    """What the user calls the run."""
+
+    run: str
+    experiment: str
+    variant: str
+    seed: int
+    file: str
+
+
+def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", digest: str = "") -> str | None:
+    """Enter the run; its id, or None where there is a run with this idempotency key."""
+    facts = plan.log.facts
+    experiment = _experiment(session, names)
+    row = {
+        "id": new_id(),
+        "name": names.run,
+        "experiment_id": experiment,
+        "variant": names.variant,
+        "seed": names.seed,
+        "config": storable_config(facts.config)[0],
+        "config_hash": hashlib.sha256(json.dumps([experiment, names.variant]).encode()).hexdigest(),
+        "steps": max(1, plan.last_step, facts.steps or 0),
+        "status": "failed" if facts.failure else "finished",
+        "reason": clean_text(facts.failure),
+        "attempt": 1,
+        "last_step": plan.last_step,
+        "summary": summary_of(plan),
+        "origin": plan.log.origin,
+        "origin_file": names.file,
+        "idempotency_key": key or None,
+        "request_hash": digest or None,
+        "started_at": facts.started_at,
+        "finished_at": facts.finished_at or facts.started_at,
+    }
+    statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
+    made: str | None = session.scalar(statement.returning(Run.id))
+    if made is not None:
+        _enter_points(session, made, plan, names.file)
+    return made
+
+
+def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
+    facts = plan.log.facts
+    times = {name: at for name in ("started_at", "finished_at") if (at := getattr(facts, name)) is not None}
+    attempt = Attempt(
+        run_id=run_id,
+        number=1,
+        from_step=-1,
+        worker_id="",
+        host="",
+        outcome=facts.failure or "imported",
+        started_at=times.get("started_at", db_now()),
+        ended_at=times.get("finished_at", db_now()),
+    )
+    session.add(attempt)
+    session.flush()
+    write_series(session, run_id, 1, plan.series)
+    title = ORIGINS[plan.log.origin]
+    message = f"imported from {title}, {file}: {plan.points:,} values of {len(plan.series)} metrics"
+    status = "failed" if facts.failure else "finished"
+    add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
+
+
+def _experiment(session: Session, names: Names) -> str:
+    """The newest experiment of imported runs with this name, else a new one; it knows variant and seed."""
+    query = (
+        select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
+    )
+    rows = session.scalars(query.with_for_update()).all()
+    found = next((row for row in rows if row.request.get("imported")), None)
+    request: dict[str, Any] = dict(found.request) if found else {**IMPORTED, "variants": [], "seeds": []}
+    if names.variant not in [variant["name"] for variant in request["variants"]]:
+        request["variants"] = [*request["variants"], {"name": names.variant}]
+    if names.seed not in request["seeds"]:
+        request["seeds"] = [*request["seeds"], names.seed]
+    if found is not None:
+        found.request = request
+        session.flush()
+        return found.id
+    made = new_id()
+    row = {"id": made, "name": names.experiment, "request": request, "request_hash": ""}
+    session.execute(insert(Experiment).values(**row))
+    return made
+
+
+def summary_of(plan: Plan) -> dict[str, Any]:
+    """The document of `run.summary`: the last value of each metric, the best of those with a direction."""
+    last = {name: spell(float(series.values[-1])) for name, series in plan.series.items()}
+    best = {name: found for name, series in plan.series.items() if (found := _best(name, series))}
+    return {"step": plan.last_step, "last": last, "best": best}
+
+
+def _best(name: str, series: Series) -> dict[str, Any] | None:
+    about = find_metric(name)
+    finite = np.flatnonzero(np.isfinite(series.values))
+    if about is None or not about.better or not len(finite):
+        return None
+    values = series.values[finite]
+    place = finite[values.argmax() if about.better == "up" else values.argmin()]
+    return {"value": float(series.values[place]), "step": int(series.steps[place])}
+
+
+def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """(the config without secrets, "") or ({}, why it is left out)."""
+    document = redact_document(spell_all(config))
+    if found := unstorable(document):
+        return {}, f"The config is left out: {found[0]} {found[1]}."
+    if (size := len(orjson.dumps(document))) > CONFIG_BYTES:
+        return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
+    return document, ""

@@ -1,0 +1,212 @@
+"""Tables of logged values: what every format is read into, in the order in which the log was written."""
+
+import math
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_POINTS = 2_000_000
+MOST_COLUMNS = 2_000
+MOST_NAME = 512
+"""Characters of a column's name."""
+MOST_SHOWN = 20
+"""Bad lines that a report names one by one."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_TRUTHS = {"true": 1.0, "false": 0.0}
+_MISSING = ("", "null", "none", "na", "n/a", "<na>")
+
+
+class BadLog(ValueError):
+    """A file that cannot be imported; the sentence says why, with the file as its subject."""
+
+
+class BadLine(NamedTuple):
+    """A line, or a value in it, that is left out."""
+
+    line: int
+    """From 1; 0 where the format has no lines."""
+    reason: str
+
+
+class BadLines:
+    """Counts everything that is left out and keeps the first of it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[BadLine] = []
+
+    def add(self, line: int, reason: str) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.first) < MOST_SHOWN:
+            self.first.append(BadLine(line, reason))
+
+
+@dataclass
+class Column:
+    """Numbers of one column, each with the row it stands in."""
+
+    rows: "array[int]" = field(default_factory=lambda: array("q"))
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    texts: int = 0
+    """Cells that hold no number."""
+    example: str = ""
+    """The first of these."""
+
+    def numbers(self) -> tuple[Ints, Floats]:
+        """(rows, values) as arrays."""
+        return np.frombuffer(self.rows, np.int64), np.frombuffer(self.values, np.float64)
+
+
+class Table:
+    """Rows of named values."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, Column] = {}
+        self.lines = array("q")
+        """Of each row, the line of the file."""
+        self.bad = BadLines()
+        self._points = 0
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def add(self, line: int, cells: Iterable[tuple[str, Any]]) -> None:
+        """Enter one row. Missing values are passed over; a cell that is no number is counted."""
+        row = len(self.lines)
+        self.lines.append(line)
+        for name, value in cells:
+            column = self.columns.get(name)
+            if column is None:
+                column = self.column(name)
+            number = value if type(value) is float else as_number(value)
+            if number is not None:
+                column.rows.append(row)
+                column.values.append(number)
+                self._points += 1
+            elif not _is_missing(value):
+                self._add_text(column, name, line, value)
+        if self._points > MOST_POINTS:
+            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+
+    def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
+        column.texts += 1
+        column.example = column.example or shown(value)
+        if column.values:  # a word in a column of numbers
+            self.bad.add(line, f"{shown(name)} is {shown(value)}, a number is expected")
+
+    def column(self, name: str) -> Column:
+        """The column of this name, made where there is none yet."""
+        if name not in self.columns:
+            if len(self.columns) >= MOST_COLUMNS:
+                raise BadLog(f"has more than {MOST_COLUMNS:,} columns")
+            if len(name) > MOST_NAME:
+                raise BadLog(f"has a column whose name has {len(name):,} characters: {shown(name)}")
+            self.columns[name] = Column()
+        return self.columns[name]
+
+    def extend(self, name: str, rows: Ints, values: Floats) -> None:
+        """Enter many values of one column whose rows exist already."""
+        column = self.column(name)
+        column.rows.frombytes(rows.astype(np.int64).tobytes())
+        column.values.frombytes(values.astype(np.float64).tobytes())
+        self._points += len(rows)
+        if self._points > MOST_POINTS:
+            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+
+
+@dataclass
+class Facts:
+    """What a log says about its run, beside the values."""
+
+    name: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    """The other trainer's config, as it is."""
+    seed: int | None = None
+    steps: int | None = None
+    """Steps that the run was to train."""
+    started_at: float | None = None
+    finished_at: float | None = None
+    """Seconds since 1970."""
+    failure: str = ""
+    """Why it failed, where it did."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences for the report."""
+
+
+@dataclass
+class Log:
+    """A log that has been read."""
+
+    table: Table
+    facts: Facts = field(default_factory=Facts)
+    origin: str = ""
+    """Where the content tells more than the format: a CSV file of W&B. Else empty."""
+    step: str | None = None
+    """Column of steps, where the format has one; None: it is guessed."""
+
+
+def as_number(value: Any) -> float | None:
+    """The number in a cell; None where it holds none. NaN and the infinities are numbers."""
+    kind = type(value)
+    if kind is float:
+        return value  # type: ignore[no-any-return]
+    if kind is int or kind is bool:
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return _from_text(value) if kind is str else None
+
+
+def _from_text(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return _TRUTHS.get(text.strip().lower())
+    return None if "_" in text else number
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (type(value) is str and value.strip().lower() in _MISSING)
+
+
+def shown(value: Any) -> str:
+    """The beginning of a value, quoted."""
+    text = value if isinstance(value, str) else _in_short(value)
+    text = text if len(text) <= 40 else text[:37] + "..."
+    return repr(text) if isinstance(value, str) else text
+
+
+def _in_short(value: Any) -> str:
+    words = {dict: "an object", list: "a list", int: "a number that is too large"}
+    return words.get(type(value), str(value))
+
+
+def is_whole(values: Floats) -> NDArray[np.bool_]:
+    """Which values are whole numbers from 0 to below 2^31 - 1: such can be steps."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
+
+
+def flat(document: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
+    """Cells of a nested row: {"train": {"loss": 1}} holds `train/loss`. Lists stay as they are."""
+    for key, value in document.items():
+        name = f"{prefix}/{key}" if prefix else key
+        if type(value) is dict and depth < 4:
+            yield from flat(value, name, depth + 1)
+        else:
+            yield name, value
+
+
+def finite_or_none(value: Any) -> float | None:
+    """A finite number, or None."""
+    number = as_number(value)
+    return number if number is not None and math.isfinite(number) else None

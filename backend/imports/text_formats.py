@@ -1,0 +1,103 @@
+"""Generic text logs: CSV with a header, and JSONL with an object a line."""
+
+import csv
+from collections.abc import Iterator
+from typing import IO, Any
+
+from backend.imports.charts import chart_columns, from_charts
+from backend.imports.lines import document, parse, text_lines
+from backend.imports.table import MOST_COLUMNS, BadLog, Log, Table, flat, shown
+
+DELIMITERS = ",;\t|"
+CELL_CHARACTERS = 1_000_000
+
+_SERVICE = {"_step", "_timestamp", "_runtime"}
+"""Columns that only W&B writes."""
+
+
+def delimiter_of(header: str) -> str | None:
+    """What separates the columns of a header; None where nothing does."""
+    best = max(DELIMITERS, key=header.count)
+    return best if best in header else None
+
+
+def read_csv(file: IO[bytes]) -> Log:
+    """A table with a header. Rows of another width are left out and named."""
+    lines = text_lines(file)
+    first = next(lines, (0, ""))[1]
+    delimiter = delimiter_of(first) or ","
+    reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
+    table = Table()
+    csv.field_size_limit(CELL_CHARACTERS)
+    try:
+        header = _checked_header(next(reader, []))
+        for row in reader:
+            if len(row) == len(header):
+                table.add(reader.line_num, zip(header, row, strict=True))
+            elif row:
+                table.bad.add(reader.line_num, f"has {len(row)} cells, the header has {len(header)}")
+    except csv.Error as error:
+        raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
+    if charts := chart_columns(header):
+        return from_charts(table, charts)
+    return Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else "")
+
+
+def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
+    yield first
+    for _, line in lines:
+        yield line
+
+
+def _checked_header(cells: list[str]) -> list[str]:
+    if len(cells) > MOST_COLUMNS:
+        raise BadLog(f"has more than {MOST_COLUMNS:,} columns")
+    names = [cell.strip() for cell in cells]
+    if not names or not any(names):
+        raise BadLog("is empty")
+    if twice := next((name for name in names if name and names.count(name) > 1), None):
+        raise BadLog(f"has two columns of the name {shown(twice)}")
+    if all(_is_number(name) for name in names):
+        raise BadLog("has no header: its first line holds numbers where names of columns are expected")
+    return names
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_jsonl(file: IO[bytes]) -> Log:
+    """An object a line, or a list of objects. Names of nested fields are joined by `/`."""
+    table = Table()
+    for line, row in records(file, table):
+        table.add(line, flat(row))
+    return Log(table, origin="wandb" if len(_SERVICE & table.columns.keys()) > 1 else "")
+
+
+def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, object) of each line that holds one; others are named in the table's bad lines."""
+    file.seek(0)
+    if file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+        found = document(file)
+        for number, row in enumerate(found, 1):
+            if isinstance(row, dict):
+                yield 0, row
+            else:
+                table.bad.add(0, f"item {number} is no object")
+        return
+    for line, text in text_lines(file):
+        if not text.strip():
+            continue
+        try:
+            row = parse(text)
+        except ValueError as error:
+            table.bad.add(line, f"is not JSON ({error})")
+            continue
+        if isinstance(row, dict):
+            yield line, row
+        else:
+            table.bad.add(line, "is no JSON object")

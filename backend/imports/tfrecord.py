@@ -1,0 +1,71 @@
+"""TFRecord framing of event files: length, checksum of the length, content, checksum of the content.
+
+Source: tensorflow.org/tutorials/load_data/tfrecord, "TFRecords format details".
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+HEADER_BYTES, TRAILER_BYTES = 12, 4
+_POLYNOMIAL = 0x82F63B78
+"""Of CRC-32C, reflected."""
+
+
+def _row(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+_TABLE = [_row(byte) for byte in range(256)]
+
+
+def masked_crc32c(data: bytes) -> int:
+    """CRC-32C, rotated and offset as TFRecord stores it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 255] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def is_framed(head: bytes) -> bool:
+    """Whether a file begins with a record."""
+    return record_bytes(head) is not None
+
+
+def record_bytes(head: bytes, at: int = 0) -> int | None:
+    """Size of the record at a place, its frame included; None where none begins there."""
+    header = head[at : at + HEADER_BYTES]
+    return _size(header) if len(header) == HEADER_BYTES else None
+
+
+@lru_cache(maxsize=4096)
+def _size(header: bytes) -> int | None:
+    """Records of one length have the same header."""
+    length, checksum = struct.unpack("<QI", header)
+    if masked_crc32c(header[:8]) != checksum:
+        return None
+    return HEADER_BYTES + int(length) + TRAILER_BYTES
+
+
+class Record(NamedTuple):
+    """The content of a record and the place behind it."""
+
+    content: bytes
+    end: int
+
+
+def records(window: bytes) -> Iterator[Record]:
+    """The complete records of a part of a file; raises ValueError where none begins."""
+    at = 0
+    while at + HEADER_BYTES <= len(window):
+        size = record_bytes(window, at)
+        if size is None:
+            raise ValueError(f"no record begins at byte {at}")
+        if at + size > len(window):
+            return
+        yield Record(window[at + HEADER_BYTES : at + size - TRAILER_BYTES], at + size)
+        at += size

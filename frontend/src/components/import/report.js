@@ -1,0 +1,91 @@
+/** What an import takes of a log: its figures, what was left out, and the columns with their names here. */
+import { html } from '../../dom.js';
+import { formatCount, plural } from '../../lib/text/format.js';
+
+/** @param {{report: any}} props */
+export function Report({ report }) {
+  const { format_title: title, points, metrics, rows, first_step: first, last_step: last } = report;
+  return html`
+    <h2 class="import-title">${title}</h2>
+    <p>
+      ${plural(points, 'value')} of ${plural(metrics, 'metric')} in ${plural(rows, 'row')}, steps ${formatCount(first)}
+      ${' '}to ${formatCount(last)}.
+      ${report.config_fields > 0 && ` ${plural(report.config_fields, 'field')} of its config are kept.`}
+    </p>
+    <${Notes} report=${report} />
+  `;
+}
+
+/** Everything that somebody may want to know before the import. */
+function Notes({ report }) {
+  const { bad_lines: bad, bad_line_count: count, restarts, restart_count: back, replaced, notes } = report;
+  const sentences = [
+    ...notes,
+    ...(back
+      ? [`The step goes back ${plural(back, 'time')}, first from ${restarts[0].before} to ${restarts[0].after}.`]
+      : []),
+    ...(replaced ? [`${plural(replaced, 'value')} are replaced by a later one of the same step.`] : []),
+  ];
+  if (!sentences.length && !count) return null;
+  return html`<ul class="import-notes">
+    ${sentences.map((sentence) => html`<li key=${sentence}>${sentence}</li>`)}
+    ${
+      count > 0 &&
+      html`<li>
+        <details class="more">
+          <summary>${plural(count, 'line or value', 'lines or values')} left out</summary>
+          <ul>
+            ${bad.map(
+              ({ line, reason }, i) => html`<li key=${i}>
+                ${line > 0 ? `line ${line} ` : ''}${reason}
+              </li>`,
+            )}
+            ${count > bad.length && html`<li class="faint">and ${formatCount(count - bad.length)} more</li>`}
+          </ul>
+        </details>
+      </li>`
+    }
+  </ul>`;
+}
+
+/**
+ * The columns of the log. A name that is typed overrides the guess; without a name a column is left out.
+ * @param {{report: any, mapping: Record<string, string>, onChange: (mapping: Record<string, string>) => void}} props
+ */
+export function ColumnTable({ report, mapping, onChange }) {
+  const name = (column, guess, typed) => {
+    const { [column]: _, ...others } = mapping;
+    onChange(typed === guess ? others : { ...others, [column]: typed });
+  };
+  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Columns of the log">
+    <table class="table import-columns">
+      <thead>
+        <tr>
+          <th>column of the log</th>
+          <th>metric here</th>
+          <th class="number">values</th>
+          <th>why</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${report.columns.map(
+          ({ column, metric, points, reason }) => html`<tr key=${column} class=${metric ? '' : 'is-left-out'}>
+            <td><code>${column}</code></td>
+            <td>
+              <input
+                class="field"
+                aria-label=${`Metric of ${column}`}
+                maxlength="128"
+                placeholder="left out"
+                value=${mapping[column] ?? metric}
+                onInput=${(event) => name(column, metric, event.target.value.trim())}
+              />
+            </td>
+            <td class="number">${formatCount(points)}</td>
+            <td class="quiet">${reason}</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}

@@ -1,0 +1,216 @@
+/** Import: a log of another trainer is looked at first, and then becomes a run. */
+import { html, useRef, useState } from '../dom.js';
+import { navigate } from '../app/router.js';
+import { mayChange } from '../app/state.js';
+import { useTitle } from '../app/title.js';
+import { upload } from '../data/api.js';
+import { formatPercent } from '../lib/text/format.js';
+import { ColumnTable, Report } from '../components/import/report.js';
+import { Empty } from '../components/shared/states.js';
+
+const LONGEST_NAME = 200;
+const ROWS = 'rows';
+const KINDS = 'CSV, JSONL, a trainer_state.json of TRL, a log of verl, a TensorBoard event file or a .wandb file';
+
+/** What the service is asked for: only what differs from its guess. */
+const parametersOf = (file, { names, steps, mapping }) => ({
+  file: file.name.slice(-LONGEST_NAME),
+  ...names,
+  step: steps.startsWith('=') ? steps.slice(1) : undefined,
+  row_numbers: steps === ROWS ? 'true' : undefined,
+  mapping: Object.keys(mapping).length ? JSON.stringify(mapping) : undefined,
+});
+
+const NOTHING = { names: {}, steps: '', mapping: {} };
+
+export function View() {
+  useTitle('Import a log');
+  const [file, setFile] = useState(null);
+  const [choices, setChoices] = useState(NOTHING);
+  const [seen, setSeen] = useState(null);
+  const [error, setError] = useState(null);
+  const [share, setShare] = useState(null);
+  const newest = useRef(0);
+
+  const send = async (some, wanted, isDry) => {
+    newest.current += 1;
+    const mine = newest.current;
+    setError(null);
+    setShare(0);
+    try {
+      const params = { ...parametersOf(some, wanted), dry_run: isDry ? 'true' : undefined };
+      const signal = new AbortController().signal;
+      const answer = await upload('/imports', some, { params, signal, onProgress: setShare });
+      if (mine !== newest.current) return;
+      if (answer.run) navigate(`/run/${answer.run}`);
+      else setSeen(answer);
+    } catch (failure) {
+      if (mine === newest.current) setError(failure);
+    }
+    if (mine === newest.current) setShare(null);
+  };
+  const choose = (some) => {
+    if (!some) return;
+    setFile(some);
+    setChoices(NOTHING);
+    setSeen(null);
+    send(some, NOTHING, true);
+  };
+  const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
+  const chooseSteps = (steps) => {
+    const wanted = { ...choices, steps, mapping: {} };
+    setChoices(wanted);
+    send(file, wanted, true);
+  };
+
+  if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
+  return html`<div class="page import">
+    <div class="page-head">
+      <h1>Import a log</h1>
+    </div>
+    <p class="quiet import-intro">
+      A log of another trainer becomes a run that is listed, drawn and compared like any other. It can be
+      ${' '}${KINDS}.${' '}
+      <a href="/help/importing">How names and steps are read</a>
+    </p>
+    <${Drop} file=${file} onChoose=${choose} />
+    ${share !== null && html`<${Sending} file=${file} share=${share} />`}
+    ${error && html`<${Refused} error=${error} />`}
+    ${
+      seen &&
+      html`<form
+        onSubmit=${(event) => {
+          event.preventDefault();
+          send(file, choices, false);
+        }}
+      >
+        <${Report} report=${seen.report} />
+        <${Names} seen=${seen} names=${choices.names} onChange=${(names) => change({ names })} />
+        <${Steps} report=${seen.report} value=${choices.steps} onChange=${chooseSteps} />
+        <${ColumnTable}
+          report=${seen.report}
+          mapping=${choices.mapping}
+          onChange=${(mapping) => change({ mapping })}
+        />
+        <footer class="import-actions">
+          <button class="button button-primary" disabled=${share !== null}>
+            Import as a run
+          </button>
+        </footer>
+      </form>`
+    }
+  </div>`;
+}
+
+/** Takes a file by a click or by dropping it. */
+function Drop({ file, onChoose }) {
+  const [over, setOver] = useState(false);
+  const drop = (event) => {
+    event.preventDefault();
+    setOver(false);
+    onChoose(event.dataTransfer.files[0]);
+  };
+  return html`<label
+    class=${over ? 'import-drop is-over' : 'import-drop'}
+    onDragOver=${(event) => {
+      event.preventDefault();
+      setOver(true);
+    }}
+    onDragLeave=${() => setOver(false)}
+    onDrop=${drop}
+  >
+    <input
+      type="file"
+      class="visually-hidden"
+      aria-label="Log to import"
+      onChange=${(event) => {
+        onChoose(event.target.files[0]);
+        event.target.value = '';
+      }}
+    />
+    ${
+      file
+        ? html`
+          <b>${file.name}</b> <span class="quiet">Choose or drop another file</span>
+        `
+        : html`
+          <b>Choose a log</b> <span class="quiet">or drop it here</span>
+        `
+    }
+  </label>`;
+}
+
+const Sending = ({ file, share }) => html`<p class="import-sending" role="status">
+  <progress value=${share < 1 ? share : undefined} aria-label=${`Upload of ${file.name}`}></progress>
+  <span class="quiet">${share < 1 ? `${formatPercent(share)} of ${file.name} sent` : 'Reading the log…'}</span>
+</p>`;
+
+/** Why the service does not take the file, or a choice. */
+function Refused({ error }) {
+  const lines = error.errors?.length ? error.errors : [{ path: '', message: error.detail || error.message }];
+  return html`<div class="import-refused" role="alert">
+    <strong>The log was not imported</strong>
+    <ul>
+      ${lines.map(
+        ({ path, message }) => html`<li>
+          ${path === 'file' || !path ? '' : `${path}: `}${message}
+        </li>`,
+      )}
+    </ul>
+  </div>`;
+}
+
+const FIELDS = [
+  ['name', 'Name of the run', ''],
+  ['experiment', 'Experiment', 'Imported runs of one experiment are compared on one page'],
+  ['variant', 'Variant', 'Runs of one variant are seeds of each other'],
+  ['seed', 'Seed', ''],
+];
+
+/** What the run is called; the guesses stand as placeholders. */
+function Names({ seen, names, onChange }) {
+  return html`<fieldset class="import-names">
+    <legend class="visually-hidden">Names</legend>
+    ${FIELDS.map(
+      ([key, title, hint]) => html`<label key=${key} title=${hint}>
+        <span>${title}</span>
+        <input
+          class="field"
+          type=${key === 'seed' ? 'number' : 'text'}
+          min="0"
+          max="2147483647"
+          maxlength=${LONGEST_NAME}
+          placeholder=${String(seen[key])}
+          value=${names[key] ?? ''}
+          onInput=${(event) => onChange({ ...names, [key]: event.target.value || undefined })}
+        />
+      </label>`,
+    )}
+  </fieldset>`;
+}
+
+/** Which column counts the steps. Another one is looked at anew. */
+function Steps({ report, value, onChange }) {
+  const guess = report.step ? `${report.step}` : 'row numbers';
+  const others = [...report.step_candidates, ...report.columns.map(({ column }) => column)];
+  const options = [...new Set(others)].filter((name) => name !== report.step);
+  return html`<p class="import-steps">
+    <label>
+      Steps are counted by${' '}
+      <span class="select">
+        <select value=${value} onChange=${(event) => onChange(event.target.value)}>
+          <option value=${value} selected>
+            ${guess}
+          </option>
+          ${
+            report.step &&
+            html`<option value=${ROWS}>
+              row numbers
+            </option>`
+          }
+          ${options.map((name) => html`<option key=${name} value=${`=${name}`}>${name}</option>`)}
+        </select>
+      </span>
+    </label>
+  </p>`;
+}

@@ -1,0 +1,25 @@
+"""Which runs can be compared by a metric whose scale their rewards decide."""
+
+import pytest
+
+from backend.db.models import Run
+from backend.experiments.comparable import apart
+
+OWN = {"rewards": [{"name": "correctness", "weight": 1.0}]}
+OTHER = {"rewards": [{"name": "correctness", "weight": 2.0}]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reasons"),
+    [
+        (("", OWN), ("", OWN), []),
+        (("", OWN), ("", OTHER), ["rewards.correctness.weight"]),
+        (("", OWN), ("trl", {}), ["origin"]),
+        (("trl", {}), ("verl", {}), ["origin"]),
+        (("trl", {"rewards": 1}), ("trl", {"rewards": 2}), []),
+    ],
+)
+def test_rewards_of_two_origins_have_two_scales(first, second, reasons):
+    runs = [Run(origin=origin, config=config) for origin, config in (first, second)]
+    assert apart("reward/mean", *runs) == reasons
+    assert apart("length/mean", *runs) == []

@@ -1,0 +1,117 @@
+"""A log of another trainer, from a file of the user's computer to a run, in a real browser."""
+
+import json
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import VIEWER_TOKEN, running
+from tests.browser.test_pages import AXE
+from tests.browser.watched import watched
+
+NAME = "old <img src=x onerror=__hit(1)>.csv"
+ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
+LOG = f"step,samples,reward,<b>odd</b>,phase\n{ROWS}9,90,broken,1,x\n"
+STATE = {
+    "max_steps": 20,
+    "log_history": [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)],
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        yield service
+
+
+@pytest.fixture
+def page(service, chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        with watched(browser, service.base) as page:
+            yield page
+        browser.close()
+
+
+def choose(page, name, content):
+    file = {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+    page.get_by_label("Log to import").set_input_files(file)
+
+
+def test_a_log_is_looked_at_corrected_and_imported(page, service):
+    page.goto("/runs")
+    page.get_by_role("link", name="Import a log").first.click()
+    choose(page, "picture.png", "\x00\x01")
+    expect(page.locator(".import-refused")).to_contain_text("picture.png is a binary file of an unknown kind")
+
+    choose(page, NAME, LOG)
+    expect(page.get_by_role("heading", name="CSV with a header")).to_be_visible()
+    expect(page.locator(".import-refused")).to_have_count(0)
+    expect(page.get_by_label("Metric of reward")).to_have_value("reward/mean")
+    expect(page.get_by_label("Metric of <b>odd</b>")).to_have_value("_b_odd_/b_")
+    expect(page.get_by_label("Metric of phase")).to_have_value("")
+    page.get_by_text("1 line or value left out").click()
+    expect(page.get_by_text("line 10 'reward' is 'broken', a number is expected")).to_be_visible()
+
+    page.get_by_label("Steps are counted by").select_option("samples")
+    expect(page.get_by_text("steps 10 to 90")).to_be_visible()
+    page.get_by_label("Metric of <b>odd</b>").fill("mine/odd")
+    page.get_by_label("Name of the run").fill("old baseline")
+    page.get_by_role("button", name="Import as a run").click()
+    page.wait_for_url("**/run/*")
+
+    expect(page.get_by_role("heading", name="old baseline")).to_be_visible()
+    expect(page.locator(".run-origin")).to_have_text(f"Imported from CSV {NAME}")
+    expect(page.get_by_role("tab")).to_have_text(["Overview", "Charts", "Config", "Events"])
+    for name in ("Resume", "Retry", "Stop", "Clone", "Fork"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+        expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
+    run = service.get(f"/runs/{page.url.rpartition('/')[2]}")
+    assert run["summary"]["last"] == {"reward/mean": 0.8, "mine/odd": 1.0}
+    assert (run["last_step"], run["origin_file"], run["experiment_name"]) == (90, NAME, NAME)
+
+
+def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
+    page.goto("/import")
+    choose(page, "trainer_state.json", json.dumps(STATE, indent=2))
+    page.get_by_role("button", name="Import as a run").click()
+    page.wait_for_url("**/run/*")
+    expect(page.get_by_role("heading", name="Imported from TRL")).to_be_visible()
+    page.get_by_role("tab", name="Config").click()
+    expect(page.locator("pre.run-config")).to_have_text("max_steps: 20")
+    page.get_by_role("tab", name="Charts").click()
+    expect(page.locator(".panel").first).to_be_visible()
+
+
+def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):
+    page.goto("/import")
+    choose(page, NAME, LOG)
+    page.get_by_role("button", name="Import as a run").wait_for()
+    page.evaluate(AXE)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(300)
+        found = page.evaluate("axe.run(document).then(({ violations }) => violations)")
+        assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []
+
+
+def test_a_narrow_window_shows_the_whole_page(page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto("/import")
+    choose(page, NAME, LOG)
+    page.get_by_role("button", name="Import as a run").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_viewer_is_told_that_only_operators_import(service, chromium):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        headers = {"Authorization": f"Bearer {VIEWER_TOKEN}"}
+        page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
+        page.goto("/import")
+        expect(page.get_by_role("heading", name="Only operators import logs")).to_be_visible()
+        page.goto("/runs")
+        expect(page.get_by_text("columns")).to_be_visible()
+        expect(page.get_by_text("Import a log")).to_have_count(0)
+        browser.close()
