@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -42,6 +42,9 @@ backup: .venv/runtime.stamp ## save everything to a new directory while runs tra
 
 restore: .venv/runtime.stamp ## restore a backup: FROM=/path, and OVERWRITE=1 to replace what is there
 	@.venv/bin/python -m backend.cli restore "$(or $(FROM),$(error FROM is missing: make restore FROM=/path))" $(if $(OVERWRITE),--overwrite)
+
+import: .venv/runtime.stamp ## make a run of another trainer's log: FILE=/path, and DRY_RUN=1 to look at it only
+	@.venv/bin/python -m backend.cli import "$(or $(FILE),$(error say which: make import FILE=/path))" $(if $(DRY_RUN),--dry-run) $(ARGS)
 
 test: venv-tools test-tools .venv/dev.stamp ## run the whole suite; installs what it needs (ARGS="-k name" picks)
 	@.venv/bin/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGS)

@@ -72,7 +72,8 @@ def log_of(session: Session, run_id: str) -> Log:
         raise RunNotFound(run_id)
     curves = read_curves(session, [run_id], READ, "step")
     series = {metric: _series(curve) for (_, metric), curve in curves.items()}
-    return Log(series, run.config, run.status, run.reason)
+    config = {} if run.origin else run.config  # another trainer's fields mean other things
+    return Log(series, config, run.status, run.reason)
 
 
 def _series(curve: Curve) -> Series:

@@ -12,6 +12,10 @@ declare namespace Api {
     ended_at: string | null;
     outcome: string;
   }
+  interface BadLineItem {
+    line: number;
+    reason: string;
+  }
   interface Best {
     value: number;
     step: number;
@@ -29,6 +33,13 @@ declare namespace Api {
     earliness: number;
     explained_by: string;
     remedy: RemedyItem;
+  }
+  interface ColumnItem {
+    column: string;
+    metric: string;
+    state: 'taken' | 'renamed' | 'dropped';
+    points: number;
+    reason: string;
   }
   interface CompletionItem {
     id: string;
@@ -135,6 +146,34 @@ declare namespace Api {
     items: GroupItem[];
     next: string | null;
   }
+  interface ImportAnswer {
+    run: string | null;
+    name: string;
+    experiment: string;
+    variant: string;
+    seed: number;
+    report: ImportReport;
+  }
+  interface ImportReport {
+    format: string;
+    format_title: string;
+    origin: string;
+    rows: number;
+    metrics: number;
+    points: number;
+    first_step: number;
+    last_step: number;
+    step: string;
+    step_candidates: string[];
+    columns: ColumnItem[];
+    bad_lines: BadLineItem[];
+    bad_line_count: number;
+    restarts: RestartItem[];
+    restart_count: number;
+    replaced: number;
+    config_fields: number;
+    notes: string[];
+  }
   interface KeptRun {
     id: string;
     name: string;
@@ -181,6 +220,11 @@ declare namespace Api {
     changes: Record<string, any>;
     source: string;
   }
+  interface RestartItem {
+    line: number;
+    before: number;
+    after: number;
+  }
   type Role = 'viewer' | 'operator';
   interface RunItem {
     id: string;
@@ -203,6 +247,8 @@ declare namespace Api {
     notes: string;
     parent_run: string | null;
     fork_step: number | null;
+    origin: string;
+    origin_file: string;
     created_at: string;
     queued_at: string;
     started_at: string | null;

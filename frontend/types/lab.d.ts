@@ -39,7 +39,7 @@ declare namespace Api {
     level: 'info' | 'warning' | 'error';
     step: number | null;
     message: string;
-    data: { restored?: Manifest } | null;
+    data: { restored?: Manifest; file?: string } | null;
   }
 
   /** A piece of a trainer's output. */

@@ -21,17 +21,19 @@ const parametersOf = (file, { names, steps, mapping }) => ({
   mapping: Object.keys(mapping).length ? JSON.stringify(mapping) : undefined,
 });
 
+/** @type {{names: Record<string, string>, steps: string, mapping: Record<string, string>}} */
 const NOTHING = { names: {}, steps: '', mapping: {} };
 
 export function View() {
   useTitle('Import a log');
-  const [file, setFile] = useState(null);
+  const [file, setFile] = useState(/** @type {File | null} */ (null));
   const [choices, setChoices] = useState(NOTHING);
-  const [seen, setSeen] = useState(null);
-  const [error, setError] = useState(null);
-  const [share, setShare] = useState(null);
+  const [seen, setSeen] = useState(/** @type {Api.ImportAnswer | null} */ (null));
+  const [error, setError] = useState(/** @type {unknown} */ (null));
+  const [share, setShare] = useState(/** @type {number | null} */ (null));
   const newest = useRef(0);
 
+  /** @param {File} some @param {typeof NOTHING} wanted @param {boolean} isDry */
   const send = async (some, wanted, isDry) => {
     newest.current += 1;
     const mine = newest.current;
@@ -58,6 +60,7 @@ export function View() {
   };
   const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
   const chooseSteps = (steps) => {
+    if (!file) return;
     const wanted = { ...choices, steps, mapping: {} };
     setChoices(wanted);
     send(file, wanted, true);
@@ -81,7 +84,7 @@ export function View() {
       html`<form
         onSubmit=${(event) => {
           event.preventDefault();
-          send(file, choices, false);
+          if (file) send(file, choices, false);
         }}
       >
         <${Report} report=${seen.report} />

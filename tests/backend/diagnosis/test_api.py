@@ -40,6 +40,14 @@ def test_a_collapse_is_told_with_cause_evidence_and_remedy(client, stored):
     assert answer["first_signals"] == ["policy/entropy"]
 
 
+def test_an_imported_run_gets_a_remedy_without_fields_of_another_config(client, stored):
+    log = broken(
+        broken(healthy(), 70, policy__entropy=lambda values: values * 4), 75, reward__accuracy=np.zeros_like
+    )
+    answer = client.get(f"/api/v1/runs/{stored(log, origin='trl')}/diagnosis").json()
+    assert answer["causes"][0]["remedy"]["changes"] == {}
+
+
 def test_a_healthy_run_has_no_causes(client, stored):
     answer = client.get(f"/api/v1/runs/{stored(healthy())}/diagnosis").json()
     assert (answer["verdict"], answer["causes"], answer["onset"]) == ("healthy", [], None)

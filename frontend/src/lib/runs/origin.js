@@ -1,5 +1,6 @@
 /** Origins of runs: this service, or the log of another trainer. Pure. */
 
+/** @type {Record<string, string>} */
 const TITLES = { trl: 'TRL', verl: 'verl', tensorboard: 'TensorBoard', wandb: 'W&B', csv: 'CSV', jsonl: 'JSONL' };
 
 /** Whether a run was read from a log: it has no checkpoints and never trains. @param {{origin?: string}} run */
