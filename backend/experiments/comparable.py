@@ -11,7 +11,7 @@ NO_SCALE = ("timeout_seconds",)
 
 
 def apart(metric: str, run: Run, other: Run) -> list[str]:
-    """What gives the metric two scales in these two runs: paths of config fields, or `origin`.
+    """Reasons why the metric has two scales in these two runs: paths of config fields, or `origin`.
 
     How another trainer scales a reward is not known: runs of two origins cannot be compared by such a metric.
     """

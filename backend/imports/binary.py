@@ -31,7 +31,7 @@ class Points(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a part holds, and how many of its bytes are done with."""
+    """Contents of a part, and the number of its bytes that are done with."""
 
     used: int
     points: Points

@@ -33,7 +33,7 @@ _one_at_a_time = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What the user wants of a log; everything but the file's name may be left to the guesses."""
+    """Wishes of the user for a log; everything but the file's name may be left to the guesses."""
 
     file: str
     """Name of the file: a label, never a path."""

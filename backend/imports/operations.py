@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 class Part:
-    """What a part of a log holds."""
+    """Contents of a part of a log."""
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}

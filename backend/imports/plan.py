@@ -28,7 +28,7 @@ Names = Mapping[str, str]
 
 
 class Decision(NamedTuple):
-    """What becomes of a column."""
+    """Fate of a column."""
 
     column: str
     metric: str
@@ -55,7 +55,7 @@ class Series(NamedTuple):
 
 @dataclass
 class Plan:
-    """What an import will store, and what its report says."""
+    """Plan of what an import will store, with its report."""
 
     log: Log
     step: str
@@ -70,7 +70,7 @@ class Plan:
 
     @property
     def points(self) -> int:
-        """How many values are stored."""
+        """Number of values that are stored."""
         return sum(len(each.steps) for each in self.series.values())
 
     @property

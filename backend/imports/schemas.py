@@ -14,7 +14,7 @@ class Documented(BaseModel):
 
 
 class ColumnItem(Documented):
-    """What becomes of a column of the log."""
+    """Fate of a column of the log."""
 
     column: str
     metric: str
@@ -42,7 +42,7 @@ class RestartItem(Documented):
 
 
 class ImportReport(Documented):
-    """What of a log is taken, renamed and left out, and why."""
+    """Report of what of a log is taken, renamed and left out, and why."""
 
     format: str
     format_title: str
@@ -84,7 +84,7 @@ class ImportAnswer(Documented):
 
 
 def report_of(plan: Plan, format_name: str) -> ImportReport:
-    """What the user is told about a plan."""
+    """Report on a plan, as the user reads it."""
     table, facts = plan.log.table, plan.log.facts
     config, left_out = storable_config(facts.config)
     return ImportReport(

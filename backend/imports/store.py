@@ -28,7 +28,7 @@ IMPORTED = {"imported": True}
 
 
 class Names(NamedTuple):
-    """What the user calls the run."""
+    """Names that the user gives the run."""
 
     run: str
     experiment: str

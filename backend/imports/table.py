@@ -124,7 +124,7 @@ class Table:
 
 @dataclass
 class Facts:
-    """What a log says about its run, beside the values."""
+    """Facts of a log about its run, beside the values."""
 
     name: str = ""
     config: dict[str, Any] = field(default_factory=dict)
@@ -191,7 +191,7 @@ def _in_short(value: Any) -> str:
 
 
 def is_whole(values: Floats) -> NDArray[np.bool_]:
-    """Which values are whole numbers from 0 to below 2^31 - 1: such can be steps."""
+    """Mask of whole numbers from 0 to below 2^31 - 1: such can be steps."""
     with np.errstate(invalid="ignore"):
         return np.asarray((values >= 0) & (values < 2**31 - 1) & (np.floor(values) == values))
 

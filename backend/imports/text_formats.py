@@ -16,7 +16,7 @@ _SERVICE = {"_step", "_timestamp", "_runtime"}
 
 
 def delimiter_of(header: str) -> str | None:
-    """What separates the columns of a header; None where nothing does."""
+    """Separator of the columns of a header; None where there is none."""
     best = max(DELIMITERS, key=header.count)
     return best if best in header else None
 
