@@ -78,3 +78,5 @@ class Group:
     """Factor of each counted term."""
     missed: tuple[bool, ...] = ()
     """[G] True where a required term was missed, so that the reward is 0; empty: nowhere."""
+    greedy_reward: float | None = None
+    """The reward of the prompt's greedy completion, where that is the baseline; None: it has none."""

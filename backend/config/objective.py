@@ -49,8 +49,10 @@ class Objective(Frozen):
     @field_validator("ratio")
     @classmethod
     def _token_advantages_have_token_ratios(cls, ratio: knobs.Ratio, info: ValidationInfo) -> knobs.Ratio:
-        if _type(info, "advantage") == "critic" and ratio.is_shared:
-            reason = f"is {ratio.type}, one gradient for all tokens, but advantage critic judges each token: "
+        advantage = info.data.get("advantage")
+        if advantage is not None and advantage.judges_tokens and ratio.is_shared:
+            kind = f"advantage {advantage.type} judges each token: "
+            reason = f"is {ratio.type}, one gradient for all tokens, but {kind}"
             raise refusal([("type", reason + "token or seq_geo_token is expected")])
         return ratio
 

@@ -11,7 +11,7 @@ from backend.formula.legend import Entry, legend
 from backend.formula.mathml import Math, bracketed, fraction, lines, number, product, row, summed, symbol
 from backend.formula.notes import notes
 from backend.formula.ratio import correction_definitions, ratio_definitions
-from backend.formula.reward import compared, reward_definitions
+from backend.formula.reward import against_tokens, compared, reward_definitions
 from backend.formula.shaped_reward import reward_rows
 from backend.formula.surrogate import kl_definitions, surrogate_definitions, surrogate_term
 from backend.formula.symbols import LENGTH, ONE, POLICY, advantage_of, is_per_token
@@ -128,8 +128,18 @@ def _whose(objective: Objective) -> str:
 
 def _advantage(objective: Objective) -> Math:
     advantage = objective.advantage
-    value = token_advantage(advantage) if isinstance(advantage, knobs.Critic) else compared(advantage)
+    value = _judged(advantage)
     return row(advantage_of(objective), "=", token_weighted(value, objective.token_weight))
+
+
+def _judged(advantage: knobs.Advantage) -> Math:
+    match advantage:
+        case knobs.Critic():
+            return token_advantage(advantage)
+        case knobs.OptimalTokenBaseline():
+            return against_tokens()
+        case _:
+            return compared(advantage)
 
 
 def _definitions(objective: Objective, config: RunConfig) -> list[Math]:

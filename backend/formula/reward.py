@@ -21,6 +21,7 @@ from backend.formula.symbols import ADVANTAGE, LENGTH, ONE, REWARD
 _GROUP = symbol("R", "group")
 _STEP = symbol("R", "step")
 _OTHERS = symbol("R", "group without i")
+_GREEDY = symbol("R", "greedy")
 _CENTRED = symbol("c", "i")
 
 
@@ -69,7 +70,25 @@ def reward_definitions(advantage: knobs.Advantage) -> list[Math]:
     """The symbols of `compared` that are no reward statistics themselves."""
     if isinstance(advantage, knobs.Critic):
         return []
+    if isinstance(advantage, knobs.OptimalTokenBaseline):
+        return _token_baseline()
     return [*_silence(advantage), *_centring(advantage), *_moving_average(advantage)]
+
+
+def against_tokens() -> Math:
+    """A completion's reward against the baseline of a token."""
+    return row(REWARD, "−", symbol("b", "it"))
+
+
+def _token_baseline() -> list[Math]:
+    weight, drawn, all_tokens = symbol("W", "it"), symbol("p", "ik"), symbol("q", "ik")
+    mean = fraction(summed("i∈p", product(weight, REWARD)), summed("i∈p", weight))
+    wandered = bracketed(row(ONE, "−", product(number(2), drawn), "+", all_tokens))
+    return [
+        row(symbol("b", "it"), "=", mean),
+        row(symbol("b", "it"), "=", number(0), "where no other completion of the group is as long"),
+        row(weight, "=", summed("k≤t", wandered)),
+    ]
 
 
 def _silence(advantage: knobs.RewardAdvantage) -> list[Math]:
@@ -108,6 +127,8 @@ def _centred(advantage: knobs.RewardAdvantage) -> Math:
         case knobs.OptimalBaseline():
             tokens = fraction(ONE, bracketed(summed("i∈p", LENGTH)))
             return row(REWARD, "−", product(tokens, summed("i∈p", product(LENGTH, REWARD))))
+        case knobs.GreedyBaseline():
+            return row(REWARD, "−", _GREEDY)
         case knobs.BestOfGroup():
             return call("max", row(REWARD, "−", call("max", _OTHERS)), number(0))
         case knobs.BatchMean():
@@ -192,6 +213,12 @@ MEANINGS = {
     "c_minibatch": "the cᵢ of the completions of the optimizer step",
     "c_tokens": "the cᵢ of the step, each as often as its completion has tokens",
     "b": "moving average of the steps' mean rewards",
+    "∑_k≤t": "sum over the tokens up to t",
+    "bᵢₜ": "baseline of a token: the same for all completions of the group that have a t-th token",
+    "Wᵢₜ": "how far the gradient has wandered up to a token",
+    "p_ik": "probability of the k-th token under the weights that opened the step",
+    "q_ik": "sum of the squared probabilities of all tokens that could stand there",
+    "R_greedy": "reward of the greedy completion of the prompt, which does not train",
     "sᵢ": "weighted sum of the reward terms, each normalised in its group",
     "s_step": "the sᵢ of all completions that train in the step",
     "S_new": "blend that leans to this visit of the prompt, the more the more visits there were",

@@ -18,7 +18,7 @@ LIMIT = 20
 
 def is_per_token(objective: Objective) -> bool:
     """Whether the tokens of a completion have advantages of their own."""
-    return objective.critic is not None or objective.token_weight.varies
+    return objective.advantage.judges_tokens or objective.token_weight.varies
 
 
 def advantage_of(objective: Objective) -> Math:

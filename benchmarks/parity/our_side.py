@@ -55,8 +55,8 @@ def _advantages(case: Case, objective: Objective, batch: dict[str, Any]) -> Tens
     values = _exact(batch["rewards"][: case.terms]).view(case.terms, PROMPTS, GROUP_SIZE)
     weights = _exact(TERM_WEIGHTS[: case.terms]).unsqueeze(1).expand(case.terms, PROMPTS)
     terms = RewardTerms(values, torch.ones_like(values, dtype=torch.bool), weights)
-    if isinstance(objective.advantage, knobs.Critic):
-        raise TypeError("TRL's GRPOTrainer has no critic to compare with")
+    if isinstance(objective.advantage, knobs.Critic | knobs.OptimalTokenBaseline):
+        raise TypeError("TRL's GRPOTrainer has no advantages of tokens to compare with")
     return estimate_advantages(
         (values * weights.unsqueeze(2)).sum(dim=0), terms.scored[0], objective.advantage, terms=terms
     ).advantages.flatten()

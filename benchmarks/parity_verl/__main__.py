@@ -22,7 +22,7 @@ from benchmarks.parity.cases import MAX_NEW_TOKENS
 from benchmarks.parity_verl.cases import VERL_CASES, VerlCase, batch_for_verl
 from benchmarks.peers import python_of_verl, run
 from worker.objective.batch import PolicyBatch
-from worker.objective.estimation import estimate_advantages, whiten
+from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.policy_loss import denominators, policy_loss
 from worker.objective.token_choice import with_covariance_choice
 
@@ -40,7 +40,14 @@ def rows_of(batch: dict[str, Any], objective: Objective) -> PolicyBatch:
     rewards = _exact(batch["rewards"][0]).view(PROMPTS, GROUP_SIZE)
     lengths = mask.sum(dim=1).view(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)
-    found = estimate_advantages(rewards, scored, objective.advantage, lengths=lengths).advantages.flatten()
+    if isinstance(objective.advantage, knobs.OptimalTokenBaseline):
+        energies = (1 - 2 * old.exp() + _exact(batch["squares"])).where(mask, 0.0)
+        found = estimate_against_tokens(rewards, scored, mask, energies)
+    else:
+        greedy = _exact(batch["greedy"])
+        found = estimate_advantages(
+            rewards, scored, objective.advantage, lengths=lengths, greedy=greedy
+        ).advantages.flatten()
     rows = PolicyBatch(
         mask=mask,
         advantages=found,
@@ -50,12 +57,17 @@ def rows_of(batch: dict[str, Any], objective: Objective) -> PolicyBatch:
     return whiten(rows, objective.advantage, over="step")
 
 
+def by_token(advantages: Tensor) -> Tensor:
+    """(B, T), or (B, 1) where all tokens of a completion have one advantage."""
+    return advantages if advantages.ndim == 2 else advantages.unsqueeze(1)
+
+
 def gap(case: VerlCase, batch: dict[str, Any], theirs: dict[str, Any]) -> tuple[float, int]:
     """The largest difference of any value, and how many values were compared."""
     objective = Objective.model_validate(case.ours)
     rows = rows_of(batch, objective)
     if case.is_advantage:
-        ours = rows.advantages.unsqueeze(1) * rows.mask
+        ours = by_token(rows.advantages) * rows.mask
         return _largest(ours, _exact(theirs["advantages"])), int(rows.mask.sum())
     policy = _exact(batch["new"]).requires_grad_()
     present = replace(rows, old_logprobs=policy.detach())  # verl chooses tokens by the present ones

@@ -3,9 +3,10 @@
 Both sides read this table; it imports neither of them.
 """
 
+import math
 from typing import Any, NamedTuple
 
-from benchmarks.parity.batches import random_batch
+from benchmarks.parity.batches import PROMPTS, random_batch
 
 Settings = dict[str, Any]
 
@@ -68,6 +69,8 @@ VERL_CASES = [
         note="chosen by the present log-probabilities on both sides",
     ),
     _advantage("opo", {"type": "optimal"}),
+    _advantage("optimal_token_baseline", {"type": "optimal_token"}, "verl adds 1e-8 to the sum of weights"),
+    _advantage("remax", {"type": "greedy"}),
     _advantage("grpo_passk", {"type": "best_of_group"}, norm_adv_by_std_in_grpo=False),
     _advantage("reinforce_plus_plus", {"type": "none", "scale": WHITENED}, INSIDE, gamma=1.0),
     _advantage("reinforce_plus_plus_baseline", {"type": "group_mean", "scale": WHITENED}, INSIDE),
@@ -76,8 +79,13 @@ VERL_CASES = [
 
 
 def batch_for_verl(seed: int) -> dict[str, Any]:
-    """The random batch of the comparison with TRL, with log-probabilities below 0 as a divergence needs."""
+    """The random batch of the comparison with TRL, with log-probabilities below 0 as a divergence needs.
+
+    `squares` stands for the sum of squared probabilities, `greedy` for the rewards of greedy completions.
+    """
     batch = random_batch(seed)
     for name in ("new", "old"):
         batch[name] = [[min(value, -0.001) for value in row] for row in batch[name]]
+    batch["squares"] = [[math.exp(2 * value) + 0.1 for value in row] for row in batch["old"]]
+    batch["greedy"] = [rewards / 2 for rewards in batch["rewards"][0][:PROMPTS]]
     return batch

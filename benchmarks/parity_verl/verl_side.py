@@ -41,7 +41,13 @@ def estimate(name: str, settings: dict[str, Any], batch: dict[str, Any]) -> Tens
     index = np.repeat(np.arange(PROMPTS), GROUP_SIZE)
     function = core_algos.get_adv_estimator_fn(name)
     advantages, _ = function(
-        token_level_rewards=rewards, response_mask=mask, index=index, config=Settings(settings)
+        token_level_rewards=rewards,
+        response_mask=mask,
+        index=index,
+        old_log_probs=exact(batch["old"]),
+        sum_pi_squared=exact(batch["squares"]),
+        reward_baselines=exact(batch["greedy"]).repeat_interleave(GROUP_SIZE),
+        config=Settings(settings),
     )
     return advantages
 

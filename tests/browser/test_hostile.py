@@ -202,7 +202,7 @@ def test_a_line_of_ten_megabytes(page, stage):
 
 def test_the_table_of_runs(page, stage):
     page.goto("/runs?show=-&columns=reward/mean,experiment,tags,reason")
-    expect(page.locator(".runs-tools")).to_contain_text(f"{len(NAMES)} runsgroup")
+    expect(page.locator(".runs-tools")).to_contain_text(f"{len(NAMES)} runsImport")
     rows = dict(
         page.locator(".grid-row").evaluate_all(
             "(rows) => rows.map((row) => [row.dataset.key, [...row.children].map((it) => it.textContent)])"

@@ -6,7 +6,12 @@ from torch import Tensor
 from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.batch import PolicyBatch
-from worker.objective.estimation import estimate_advantages, estimate_token_advantages, whiten
+from worker.objective.estimation import (
+    estimate_advantages,
+    estimate_against_tokens,
+    estimate_token_advantages,
+    whiten,
+)
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import PolicyLoss, denominators, policy_loss
@@ -38,7 +43,12 @@ def advantages(knob=None, rewards=REWARDS) -> Tensor:
     alone = RewardTerms(scores[None], scored[None], torch.ones(1, 1, dtype=torch.float64))
     lengths = MASK.sum(dim=1).double().view(scores.shape) if scores.numel() == len(MASK) else None
     knob = knob or knobs.GroupMean()
-    return estimate_advantages(scores, scored, knob, terms=alone, lengths=lengths).advantages.flatten()
+    if isinstance(knob, knobs.OptimalTokenBaseline):
+        return estimate_against_tokens(scores, scored, MASK, padded(OLD).exp())
+    greedy = scores.mean(dim=1) / 2
+    return estimate_advantages(
+        scores, scored, knob, terms=alone, lengths=lengths, greedy=greedy
+    ).advantages.flatten()
 
 
 def batch(objective: Objective, **changes) -> PolicyBatch:

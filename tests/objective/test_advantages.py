@@ -1,5 +1,7 @@
 """Advantages by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from backend.config import knobs
 from backend.config.objective import Objective
 from worker.objective.advantages import moving_average, reweighted_by_probability
 from worker.objective.batch import PolicyBatch
-from worker.objective.estimation import estimate_advantages, whiten
+from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.whitening import whitened
 
@@ -57,6 +59,28 @@ def test_opo_weighs_the_mean_of_a_group_by_tokens():
     assert found[0].tolist() == pytest.approx([1 / 7, -6 / 7, 0])
     with pytest.raises(ValueError, match="needs lengths of completions"):
         estimate_advantages(rewards, everyone, knobs.OptimalBaseline())
+
+
+def test_remax_takes_off_the_reward_of_the_greedy_completion():
+    rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    greedy = torch.tensor([1.0, 0.25, math.nan], dtype=torch.float64)
+    found = estimate_advantages(rewards, everyone, knobs.GreedyBaseline(), greedy=greedy).advantages
+    assert found.tolist() == [[0, -1], [0.75, 0.75], [0, 0]]
+    with pytest.raises(ValueError, match="needs rewards of greedy completions"):
+        estimate_advantages(rewards, everyone, knobs.GreedyBaseline())
+
+
+def test_the_optimal_token_baseline_weighs_by_the_energy_up_to_a_token():
+    rewards = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    everyone = torch.ones_like(rewards, dtype=torch.bool)
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    energies = torch.tensor([[1.0, 1.0, 9.0], [1.0, 5.0, 7.0]], dtype=torch.float64)
+    found = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
+    assert found == [[0.5, 0.75, 1.0], [-0.5, -0.25, 0.0]]
+    everyone[0, 1] = False
+    alone = estimate_against_tokens(rewards, everyone, mask, energies).tolist()
+    assert alone == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
 
 
 def test_maxrl_divides_by_the_groups_success_rate():

@@ -15,6 +15,7 @@ from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
 from worker.objective.estimation import (
     estimate_advantages,
+    estimate_against_tokens,
     estimate_token_advantages,
     whiten,
 )
@@ -75,8 +76,12 @@ class Sample:
         terms = RewardTerms(
             torch.stack([table, table.sign()]), torch.stack([known, known]), torch.ones(2, prompts).double()
         )
+        if isinstance(advantage, knobs.OptimalTokenBaseline):
+            found = estimate_against_tokens(table, known, batch.mask, self.entropy)
+            return replace(self, batch=replace(batch, advantages=found))
         lengths = batch.mask.sum(dim=1).double().view(prompts, -1)
-        estimate = estimate_advantages(table, known, advantage, terms=terms, lengths=lengths)
+        greedy = table.mean(dim=1) / 2
+        estimate = estimate_advantages(table, known, advantage, terms=terms, lengths=lengths, greedy=greedy)
         values = estimate.advantages.flatten()
         batch = whiten(replace(batch, advantages=values), advantage, over="step")
         return replace(self, batch=whiten(batch, advantage, over="minibatch"))

@@ -16,6 +16,7 @@ BASELINES = [
     knobs.LeaveOneOut,
     knobs.OptimalBaseline,
     knobs.BestOfGroup,
+    knobs.GreedyBaseline,
     knobs.BatchMean,
     knobs.MovingAverage,
     knobs.NoBaseline,
@@ -54,7 +55,14 @@ def scores(draw):
 
 def advantages(values, scored, knob):
     alone = RewardTerms(values[None], scored[None], torch.ones(1, len(values), dtype=torch.float64))
-    return estimate_advantages(values, scored, knob, terms=alone, lengths=torch.ones_like(values)).advantages
+    return estimate_advantages(
+        values,
+        scored,
+        knob,
+        terms=alone,
+        lengths=torch.ones_like(values),
+        greedy=torch.full(values.shape[:1], 0.5, dtype=torch.float64),
+    ).advantages
 
 
 def tolerance(values):

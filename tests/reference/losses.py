@@ -314,6 +314,40 @@ def opo(groups, max_new_tokens):
     return loss / tokens(groups)
 
 
+def against_each_token(group):
+    """A token's advantages, with the entropies in place of energies: any positive numbers will do."""
+    for c in group:
+        own = []
+        for t in range(len(c.new)):
+            going = [other for other in group if len(other.new) > t]
+            weights = [sum(other.entropy[: t + 1]) for other in going]
+            baseline = sum(w * other.reward for w, other in zip(weights, going, strict=True)) / sum(weights)
+            own.append(c.reward - (baseline if len(going) > 1 else 0.0))
+        yield c, own
+
+
+def otb(groups, max_new_tokens):
+    loss = 0.0
+    for group in groups:
+        for c, own in against_each_token(group):
+            for ratio, a in zip(ratios(c), own, strict=True):
+                loss -= ppo(ratio, a, 0.8, 1.2)
+    return loss / tokens(groups)
+
+
+def greedy_reward(group):
+    """Of a completion that is no part of the group: any number will do."""
+    return group[0].terms[1] / 2
+
+
+def remax(groups, max_new_tokens):
+    loss, count = 0.0, sum(len(group) for group in groups)
+    for group in groups:
+        for c in group:
+            loss -= (c.reward - greedy_reward(group)) * sum(c.new) / count
+    return loss
+
+
 def maxrl(groups, max_new_tokens):
     return _token_mean(groups, over_their_mean(groups), 0.8, 1.2)
 
@@ -689,6 +723,8 @@ LOSSES = {
         gspo,
         luspo,
         opo,
+        remax,
+        otb,
         reinforce_plus_plus,
         reinforce_plus_plus_baseline,
         maxrl,

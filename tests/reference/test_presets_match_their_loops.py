@@ -6,11 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from backend.config import knobs
 from backend.config.merge import resolve
 from backend.config.presets import PRESETS
-from tests.reference.losses import KNOBS, LOSSES, Completion
+from tests.reference.losses import KNOBS, LOSSES, Completion, greedy_reward
 from worker.objective.batch import PolicyBatch
-from worker.objective.estimation import estimate_advantages, estimate_token_advantages, whiten
+from worker.objective.estimation import (
+    estimate_advantages,
+    estimate_against_tokens,
+    estimate_token_advantages,
+    whiten,
+)
 from worker.objective.gae import on_last_token
 from worker.objective.multi_reward import RewardTerms
 from worker.objective.policy_loss import denominators, kl_reward_penalty, policy_loss
@@ -71,9 +77,11 @@ def production_loss(groups, config):
     )
     values = padded([c.values for c in rows])
     terms = reward_terms(groups, [term.weight for term in config.rewards])
+    energies = padded([c.entropy for c in rows])
+    greedy = torch.tensor([greedy_reward(group) for group in groups], dtype=torch.float64)
     batch = replace(
         batch,
-        advantages=production_advantages(batch, rewards, values, terms, objective),
+        advantages=production_advantages(batch, rewards, values, terms, objective, greedy, energies),
         router_shift=padded([list(c.gamma) for c in rows]).log(),
     )
     domains = ["math" if number else "easy" for number in range(len(groups)) for _ in range(G)]
@@ -99,15 +107,19 @@ def production_loss(groups, config):
     return loss.detach(), new.grad[batch.mask]
 
 
-def production_advantages(batch, rewards, values, terms, objective):
+def production_advantages(batch, rewards, values, terms, objective, greedy, energies):
     penalty = kl_reward_penalty(batch, objective)
     if objective.critic is not None:
         paid = on_last_token(rewards.flatten(), batch.mask) - penalty
         return estimate_token_advantages(paid, values, batch.mask, objective.critic).advantages
     rewards = rewards - penalty.sum(dim=1).reshape(rewards.shape)
     scored = torch.ones_like(rewards, dtype=torch.bool)
+    if isinstance(objective.advantage, knobs.OptimalTokenBaseline):
+        return estimate_against_tokens(rewards, scored, batch.mask, energies)
     lengths = batch.mask.sum(dim=1).double().view(rewards.shape)
-    found = estimate_advantages(rewards, scored, objective.advantage, terms=terms, lengths=lengths)
+    found = estimate_advantages(
+        rewards, scored, objective.advantage, terms=terms, lengths=lengths, greedy=greedy
+    )
     return found.advantages.flatten()
 
 

@@ -105,6 +105,25 @@ def batch_centred(rewards: Rewards, scored: Scored) -> Rewards:
     return (rewards - batch.mean).where(scored & batch.varies, rewards.new_zeros(()))
 
 
+def optimal_token_centred(
+    rewards: Rewards, scored: Scored, mask: Bool[Tensor, "P G T"], energies: Float[Tensor, "P G T"]
+) -> Float[Tensor, "P G T"]:
+    """Reward relative to the baseline of least variance at each token, 0 where masked or not scored.
+
+        W_it = sum over k <= t of energy_ik,  b_t = sum_i W_it r_i / sum_i W_it,  A_it = r_i - b_t
+
+    over the completions of the group that have token t; b_t is 0 where that is one alone. Source: OTB,
+    arXiv:2602.07078; verl, core_algos.compute_optimal_token_baseline_advantage.
+    """
+    counts = mask & scored.unsqueeze(2)
+    wandered = energies.where(counts, energies.new_zeros(())).cumsum(dim=2)
+    weights = wandered.where(counts, energies.new_zeros(()))
+    paid = rewards.unsqueeze(2).to(weights)
+    baseline = (weights * paid).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-8)
+    baseline = baseline.where(counts.sum(dim=1) > 1, baseline.new_zeros(()))
+    return (paid - baseline.unsqueeze(1)).where(counts, baseline.new_zeros(()))
+
+
 def constant_centred(rewards: Rewards, scored: Scored, *, baseline: float) -> Rewards:
     """Reward relative to a constant: a moving average of earlier steps, or 0. Source: Williams 1992."""
     return (rewards - baseline).where(scored, rewards.new_zeros(()))

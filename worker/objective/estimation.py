@@ -33,13 +33,15 @@ def estimate_advantages(
     terms: RewardTerms | None = None,
     visits: Visits | None = None,
     lengths: Float[Tensor, "P G"] | None = None,
+    greedy: Float[Tensor, "P"] | None = None,
 ) -> AdvantageEstimate:
     """Advantages of all groups of a step: baseline, then scale, then the group's sum rule.
 
     Give it the rewards that are left after shaping and group filters; needs whole groups in one place. Where
     the scale is a whitening, `whiten` does the rest. Rewards that are normalised apart come as `terms`;
-    `visits` is what is remembered of the prompts (None: nothing), `average` the
-    reward of earlier steps that the `ema` baseline subtracts, `lengths` the tokens of each completion.
+    `visits` is what is remembered of the prompts (None: nothing), `average` the reward of earlier steps that
+    the `ema` baseline subtracts, `lengths` the tokens of each completion, `greedy` the reward of each
+    prompt's greedy completion (NaN where it has none: such a group has advantages of 0).
     """
     factor = 1.0 if _is_whitening(advantage.scale) else _group_factor(advantage, rewards.shape[1])
     match advantage:
@@ -57,6 +59,10 @@ def estimate_advantages(
             centred = advantages.leave_one_out(rewards, scored)
         case knobs.OptimalBaseline():
             centred = advantages.length_weighted(rewards, scored, given(lengths, "lengths of completions"))
+        case knobs.GreedyBaseline():
+            baseline = given(greedy, "rewards of greedy completions").unsqueeze(1)
+            scored = scored & baseline.isfinite()
+            centred = advantages.constant_centred(rewards - baseline.nan_to_num(), scored, baseline=0.0)
         case knobs.BestOfGroup():
             centred = advantages.lead_of_the_best(rewards, scored)
         case knobs.BatchMean():
@@ -70,6 +76,20 @@ def estimate_advantages(
     return AdvantageEstimate(_scaled(centred, rewards, scored, advantage.scale) * factor)
 
 
+def estimate_against_tokens(
+    rewards: Float[Tensor, "P G"],
+    scored: Bool[Tensor, "P G"],
+    mask: Bool[Tensor, "B T"],
+    energies: Float[Tensor, "B T"],
+) -> Float[Tensor, "B T"]:
+    """Advantages of all tokens of a step by the optimal token baseline; needs whole groups, in order."""
+    shape = (*rewards.shape, mask.shape[1])
+    found = advantages.optimal_token_centred(
+        rewards.to(mask.device), scored.to(mask.device), mask.view(shape), energies.view(shape)
+    )
+    return found.view(mask.shape)
+
+
 def whiten(
     batch: PolicyBatch, advantage: knobs.Advantage, *, over: Literal["step", "minibatch"]
 ) -> PolicyBatch:
@@ -79,7 +99,7 @@ def whiten(
     each optimizer batch: token_whiten acts in the first call, seq_whiten in the second. A critic's advantages
     are whitened where they are estimated.
     """
-    if isinstance(advantage, knobs.Critic):
+    if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
         return batch
     scale = advantage.scale
     if isinstance(scale, knobs.TokenWhiten) and over == "step":

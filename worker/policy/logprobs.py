@@ -61,6 +61,31 @@ def token_logprobs(
     return TokenLogprobs(*(blank.index_put((rows, tokens), values) for values in scores))
 
 
+@torch.no_grad()
+def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: float) -> Tensor:
+    """(B, T) squared length of each token's score with respect to the logits, 0 on padding.
+
+        1 - 2 p(token) + sum over all tokens v of p(v)^2
+
+    in bounded memory. Source: OTB, arXiv:2602.07078.
+    """
+    rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
+    columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
+    hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
+        model, batch, rows, columns - 1
+    )
+    head, targets = model.get_output_embeddings(), batch.ids[rows, columns]
+    chunk = max(1, CHUNK_ELEMENTS // len(head.weight))
+    found = []
+    for first in range(0, len(targets), chunk):
+        some = hidden.index_select(0, of_token[first : first + chunk])
+        chances = (head(some).float() / temperature).softmax(dim=-1)
+        drawn = chances.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
+        found.append(1 - 2 * drawn + chances.square().sum(dim=-1))
+    blank = torch.zeros(batch.mask.shape, device=rows.device)
+    return blank.index_put((rows, tokens), torch.cat(found)) if found else blank
+
+
 class NextTokens(NamedTuple):
     """Whole next-token distributions at the completion tokens of a batch."""
 

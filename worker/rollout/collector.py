@@ -1,5 +1,6 @@
 """The groups of a step: sample, score, filter, and sample again where the config wants a full step."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from backend.config.filters import (
     NoRefill,
     ZeroVarianceFilter,
 )
+from backend.config.knobs import GreedyBaseline
 from backend.config.length import (
     LengthConfig,
     MagistralPenalty,
@@ -26,11 +28,12 @@ from backend.config.run import RunConfig
 from worker.objective import filters, shaping
 from worker.objective.multi_reward import RewardTerms
 from worker.problems.mixture import Mixture
+from worker.prompt import Prompt
 from worker.rewards.score import Scorer, weighted_sums
 from worker.rollout.pool import Pool
-from worker.rollout.sampler import Sampler
+from worker.rollout.sampler import Decoding, Sampler
 from worker.state import Parts
-from worker.types import Group
+from worker.types import Completion, Group
 
 LENGTH = LengthReward.model_fields["name"].default
 LENGTH_PENALTY = "length_penalty"
@@ -61,6 +64,8 @@ class Collected:
     """Groups that this step sampled in which several completions have a reward."""
     equal: int = 0
     """Those of them whose rewards are all equal, judged as the zero-variance filter judges."""
+    greedy_tokens: int = 0
+    """Tokens of the greedy completions that are baselines."""
     is_shaped: bool = False
     """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
     sample_seconds: float = 0.0
@@ -87,14 +92,16 @@ class Collected:
         self.informative += other.informative
         self.compared += other.compared
         self.equal += other.equal
+        self.greedy_tokens += other.greedy_tokens
         self.is_short = self.is_short or other.is_short
         self.sample_seconds += other.sample_seconds
         self.score_seconds += other.score_seconds
 
     @property
     def tokens(self) -> int:
-        """Generated tokens, those of groups that do not train included."""
-        return sum(len(completion) for group in self.sampled for completion in group.completions)
+        """Generated tokens, those of groups that do not train and of greedy baselines included."""
+        drawn = sum(len(completion) for group in self.sampled for completion in group.completions)
+        return drawn + self.greedy_tokens
 
 
 class Collector:
@@ -149,18 +156,43 @@ class Collector:
         prompts = self.mixture.prompts(collected.cursor, size)
         started = time.perf_counter()
         completions = sampler.sample(prompts, sampling.group_size, sampling, generator)
+        greedy = self._greedy(sampler, prompts, generator)
         sampled = time.perf_counter()
         scored = self.scorer.score(prompts, completions)
+        baselines = self._baselines(prompts, greedy)
         collected.score_seconds += time.perf_counter() - sampled
         collected.sample_seconds += sampled - started
+        collected.greedy_tokens += sum(len(completion) for [completion] in greedy)
         collected.trained += [len(collected.groups) + index for index in self._informative(scored)]
         rewards, known = tensors([_without_length(group) for group in scored])
         several = known.sum(dim=1) > 1
         collected.compared += int(several.sum())
         collected.equal += int((several & ~filters.group_varies(rewards, known)).sum())
-        collected.groups += shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        found = shaped(scored, self.config.length, max_new_tokens=sampling.max_new_tokens)
+        if baselines:
+            found = [
+                replace(group, greedy_reward=reward) for group, reward in zip(found, baselines, strict=True)
+            ]
+        collected.groups += found
         collected.cursor += len(prompts)
         collected.batches += 1
+
+    def _greedy(
+        self, sampler: Sampler, prompts: Sequence[Prompt], generator: torch.Generator
+    ) -> list[list[Completion]]:
+        """One greedy completion of each prompt, where that is the baseline; else nothing."""
+        if not isinstance(self.config.objective.advantage, GreedyBaseline):
+            return []
+        decoding = Decoding(self.config.sampling.max_new_tokens, temperature=0.0)
+        return sampler.sample(prompts, 1, decoding, generator)
+
+    def _baselines(self, prompts: Sequence[Prompt], greedy: list[list[Completion]]) -> list[float | None]:
+        """The rewards of the greedy completions, shaped as those of the groups."""
+        if not greedy:
+            return []
+        groups = self.scorer.score(prompts, greedy)
+        limit = self.config.sampling.max_new_tokens
+        return [group.rewards[0] for group in shaped(groups, self.config.length, max_new_tokens=limit)]
 
     def _informative(self, groups: Sequence[Group]) -> list[int]:
         """Positions of the groups that the filter lets through, judged before length changes any reward.
@@ -249,6 +281,12 @@ def reward_terms(groups: Sequence[Group]) -> RewardTerms:
         values[k], scored[k] = tensors([group.counted.get(name, nothing) for group in groups])
         weights[k] = torch.tensor([group.weights.get(name, 0.0) for group in groups], dtype=torch.float64)
     return RewardTerms(values, scored, weights)
+
+
+def greedy_rewards(groups: Sequence[Group]) -> Tensor:
+    """(P,) rewards of the groups' greedy completions in float64, NaN where there is none."""
+    found = [math.nan if group.greedy_reward is None else group.greedy_reward for group in groups]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def tensors(rows: Sequence[Sequence[float | None]]) -> tuple[Tensor, Tensor]:

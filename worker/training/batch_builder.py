@@ -12,6 +12,7 @@ from backend.config.length import MaskTruncated
 from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
 from worker.objective.token_choice import with_token_choice
+from worker.policy.logprobs import token_energies
 from worker.policy.model import Policy
 from worker.policy.routing import replayed_experts, routed_logprobs
 from worker.policy.token_batch import TokenBatch, microbatches, padded, token_batch
@@ -127,6 +128,16 @@ class BatchBuilder:
                 logprobs = old.new_zeros(experts.shape)
             experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
         return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+
+    @torch.no_grad()
+    def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
+        """(B, T) of each token the squared length of its score under the policy that opened the step."""
+        model = (old_policy or self.policy).model
+        energies = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
+            found = token_energies(model, tokens.rows(rows), temperature=self.temperature)
+            energies[rows.to(energies.device), : found.shape[1]] = found
+        return energies
 
     @torch.no_grad()
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:

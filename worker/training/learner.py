@@ -17,7 +17,7 @@ from worker.objective import filters
 from worker.objective.advantages import moving_average
 from worker.objective.aggregation import Denominators
 from worker.objective.batch import PolicyBatch, given
-from worker.objective.estimation import estimate_advantages, whiten
+from worker.objective.estimation import estimate_advantages, estimate_against_tokens, whiten
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_penalty, policy_loss
 from worker.objective.router import router_metrics, with_router_shift
@@ -27,7 +27,7 @@ from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.routing import routed_logprobs
 from worker.policy.token_batch import TokenBatch, microbatches
-from worker.rollout.collector import Collected, reward_terms, tensors
+from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
 from worker.state import Stateful
 from worker.training.batch_builder import BatchBuilder, domains_of, entropies
 from worker.training.controllers import EntropyControl, KlControl
@@ -201,6 +201,8 @@ class Learner:
             estimate = self.critic_step.judge(tokens, batch, rewards, penalty, step=update_stats.step)
             return replace(batch, advantages=estimate.advantages), estimate
         rewards -= penalty.sum(dim=1).cpu().double().view(rewards.shape)
+        if isinstance(self.config.objective.advantage, knobs.OptimalTokenBaseline):
+            return self._against_tokens(tokens, batch, rewards, scored, old_policy), None
         return self._compared(groups, batch, rewards, scored), None
 
     def _steered(self, batch: PolicyBatch, tokens: TokenBatch, groups: Sequence[Group]) -> PolicyBatch:
@@ -214,13 +216,26 @@ class Learner:
             entropy_coef=None if entropy_coef is None else entropy_coef.to(device),
         )
 
+    def _against_tokens(
+        self,
+        tokens: TokenBatch,
+        batch: PolicyBatch,
+        rewards: Tensor,
+        scored: Tensor,
+        old_policy: Policy | None,
+    ) -> PolicyBatch:
+        """The batch with an advantage for each token, from all rewards (P, G) of the step."""
+        energies = self.old_policy.energies(tokens, old_policy)
+        found = estimate_against_tokens(rewards, scored, batch.mask, energies)
+        return replace(batch, advantages=found.float())
+
     def _compared(
         self, groups: Sequence[Group], batch: PolicyBatch, rewards: Tensor, scored: Tensor
     ) -> PolicyBatch:
         """The batch with one advantage for each completion, from all rewards (P, G) of the step."""
         advantage = self.config.objective.advantage
-        if isinstance(advantage, knobs.Critic):
-            raise TypeError("a critic judges tokens")
+        if isinstance(advantage, knobs.Critic | knobs.OptimalTokenBaseline):
+            raise TypeError(f"{advantage.type} judges tokens")
         self.baseline.seen.append((rewards, scored))
         if isinstance(advantage.scale, knobs.Sas):
             found = self._smoothed([group.prompt.id for group in groups], rewards, scored, advantage)
@@ -232,6 +247,7 @@ class Learner:
                 average=self.baseline.average,
                 terms=reward_terms(groups),
                 lengths=batch.mask.sum(dim=1).cpu().to(rewards).view(rewards.shape),
+                greedy=greedy_rewards(groups),
             ).advantages
         values = found.flatten().float().to(batch.mask.device)
         return whiten(replace(batch, advantages=values), advantage, over="step")

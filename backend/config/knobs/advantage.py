@@ -13,6 +13,7 @@ __all__ = [
     "BestOfGroup",
     "Critic",
     "Ddof",
+    "GreedyBaseline",
     "GroupMean",
     "GroupStd",
     "LeaveOneOut",
@@ -22,6 +23,7 @@ __all__ = [
     "NoBaseline",
     "NoScale",
     "OptimalBaseline",
+    "OptimalTokenBaseline",
     "RewardAdvantage",
     "Sas",
     "Scale",
@@ -114,6 +116,8 @@ Scale = Annotated[
 class _Baseline(Frozen):
     compares_group: ClassVar[bool] = False
     """Whether it needs at least two completions of a prompt."""
+    judges_tokens: ClassVar[bool] = False
+    """Whether each token has an advantage of its own."""
 
 
 class _Advantage(_Baseline):
@@ -187,6 +191,16 @@ class BestOfGroup(_Advantage):
     """What the lead is divided by. verl: group_std."""
 
 
+class GreedyBaseline(_Advantage):
+    """Reward minus that of the prompt's greedy completion, which each step samples besides its groups and
+    does not train (ReMax, arXiv:2310.10505). One completion per prompt is enough.
+    """
+
+    type: Literal["greedy"] = "greedy"
+    scale: Scale = NoScale()
+    """What the centred reward is divided by."""
+
+
 class BatchMean(_Advantage):
     """Reward minus the mean of all rewards of the step (REINFORCE with a baseline, Williams 1992)."""
 
@@ -222,6 +236,19 @@ class LengthAdaptive(Frozen):
     Completions shorter than 1 / alpha tokens get lambda 0."""
 
 
+class OptimalTokenBaseline(_Baseline):
+    """Reward minus a baseline for each token: the mean over the group's completions that have it, each
+    weighted by how far its gradient has wandered up to there (optimal token baseline, OTB,
+    arXiv:2602.07078). The tokens that one completion alone reaches have a baseline of 0.
+    """
+
+    type: Literal["optimal_token"] = "optimal_token"
+    compares_group = True
+    judges_tokens = True
+    scale: NoScale = NoScale()
+    """Nothing: the baseline is already that of least variance."""
+
+
 class Critic(_Baseline):
     """An advantage for each token, by a critic that is trained beside the policy: generalized advantage
     estimation (arXiv:1506.02438; PPO, arXiv:1707.06347). The reward
@@ -229,6 +256,7 @@ class Critic(_Baseline):
     """
 
     type: Literal["critic"] = "critic"
+    judges_tokens = True
     gamma: float = Field(default=1.0, ge=0, le=1)
     """Discount per token. 1 for language models, 0.99 in games."""
     lambda_policy: Annotated[float, Field(ge=0, le=1)] | LengthAdaptive = 0.95
@@ -244,13 +272,29 @@ class Critic(_Baseline):
 
 
 RewardAdvantage = Annotated[
-    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline,
+    GroupMean
+    | LeaveOneOut
+    | OptimalBaseline
+    | BestOfGroup
+    | GreedyBaseline
+    | BatchMean
+    | MovingAverage
+    | NoBaseline,
     Field(discriminator="type"),
 ]
 """The ones that compare whole completions by their rewards."""
 
 Advantage = Annotated[
-    GroupMean | LeaveOneOut | OptimalBaseline | BestOfGroup | BatchMean | MovingAverage | NoBaseline | Critic,
+    GroupMean
+    | LeaveOneOut
+    | OptimalBaseline
+    | BestOfGroup
+    | GreedyBaseline
+    | BatchMean
+    | MovingAverage
+    | NoBaseline
+    | OptimalTokenBaseline
+    | Critic,
     Field(discriminator="type"),
 ]
 

@@ -47,6 +47,33 @@ CLASSICS: dict[str, Preset] = {
             aggregation=knobs.TokenMean(),
         ),
     ),
+    "otb": preset(
+        "OTB",
+        "arXiv:2602.07078",
+        """The policy gradient with the optimal token baseline: at each token the group's rewards are
+        weighted by how far each completion's gradient has wandered, so that long, uncertain completions no
+        longer carry the noise of the whole. Watch optim/grad_norm, which the baseline should reduce,
+        length/mean and policy/entropy. Costs one more pass over the step's tokens. One update per batch.""",
+        objective=Objective(
+            advantage=knobs.OptimalTokenBaseline(),
+            surrogate=knobs.PpoClip(eps_low=0.2, eps_high=0.2),
+            aggregation=knobs.TokenMean(),
+        ),
+    ),
+    "remax": preset(
+        "ReMax",
+        "arXiv:2310.10505",
+        """The policy gradient against the reward of the prompt's greedy completion, so no critic and no
+        comparison within a group: one completion per prompt is enough. Each step samples one greedy
+        completion per prompt more. Watch reward/mean against eval/accuracy and optim/grad_norm. One update
+        per batch.""",
+        objective=Objective(
+            advantage=knobs.GreedyBaseline(),
+            ratio=knobs.NoRatio(),
+            surrogate=knobs.NoSurrogate(),
+            aggregation=knobs.SeqMeanTokenSum(),
+        ),
+    ),
     "reinforce_plus_plus": preset(
         "REINFORCE++",
         "arXiv:2501.03262",

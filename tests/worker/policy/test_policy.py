@@ -10,7 +10,7 @@ from backend.config.run import OptimizerConfig, PolicyConfig
 from backend.errors import InvalidConfig
 from backend.settings import Settings
 from worker.policy import logprobs as logprobs_module
-from worker.policy.logprobs import suits_tree, token_logprobs
+from worker.policy.logprobs import next_tokens, suits_tree, token_energies, token_logprobs
 from worker.policy.model import BUILT_IN, load_policy
 from worker.policy.optimizer import PolicyOptimizer, learning_rate
 from worker.policy.token_batch import microbatches, padded, token_batch
@@ -190,6 +190,21 @@ def test_log_probabilities_of_a_padded_batch_are_those_of_single_rows(
         torch.testing.assert_close(result.entropy[row, : len(completion)], entropy, atol=1e-5, rtol=0)
         assert not result.logprobs[row, len(completion) :].any()
         assert not result.entropy[row, len(completion) :].any()
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("elements", [2**27, 700])
+def test_the_energy_of_a_token_is_the_squared_distance_of_its_score(double, elements, monkeypatch):
+    monkeypatch.setattr(logprobs_module, "CHUNK_ELEMENTS", elements)
+    batch = token_batch(ids(double, PROMPTS), ids(double, COMPLETIONS), pad_id=double.pad_id)
+    whole = next_tokens(double.model, batch, temperature=0.6)
+    chances = whole.logprobs.exp()[whole.of_token]
+    rows, columns = whole.places
+    drawn = batch.ids[rows, batch.prompt_lengths[rows] + columns]
+    score = torch.nn.functional.one_hot(drawn, chances.shape[1]) - chances
+    energies = token_energies(double.model, batch, temperature=0.6)
+    torch.testing.assert_close(energies[rows, columns], score.square().sum(dim=1).float(), atol=1e-5, rtol=0)
+    assert int((energies > 0).sum()) <= len(rows)
 
 
 def gradients(policy, batch, weight=lambda result: result.logprobs.sum(), **options):

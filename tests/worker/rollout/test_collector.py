@@ -11,7 +11,7 @@ from backend.config.merge import resolve
 from worker.problems.mixture import Ingredient, Mixture
 from worker.problems.sums import Sums
 from worker.rewards.score import Scorer
-from worker.rollout.collector import Collector, reward_terms
+from worker.rollout.collector import Collector, greedy_rewards, reward_terms
 from worker.rollout.pool import Pool
 from worker.rollout.sampler import Interrupted
 from worker.training.step_metrics import group_metrics
@@ -145,6 +145,33 @@ def test_neighbours_give_up_after_n_tries_and_move_on_by_one_step(collector):
     collected = collect(collector({"type": "neighbours", "n": 2}), Scripted(*[False] * 6))
     assert (collected.batches, collected.trained, collected.cursor) == (2, [], P)
     assert collected.is_short
+
+
+class Greedy(Scripted):
+    """Answers right where a greedy completion is asked for, and scripted otherwise."""
+
+    def sample(self, prompts, group_size, sampling, *_):
+        if sampling.temperature > 0:
+            return super().sample(prompts)
+        assert (group_size, sampling.top_p) == (1, 1.0)
+        return [[completion(rf"<think></think>\boxed{{{prompt.answer}}}", length=5)] for prompt in prompts]
+
+
+def test_each_group_brings_the_reward_of_its_greedy_completion_and_the_pool_keeps_it(collector):
+    remax = {"objective": {"advantage": {"type": "greedy"}}}
+    active = collector({"type": "active"}, **remax)
+    found = active.collect(Greedy(True, False, True, True, True, True), torch.Generator(), cursor=0)
+    assert greedy_rewards(found.groups).tolist() == [1.0] * 6
+    assert [len(group.completions) for group in found.groups] == [2] * 6
+    assert found.tokens == 6 * (2 * 3 + 5)
+    kept = Pool()
+    kept.restore(json.loads(json.dumps(active.pool.values())), active.pool.tensors())
+    assert [group.greedy_reward for group in kept.groups] == [1.0, 1.0]
+
+
+def test_without_that_baseline_nothing_greedy_is_sampled(collector):
+    found = collector({"type": "none"}).collect(Greedy(True, True, True), torch.Generator(), cursor=0)
+    assert greedy_rewards(found.groups).isnan().all()
 
 
 def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
