@@ -20,7 +20,7 @@ from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Planted, suit
 from benchmarks.diagnosis.results import report
 from benchmarks.diagnosis.store import keep, recorded
 from benchmarks.service import ENDED, Service
-from worker.problems.sums import Sums
+from benchmarks.sums import sums_rows, write_rows
 
 ROWS = {"train": 2000, "eval": 1024}
 RESULTS = Path(__file__).parent / "results.md"
@@ -134,16 +134,11 @@ class _Queue:
 
 def write_problems(folder: Path) -> None:
     """Sums as a file, and its damaged copies: wrong answers, and answers in the training prompts."""
-    problem = Sums(seed=0)
-    rows = [
-        {"prompt": prompt.text, "answer": prompt.answer, "split": split}
-        for split, count in ROWS.items()
-        for prompt in (problem.sample(index, split) for index in range(count))  # type: ignore[arg-type]
-    ]
-    _write(folder / "sums.jsonl", rows)
+    rows = sums_rows(ROWS)
+    write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
-        _write(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
-        _write(folder / f"leak_{share}.jsonl", [_leaked(row, share) for row in rows])
+        write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
+        write_rows(folder / f"leak_{share}.jsonl", [_leaked(row, share) for row in rows])
 
 
 def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
@@ -160,10 +155,6 @@ def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
     if row["split"] == "eval" or chance.randrange(100) >= share:
         return row
     return row | {"prompt": f"{row['answer']}+0+0=?"}
-
-
-def _write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _plain(body: Any) -> Any:

@@ -24,7 +24,7 @@ from benchmarks.evidence.picture import take_pictures
 from benchmarks.evidence.results import report
 from benchmarks.evidence.store import Wanted, is_outcome, keep, wanted
 from benchmarks.service import ENDED, Service, machine
-from worker.problems.sums import Sums
+from benchmarks.sums import sums_rows, write_rows
 
 RESULTS = Path(__file__).parent / "results.md"
 DATA_ROWS = {"train": 2000, "eval": 256}
@@ -55,7 +55,7 @@ def train(missing: list[Wanted]) -> None:
     with tempfile.TemporaryDirectory(prefix="grpolab-evidence-") as state:
         data = Path(state) / "data"
         data.mkdir()
-        write_sums(data / "sums.jsonl")
+        write_rows(data / "sums.jsonl", sums_rows(DATA_ROWS))
         service = Service(state, DATASETS_DIR=str(data))
         try:
             service.wait()
@@ -116,17 +116,6 @@ def collect(service: Service, launched: dict[str, Wanted]) -> None:
             lost = "" if kept else f", not kept: {run['reason']}"
             print(f"{done}: {asked.variant}, seed {asked.seed}{lost}", flush=True)
         time.sleep(1)
-
-
-def write_sums(path: Path) -> None:
-    """The built-in sums as a data set, so that a prompt template can be put around them."""
-    problem = Sums(seed=0)
-    rows = [
-        {"prompt": prompt.text, "answer": prompt.answer, "split": split}
-        for split, count in DATA_ROWS.items()
-        for prompt in (problem.sample(index, split) for index in range(count))  # type: ignore[arg-type]
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def caption() -> str:
