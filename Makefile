@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -111,6 +111,9 @@ bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs 
 
 bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without
 	@.venv/bin/python -m benchmarks.recording $(ARGS)
+
+bench-signals: .venv/runtime.stamp ## time the metrics that are logged for diagnosis, as a share of a step
+	@.venv/bin/python -m benchmarks.signals $(ARGS)
 
 bench-parity: .venv/runtime.stamp ## compare losses and gradients with TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.parity $(ARGS)

@@ -154,3 +154,23 @@ def test_everything_stays_on_the_device_of_the_batch(preset):
     result.loss.backward()
     parts = [part for metric in result.metrics.metrics.values() for part in metric.parts()]
     assert {part.device.type for part in [*parts, *result.per_token.values(), new.grad]} == {"meta"}
+
+
+def test_the_covariance_is_that_of_log_probability_and_advantage_over_tokens():
+    new, advantages = f.padded(f.OLD), f.advantages().unsqueeze(1).expand(4, 4)
+    found = metrics_of(Objective(), new)["policy/covariance"]
+    chosen = torch.stack([new[f.MASK], advantages[f.MASK]])
+    assert found == pytest.approx(float(torch.cov(chosen, correction=0)[0, 1]), rel=1e-5)
+
+
+def test_the_kl_share_is_that_of_the_gradients_of_both_terms():
+    """With k2, d KL / d log p = coef (log p - log ref) and d policy / d log p = -ratio A on each token."""
+    plain = {"surrogate": {"type": "none"}, "aggregation": {"type": "token_mean"}}
+    pulled = Objective.model_validate({**plain, "kl": {"type": "k2", "coef": 0.5}})
+    alone = Objective.model_validate({**plain, "kl": {"type": "none"}})
+    both, without = -f.run(pulled)[1], -f.run(alone)[1]
+    pull = (both - without).abs().sum()
+    share = f.run(pulled)[0].metrics.values()["optim/kl_share"]
+    assert share == pytest.approx(float(pull / (pull + without.abs().sum())), rel=1e-5)
+    assert 0.01 < share < 0.99
+    assert "optim/kl_share" not in f.run(alone)[0].metrics.values()

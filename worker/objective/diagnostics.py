@@ -8,7 +8,7 @@ from torch import Tensor
 
 from worker.objective import kl as kl_estimators
 from worker.objective.batch import PolicyBatch
-from worker.objective.metric_sums import EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
+from worker.objective.metric_sums import Covariance, EffectiveShare, Highest, Lowest, Mean, Metric, MetricSums
 from worker.objective.off_policy_masks import RouterGate
 from worker.objective.sampler_correction import Correction
 from worker.objective.surrogates import Surrogate
@@ -59,6 +59,30 @@ def policy_terms(
     if entropy is not None:
         metrics["policy/entropy"] = _token_mean(entropy, mask)
     return MetricSums(metrics)
+
+
+def covariance_terms(
+    policy_logprobs: Float[Tensor, "B T"], token_advantages: Float[Tensor, "B N"], mask: Bool[Tensor, "B T"]
+) -> MetricSums:
+    """policy/covariance: of log-probability and advantage over tokens; above 0 the entropy falls.
+
+    Source: Cui et al., arXiv:2505.22617, theorem 1.
+    """
+    wide = torch.promote_types(policy_logprobs.dtype, torch.float32)
+    x = policy_logprobs.to(wide).masked_fill(~mask, 0)
+    y = token_advantages.to(wide).expand_as(mask).masked_fill(~mask, 0)
+    return MetricSums({"policy/covariance": Covariance((x * y).sum(), x.sum(), y.sum(), mask.sum())})
+
+
+def kl_share(
+    policy_term: Float[Tensor, ""], kl_term: Float[Tensor, ""], policy_logprobs: Float[Tensor, "B T"]
+) -> MetricSums:
+    """optim/kl_share: the KL term's part of |d loss / d log p|, summed over tokens."""
+    sizes = []
+    for term in (kl_term, policy_term):
+        (gradient,) = torch.autograd.grad(term, policy_logprobs, retain_graph=True, allow_unused=True)
+        sizes.append(torch.zeros_like(term) if gradient is None else gradient.abs().sum())
+    return MetricSums({"optim/kl_share": Mean(sizes[0], sizes[0] + sizes[1])})
 
 
 def ratio_terms(surrogate: Surrogate, mask: Bool[Tensor, "B T"]) -> MetricSums:

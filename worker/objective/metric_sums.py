@@ -114,6 +114,34 @@ class EffectiveShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Covariance:
+    """Covariance of two quantities over N units: E[xy] - E[x] E[y]."""
+
+    products: Scalar
+    first: Scalar
+    second: Scalar
+    count: Scalar
+
+    def __add__(self, other: "Covariance") -> "Covariance":
+        """All four sums add up."""
+        return Covariance(
+            self.products + other.products,
+            self.first + other.first,
+            self.second + other.second,
+            self.count + other.count,
+        )
+
+    def parts(self) -> tuple[Scalar, ...]:
+        """Sums of the products, of either quantity, and the number of units."""
+        return self.products, self.first, self.second, self.count
+
+    def result(self, numbers: Sequence[float]) -> float | None:
+        """Mean of the products less the product of the means."""
+        products, first, second, count = numbers
+        return products / count - first * second / count**2 if count else None
+
+
+@dataclass(frozen=True, slots=True)
 class MetricSums:
     """Metrics by canonical name, still open for more parts.
 

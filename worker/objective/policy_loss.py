@@ -136,6 +136,7 @@ def policy_loss(
     with torch.no_grad():
         metrics = diagnostics.loss_terms(terms, share=share)
         metrics += diagnostics.policy_terms(policy, entropy, mask)
+        metrics += diagnostics.covariance_terms(policy, token_advantages, mask)
         metrics += diagnostics.ratio_terms(surrogate, trained)
         metrics += diagnostics.off_policy_terms(kept, gate, mask)
         if isinstance(objective.token_weight, knobs.Lopti):
@@ -143,6 +144,8 @@ def policy_loss(
         if x is not None:
             metrics += diagnostics.kl_terms(x, mask, limit=objective.largest_k3)
             metrics += diagnostics.domain_terms(x, batch, limit=objective.largest_k3)
+        if kl_term is not None and kl_term.requires_grad:
+            metrics += diagnostics.kl_share(policy_term, kl_term, policy)
         if objective.kl.type != "none":
             metrics += diagnostics.coefficient("kl/coef", kl_coef, batch, share=share)
         if objective.entropy.type != "none":

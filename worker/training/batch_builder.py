@@ -139,6 +139,10 @@ class BatchBuilder:
             energies[rows.to(energies.device), : found.shape[1]] = found
         return energies
 
+    def logprobs(self, tokens: TokenBatch) -> Tensor:
+        """(B, T) under the present weights, without gradient."""
+        return self._logprobs(self.policy, tokens)
+
     @torch.no_grad()
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
         logprobs = torch.zeros(tokens.mask.shape, device=tokens.mask.device)

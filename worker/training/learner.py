@@ -34,8 +34,17 @@ from worker.training.controllers import EntropyControl, KlControl
 from worker.training.critic_step import CriticEstimate, CriticStep
 from worker.training.prompt_history import PromptHistory, repeats
 from worker.training.trust_region import metrics_of, trust_region_step
-from worker.training.update_stats import UpdateStats, by_completion, keep_tokens, of_completions
+from worker.training.update_stats import (
+    UpdateStats,
+    by_completion,
+    keep_tokens,
+    lift_rows,
+    of_completions,
+)
 from worker.types import Group
+
+LIFT_EVERY = 10
+"""Steps between two measurements of policy/lift_*, which need a forward pass."""
 
 
 @dataclass(slots=True)
@@ -120,6 +129,8 @@ class Learner:
         if self.critic_step is None or not self.critic_step.is_pretraining(update_stats.step):
             self.entropy.observe(entropies(groups, tokens).cpu(), batch.mask.cpu())
             batch = self._updates(tokens, batch, collected, generator, per_token, update_stats)
+            if update_stats.step % LIFT_EVERY == 0:
+                update_stats.sums += self._lift(tokens, batch, groups, per_token)
         if estimate is not None:
             self._fit_critic(estimate, len(groups), generator, update_stats)
             per_token |= {"advantage": estimate.advantages.cpu(), "value": estimate.values.old_values.cpu()}
@@ -158,6 +169,28 @@ class Learner:
         if "kl" in per_token:
             self.kl.observe(per_token["kl"], batch.mask.cpu())
         return replace(batch, advantages=applied)
+
+    def _lift(
+        self, tokens: TokenBatch, batch: PolicyBatch, groups: Sequence[Group], per_token: dict[str, Tensor]
+    ) -> MetricSums:
+        """policy/lift_*: how far the step has moved the log-probability of a few right and wrong completions.
+
+        They are of the first group that has both, at most one of each kind in 64 of the batch: the forward
+        pass over them is the price.
+        """
+        right, wrong = lift_rows(groups)
+        rows = torch.tensor(right + wrong, dtype=torch.long)
+        if not len(rows) or "policy_logprob" not in per_token:
+            return MetricSums()
+        opened = per_token["policy_logprob"] if batch.old_logprobs is None else batch.old_logprobs.cpu()
+        chosen = tokens.rows(rows)
+        after = self.old_policy.logprobs(chosen).cpu()
+        mask = chosen.mask.cpu()
+        moved = (after - opened[rows, : mask.shape[1]]).masked_fill(~mask, 0)
+        kinds = {"right": slice(len(right)), "wrong": slice(len(right), None)}
+        return MetricSums(
+            {f"policy/lift_{kind}": Mean(moved[part].sum(), mask[part].sum()) for kind, part in kinds.items()}
+        )
 
     def _loss_share(self, collected: Collected) -> float:
         """What the groups that were left out of a step do to means over the rest; nothing once replaced."""

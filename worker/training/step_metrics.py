@@ -7,6 +7,7 @@ from statistics import fmean, stdev
 
 from worker.rewards.score import weighted_sums
 from worker.rollout.collector import LENGTH_PENALTY, Collected
+from worker.training.text_metrics import text_metrics
 from worker.types import Completion, Group
 
 REFLECTION = re.compile(
@@ -25,9 +26,11 @@ def group_metrics(collected: Collected) -> Metrics:
     groups = collected.sampled
     return {
         **_reward_metrics(groups),
+        **_unearned_metrics(groups),
         **(_unshaped_metrics(groups) if collected.is_shaped else {}),
         **_variety_metrics(collected),
         **_length_metrics(groups),
+        **text_metrics(groups),
         "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
         **_carried_metrics(collected),
@@ -54,6 +57,18 @@ def _reward_metrics(groups: Sequence[Group]) -> Metrics:
     return metrics
 
 
+def _unearned_metrics(groups: Sequence[Group]) -> Metrics:
+    """reward/unearned_share: the part of the positive reward that wrong completions earned."""
+    earned = unearned = 0.0
+    for group in groups:
+        for reward, correctness in zip(group.rewards, group.correctness, strict=False):
+            if reward is None or correctness is None or reward <= 0:
+                continue
+            earned += reward
+            unearned += reward if correctness < 1 else 0.0
+    return {"reward/unearned_share": unearned / earned} if earned else {}
+
+
 def _unshaped_metrics(groups: Sequence[Group]) -> Metrics:
     """The weighted sum of the raw terms: what the reward would be without length and required terms."""
     sums: list[float | None] = []
@@ -70,11 +85,28 @@ def _variety_metrics(collected: Collected) -> Metrics:
     metrics: Metrics = {}
     if collected.compared:
         metrics["groups/zero_variance_frac"] = collected.equal / collected.compared
+    metrics["policy/distinct_frac"] = fmean(
+        len({completion.text for completion in group.completions}) / len(group.completions)
+        for group in collected.sampled
+    )
     graded = [values for group in collected.sampled if (values := _values(group.correctness))]
     if graded:
+        metrics["groups/expected_useful"] = fmean(map(expected_useful, graded))
         metrics["groups/all_right_frac"] = fmean(min(values) >= 1 for values in graded)
         metrics["groups/all_wrong_frac"] = fmean(max(values) <= 0 for values in graded)
     return metrics
+
+
+def expected_useful(correctness: Sequence[float]) -> float:
+    """Probability that a new group of the same size and prompt has both right and wrong completions.
+
+        1 - p^G - (1 - p)^G    with p = (c + 1/2) / (G + 1)
+
+    p is the prompt's pass rate under Jeffreys' prior: a group that is all wrong may yet be solved.
+    """
+    size = len(correctness)
+    p = (sum(value >= 1 for value in correctness) + 0.5) / (size + 1)
+    return 1 - p**size - (1 - p) ** size
 
 
 def _length_metrics(groups: Sequence[Group]) -> Metrics:

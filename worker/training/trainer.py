@@ -23,6 +23,7 @@ from worker.outcome import Outcome
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.routing import routers
+from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
 from worker.recording.recorder import Recorder
 from worker.recording.records import GroupRecord, StepRecord
@@ -148,13 +149,14 @@ class Trainer:
             return {}
         self.counters.step += 1
         self.counters.accuracy = None
+        weights = WeightSample(self.policy.model)
         update_stats = self._learn(collected)
         seconds = time.perf_counter() - started
         self._advance(collected, update_stats)
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= staleness
+        metrics |= staleness | {"optim/update_norm": weights.moved()}
         groups = step_records(collected, update_stats, self.scorer)
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from worker.objective.batch import PolicyBatch
 from worker.objective.metric_sums import MetricSums
+from worker.types import Group
 
 Arrays = dict[str, np.ndarray]
 
@@ -91,6 +92,21 @@ def of_completions(batch: PolicyBatch) -> Tensor:
     if values.ndim == 1:
         return values
     return (values * batch.mask).sum(dim=1) / batch.mask.sum(dim=1).clamp(min=1)
+
+
+def lift_rows(groups: Sequence[Group]) -> tuple[list[int], list[int]]:
+    """Rows of right and of wrong completions of the first group that has both; one of each in 64 rows."""
+    size = len(groups[0].completions)
+    most = math.ceil(len(groups) * size / 64)
+    for place, group in enumerate(groups):
+        known = [
+            (place * size + at, value) for at, value in enumerate(group.correctness) if value is not None
+        ]
+        right = [row for row, value in known if value >= 1]
+        wrong = [row for row, value in known if value < 1]
+        if right and wrong:
+            return right[:most], wrong[:most]
+    return [], []
 
 
 def by_completion(per_token: dict[str, Tensor], lengths: Sequence[int], groups: int) -> list[list[Arrays]]:

@@ -19,7 +19,7 @@ from worker.policy.optimizer import PolicyOptimizer, Update
 from worker.policy.routing import routed_logprobs
 from worker.prompt import Prompt
 from worker.rollout.collector import Collected
-from worker.training.learner import Learner
+from worker.training.learner import LIFT_EVERY, Learner
 from worker.training.trainer import Trainer
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
@@ -513,3 +513,31 @@ def test_every_epoch_that_samples_afresh_begins_with_the_policy_that_opened_the_
     trainer.scorer.close()
     again = [("sampled by", start), ("compared with", start)]
     assert seen == [("compared with", None), *again, *again, ("ended", None)]
+
+
+def test_the_lift_is_the_change_of_the_log_probability_per_token(build, policy):
+    """policy/lift_*: the change of log p per token of one completion of either kind."""
+    learner, groups = build(moves=True, optimizer={"lr": 1e-4}), made()
+    before = logprobs(policy, groups, learner)
+    update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
+    after = logprobs(policy, groups, learner)
+    found = update_stats.sums.values()
+    assert found["policy/lift_right"] == pytest.approx((after[0] - before[0]).mean(), rel=1e-5)
+    assert found["policy/lift_wrong"] == pytest.approx((after[1] - before[1]).mean(), rel=1e-5)
+    assert found["policy/lift_right"] > 0
+
+
+def test_the_lift_is_measured_at_every_tenth_step_and_where_a_group_has_both(build):
+    assert "policy/lift_right" not in learn(build(moves=True), made(), step=LIFT_EVERY + 1)[0].sums.values()
+    alike = made([[1.0, 1.0]] * 3)
+    assert "policy/lift_right" not in learn(build(moves=True), alike, step=LIFT_EVERY)[0].sums.values()
+
+
+def test_the_lift_over_several_updates_is_that_of_the_whole_step(build, policy):
+    learner, groups = build(moves=True, updates={"epochs": 3}), made()
+    before = logprobs(policy, groups, learner)
+    update_stats, _ = learn(learner, groups, step=LIFT_EVERY)
+    after = logprobs(policy, groups, learner)
+    assert update_stats.sums.values()["policy/lift_right"] == pytest.approx(
+        (after[0] - before[0]).mean(), rel=1e-5
+    )

@@ -1,0 +1,104 @@
+"""Structure, repetition and script of completions, by hand."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from worker.prompt import Prompt
+from worker.rollout.collector import Collected
+from worker.training.step_metrics import expected_useful, group_metrics
+from worker.training.text_metrics import structure, text_metrics
+from worker.types import Completion, Group
+
+
+def group(*texts, prompt="1+1=?", correctness=(), rewards=(), truncated=()):
+    completions = tuple(
+        Completion(
+            np.arange(3),
+            text,
+            ("x",) * 3,
+            "length" if place in truncated else "stop",
+            np.zeros(3, np.float32),
+            np.zeros(3, np.float32),
+        )
+        for place, text in enumerate(texts)
+    )
+    asked = Prompt(prompt, prompt, "2", "sums", "math", index=0)
+    return Group(asked, completions, rewards or (0.0,) * len(texts), correctness=correctness)
+
+
+@pytest.mark.parametrize(
+    ("text", "truncated", "state"),
+    [
+        (r"<think>1+1</think>\boxed{2}", False, "ok"),
+        (r"\boxed{2}", False, "ok"),
+        ("<think>1+1</think>2", False, "answerless"),
+        (r"\boxed{2", False, "answerless"),
+        ("", False, "answerless"),
+        ("<think>1+1+", True, "answerless"),
+        ("<think>1+1+", False, "broken"),
+        (r"</think><think>\boxed{2}", False, "broken"),
+        (r"1+1</think>\boxed{2}", False, "broken"),
+        (r"1+1</think>\boxed{2}", True, "broken"),
+        (r"<think>1</think><think>2</think>\boxed{2}", False, "polluted"),
+        (r"<think><think>1</think></think>\boxed{2}", False, "polluted"),
+    ],
+)
+def test_the_structure_of_a_completion(text, truncated, state):
+    assert structure(text, is_truncated=truncated) == state
+
+
+def test_the_states_of_a_step_add_up_to_one():
+    found = text_metrics([group(r"\boxed{2}", "2", "<think>", "<think>", truncated={3})])
+    shares = {name.rpartition("_")[2]: value for name, value in found.items() if "structure" in name}
+    assert shares == {"ok": 0.25, "answerless": 0.5, "polluted": 0.0, "broken": 0.25}
+
+
+def test_a_loop_repeats_itself_and_compresses_well():
+    loop = text_metrics([group("abc" * 400)])
+    plain = text_metrics([group("The sum of one and one is two, as a short addition shows at once.")])
+    assert loop["text/repetition"] == pytest.approx(1 - 3 / 505)
+    assert plain["text/repetition"] == 0
+    assert loop["text/compression"] < 0.03
+    assert plain["text/compression"] > 0.8
+
+
+def test_the_compression_is_that_of_all_bytes_together():
+    texts = ["a" * 100, "b"]
+    raw = [text.encode() for text in texts]
+    wanted = sum(len(zlib.compress(each, 1)) for each in raw) / sum(map(len, raw))
+    assert text_metrics([group(*texts)])["text/compression"] == pytest.approx(wanted)
+    assert "text/compression" not in text_metrics([group("", "")])
+
+
+def test_letters_of_another_script_are_unusual():
+    found = text_metrics([group("the sum", "сумма", "the да", prompt="What is the sum?")])
+    assert found["text/unusual_script_frac"] == pytest.approx((0 + 1 + 2 / 5) / 3)
+
+
+def test_lone_surrogates_are_text_too():
+    assert text_metrics([group("\ud800" * 40)])["text/repetition"] > 0.9
+
+
+def test_the_reward_of_wrong_completions_is_unearned():
+    groups = [
+        group("a", "b", "c", correctness=(1.0, 0.0, None), rewards=(2.0, 1.0, 5.0)),
+        group("a", "b", "c", correctness=(0.0, 0.0, 1.0), rewards=(-3.0, None, 1.0)),
+    ]
+    found = group_metrics(Collected(groups=groups, trained=[0, 1]))
+    assert found["reward/unearned_share"] == 0.25  # 1 of 2 + 1 + 1
+    nothing = group_metrics(Collected(groups=[group("a", correctness=(0.0,), rewards=(0.0,))], trained=[0]))
+    assert "reward/unearned_share" not in nothing
+
+
+def test_copies_within_a_group_are_not_distinct():
+    groups = [group("a", "a", "a", "a"), group("a", "b", "c", "a")]
+    assert group_metrics(Collected(groups=groups, trained=[]))["policy/distinct_frac"] == (1 / 4 + 3 / 4) / 2
+
+
+def test_a_group_that_failed_may_yet_be_solved():
+    assert expected_useful([0.0]) == 0
+    assert expected_useful([0.0, 1.0]) == pytest.approx(0.5)
+    assert expected_useful([0.0] * 8) == pytest.approx(1 - (0.5 / 9) ** 8 - (8.5 / 9) ** 8)
+    assert expected_useful([1.0] * 8) == pytest.approx(expected_useful([0.0] * 8))

@@ -1,0 +1,28 @@
+"""A fixed sample of a model's weights, by which the size of an update is estimated."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+SAMPLED = 16_384
+"""Weights in the sample at most; smaller models are taken whole."""
+
+
+class WeightSample:
+    """Every n-th trainable weight, as it was when the sample was taken; weights may only change in place."""
+
+    def __init__(self, model: nn.Module) -> None:
+        weights = [weight.detach().view(-1) for weight in model.parameters() if weight.requires_grad]
+        self.count = sum(map(len, weights))
+        stride = math.ceil(self.count / SAMPLED)
+        self.views = [weight[::stride] for weight in weights]
+        self.before = self._values()
+
+    def moved(self) -> float:
+        """L2 norm of the change of all weights since the sample was taken, estimated from the sample."""
+        change = self._values() - self.before
+        return float(change.norm()) * math.sqrt(self.count / max(1, len(change)))
+
+    def _values(self) -> Tensor:
+        return torch.cat(self.views).float() if self.views else torch.zeros(0)
