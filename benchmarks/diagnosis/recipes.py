@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from backend.config.base import Frozen
+from backend.config.presets import PRESETS
 
 PLANTED = 40
 """Step behind which a plant of mid-run acts."""
@@ -23,6 +24,8 @@ class Recipe(Frozen):
 
     part: Part
     config: Mapping[str, Any]
+    is_planted: bool = True
+    """Whether causes are planted in it; else its runs are only healthy ones."""
 
 
 class Plant(Frozen):
@@ -44,7 +47,7 @@ class Planted(NamedTuple):
     seed: int
 
 
-def _recipe(part: Part, preset: str, **fields: Any) -> Recipe:
+def _recipe(part: Part, preset: str, *, is_planted: bool = True, **fields: Any) -> Recipe:
     base: dict[str, Any] = {
         "preset": preset,
         "steps": STEPS,
@@ -55,7 +58,7 @@ def _recipe(part: Part, preset: str, **fields: Any) -> Recipe:
         "recording": {"rollouts": "none", "tokens": False},
         "stop_rules": [],
     }
-    return Recipe(part=part, config=base | fields)
+    return Recipe(part=part, config=base | fields, is_planted=is_planted)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -68,6 +71,13 @@ RECIPES: dict[str, Recipe] = {
         "unseen", "gspo", sampling={"prompts_per_step": 16, "group_size": 4, "max_new_tokens": 64}
     ),
 }
+
+RECIPES |= {
+    f"preset {name}": _recipe("unseen", name, is_planted=False) for name in PRESETS if name not in RECIPES
+}
+
+HEALTHY_SEEDS = 3
+"""Of each preset that is only healthy."""
 
 
 def _lr(value: float) -> dict[str, Any]:
@@ -103,6 +113,10 @@ def _stale(versions: int, minibatches: int) -> dict[str, Any]:
     }
 
 
+def _sampler(top_p: float) -> dict[str, Any]:
+    return {"sampling": {"precision": "int8", "top_p": top_p}, "optimizer": {"lr": 1e-3}}
+
+
 PLANTS: dict[str, Plant] = {
     "lr": Plant(cause="update_size", when="mid", severities=(_lr(3e-3), _lr(1e-2), _lr(3e-2))),
     "k1_sum": Plant(cause="kl_pull", when="mid", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),
@@ -123,6 +137,7 @@ PLANTS: dict[str, Plant] = {
         cause="reward_hacking", when="mid", severities=(_format(1e-3), _format(2e-3), _format(4e-3))
     ),
     "stale": Plant(cause="staleness", when="mid", severities=(_stale(4, 2), _stale(8, 4), _stale(16, 4))),
+    "sampler": Plant(cause="mismatch", when="mid", severities=(_sampler(0.9), _sampler(0.7), _sampler(0.5))),
     "no_rate": Plant(cause="dead_run", when="start", severities=(_lr(1e-12), _lr(1e-11), _lr(1e-10))),
     "lr_start": Plant(cause="update_size", when="start", severities=(_lr(5e-3), _lr(1e-2), _lr(3e-2))),
     "k1_sum_start": Plant(cause="kl_pull", when="start", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),
@@ -137,9 +152,9 @@ def suite(part: Part, seeds: int = 5) -> Iterator[Planted]:
     for seed in range(seeds):
         for severity in (2, 1, 0):
             for name, recipe in RECIPES.items():
-                if recipe.part != part:
+                if recipe.part != part or (not recipe.is_planted and seed >= HEALTHY_SEEDS):
                     continue
                 if severity == 2:
                     yield Planted(name, "", 0, seed)
-                for plant in PLANTS:
+                for plant in PLANTS if recipe.is_planted else ():
                     yield Planted(name, plant, severity, seed)
