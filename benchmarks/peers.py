@@ -1,4 +1,4 @@
-"""The peers, each in an environment of its own (`.venv-trl`, `.venv-verl`) that is made when first needed."""
+"""The peers, each in an environment of its own, such as `.venv-trl`, that is made when first needed."""
 
 import json
 import os
@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 REQUIREMENTS = {
     "trl": Path(__file__).parent / "step" / "requirements.txt",
     "verl": Path(__file__).parent / "parity_verl" / "requirements.txt",
+    "rlwatch": Path(__file__).parent / "diagnosis" / "requirements.txt",
 }
 
 
@@ -22,6 +23,11 @@ def python_of_trl() -> Path:
 def python_of_verl() -> Path:
     """The interpreter that can import verl."""
     return _python_of("verl")
+
+
+def python_of_rlwatch() -> Path:
+    """The interpreter that can import rlwatch."""
+    return _python_of("rlwatch")
 
 
 def _python_of(peer: str) -> Path:

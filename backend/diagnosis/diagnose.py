@@ -19,6 +19,9 @@ AFTERMATH = frozenset(
         "length_collapse",
         "mismatch",
         "vanishing_signal",
+        "repetition",
+        "broken_format",
+        "language_mix",
     }
 )
 """What any policy shows that has been broken."""
@@ -35,7 +38,11 @@ CONSEQUENCES: dict[str, frozenset[str]] = {
     "entropy_collapse": frozenset(
         {"vanishing_signal", "kl_runaway", "length_collapse", "overfitting", "reward_hacking", "update_size"}
     ),
-    "length_blowup": frozenset({"vanishing_signal"}),
+    "displacement": AFTERMATH | {"update_size"},
+    "repetition": frozenset({"length_blowup", "vanishing_signal", "broken_format"}),
+    "broken_format": frozenset({"vanishing_signal", "repetition"}),
+    "language_mix": frozenset({"vanishing_signal"}),
+    "length_blowup": frozenset({"vanishing_signal", "broken_format"}),
     "length_collapse": frozenset({"vanishing_signal"}),
     "reward_hacking": AFTERMATH - {"mismatch", "entropy_explosion"},
     "overfitting": frozenset({"vanishing_signal", "kl_runaway", "entropy_collapse", "reward_hacking"}),
@@ -60,7 +67,7 @@ def diagnose(log: Log) -> Diagnosis:
     answers = [detector(log, outcome) for detector in DETECTORS.values()]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     unjudged = tuple(answer for answer in answers if isinstance(answer, Unjudged))
-    outcome = _with_non_finite(outcome, findings)
+    outcome = _with_dead_run(_with_non_finite(outcome, findings), findings)
     if outcome.verdict not in ILL:
         return Diagnosis(outcome, None, (), (), tuple(findings), unjudged)
     before = [each for each in findings if _may_cause(each, outcome)]
@@ -81,6 +88,14 @@ def _with_non_finite(outcome: Outcome, findings: list[Finding]) -> Outcome:
     if broken is None or outcome.verdict in {"collapsed", "declining"}:
         return outcome
     return outcome._replace(verdict="collapsed", onset=broken.onset, note="by numbers that are not finite")
+
+
+def _with_dead_run(outcome: Outcome, findings: list[Finding]) -> Outcome:
+    """Weights that do not move cannot have learned, whatever the noise of the goal leaves open."""
+    is_dead = any(each.cause == "dead_run" for each in findings)
+    if not is_dead or outcome.verdict != "inconclusive" or not outcome.goal:
+        return outcome
+    return outcome._replace(verdict="never_learned", note="no update moved the weights")
 
 
 def _may_cause(finding: Finding, outcome: Outcome) -> bool:
@@ -122,7 +137,8 @@ def ranked(findings: list[Finding], log: Log, width: float) -> tuple[Ranked, ...
 
 def _explained_by(finding: Finding, findings: list[Finding], width: float) -> str:
     for other in findings:
-        is_weak = other.tier == "consistent" and finding.tier == "specific"
+        is_earlier = other.onset.sick < finding.onset.sick
+        is_weak = other.tier == "consistent" and finding.tier == "specific" and not is_earlier
         is_late = other.onset.healthy > finding.onset.sick + width / 2
         explains = finding.cause in CONSEQUENCES.get(other.cause, ())
         if explains and not is_weak and not is_late and not _precedes(finding, other):

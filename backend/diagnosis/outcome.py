@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from backend.diagnosis.log import Floats, Log, Series
-from backend.diagnosis.smoothing import luck_of_best, noise, trailing_mean, window_for
+from backend.diagnosis.smoothing import luck_of_best, noise, robust_noise, trailing_mean, window_for
 
 Verdict = Literal["healthy", "recovered", "declining", "collapsed", "never_learned", "inconclusive"]
 
@@ -68,7 +68,7 @@ def judge(log: Log) -> Outcome:
     trained = judge_series(*found, log) if found else Outcome("inconclusive", "", note=_too_few(log))
     if evaluated is None or trained.goal == "eval/accuracy":
         return trained
-    return _with_held_out(trained, evaluated[1], log)
+    return _with_held_out(trained, found[1] if found else None, evaluated[1], log)
 
 
 def _too_few(log: Log) -> str:
@@ -91,6 +91,13 @@ def judge_series(name: str, series: Series, log: Log) -> Outcome:
     start, end = float(smooth[window - 1]), float(smooth[-1])
     sure = SURE * error * math.sqrt(2)
     fall = _fall(settled, error * luck_of_best(len(values) / window), sure)
+    if fall is None and (early := _early_death(values, _least_noise(name, values[:1], log))):
+        onset = Interval(int(series.steps[0]), int(series.steps[early]))
+        first = float(series.values[0])
+        return Outcome(
+            "collapsed", name, first, first, int(series.steps[0]), float(series.values[-5:].mean()), onset,
+            note="within its first steps",
+        )  # fmt: skip
     outcome = Outcome(
         "healthy", name, start, best, int(series.steps[place]), end, healthy=_window(series, settled, best)
     )
@@ -103,6 +110,16 @@ def judge_series(name: str, series: Series, log: Log) -> Outcome:
         onset = _onset(series, min(int(below[-1]) + 1, len(values) - 1), window)
         return _before(outcome._replace(verdict="declining", onset=onset))
     return _learned(outcome, values, smooth, error, scale)
+
+
+def _early_death(values: Floats, error: float) -> int | None:
+    """Place from which on a goal that had a value at first has surely lost half of it for ever."""
+    later = trailing_mean(values, 3)[4:]
+    if not error or not len(later) or values[0] - float(later.max()) < 4 * error:
+        return None
+    if float(later.max()) >= FALLEN * float(values[0]):
+        return None
+    return int(np.flatnonzero(values < FALLEN * values[0])[0])
 
 
 def _learned(outcome: Outcome, values: Floats, smooth: Floats, error: float, scale: float) -> Outcome:
@@ -185,9 +202,11 @@ def _before(outcome: Outcome) -> Outcome:
     return outcome._replace(healthy=Interval(min(first, last), last))
 
 
-def _with_held_out(trained: Outcome, evaluations: Series, log: Log) -> Outcome:
+def _with_held_out(trained: Outcome, goal: Series | None, evaluations: Series, log: Log) -> Outcome:
     """Evaluations overrule the training goal where they are surely better or worse than it says."""
     held_out = _of_evaluations(evaluations, log, trained)
+    if held_out.onset is not None and not _fell_too(goal, held_out.onset):
+        held_out = _of_evaluations(evaluations, log, trained, least=robust_noise(evaluations.values))
     if SEVERITY[held_out.verdict] > SEVERITY[trained.verdict]:
         return held_out
     end, best = float(evaluations.values[-1]), held_out.best
@@ -210,17 +229,30 @@ SEVERITY: dict[Verdict, int] = {
 }  # fmt: skip
 
 
-def _of_evaluations(evaluations: Series, log: Log, trained: Outcome) -> Outcome:
-    """The outcome by a few points, each the share of so many problems."""
+def _fell_too(goal: Series | None, onset: Interval) -> bool:
+    """Whether the training goal is lower after an onset than before it, as far as it can be seen."""
+    if goal is None:
+        return False
+    before, after = goal.between(-math.inf, onset.healthy).values, goal.between(onset.sick, math.inf).values
+    if len(before) < 3 or len(after) < 3:
+        return True
+    late = before[-2 * len(after) :]
+    error = noise(goal.values) * math.hypot(1 / math.sqrt(len(late)), 1 / math.sqrt(len(after)))
+    return bool(late.mean() - after.mean() > error)
+
+
+def _of_evaluations(evaluations: Series, log: Log, trained: Outcome, least: float = 0.0) -> Outcome:
+    """The outcome by a few points, each the share of so many problems; `least` is their noise at least."""
     values = evaluations.values
     p = float(np.clip(np.median(values), 0.02, 0.98))
-    error = max(math.sqrt(p * (1 - p) / (log.setting("evaluation.prompts") or EVALUATED)), 0.0)
+    sampled = math.sqrt(p * (1 - p) / (log.setting("evaluation.prompts") or EVALUATED))
+    error = max(sampled, least)
     place = int(np.argmax(values))
     best = float(values[place]) - error * luck_of_best(len(values))
     outcome = trained._replace(
         verdict="healthy", goal="eval/accuracy", start=float(values[0]), best=best,
         best_step=int(evaluations.steps[place]), end=float(values[-1]), onset=None,
-        note=ROSE if best - values[0] > 2 * error * math.sqrt(2) else "",
+        note=ROSE if best - values[0] > 2 * sampled * math.sqrt(2) else "",
     )  # fmt: skip
     after = values[place + 1 :]
     last_two = after[-2:]
@@ -233,6 +265,6 @@ def _of_evaluations(evaluations: Series, log: Log, trained: Outcome) -> Outcome:
     fallen = outcome._replace(onset=onset, healthy=trained.healthy or Interval(0, onset.healthy))
     if (last_two < FALLEN * best).all():
         return _before(fallen._replace(verdict="collapsed", note="by the held-out accuracy"))
-    if last_two.mean() < DECLINED * best:
+    if (last_two < DECLINED * best).all():
         return _before(fallen._replace(verdict="declining", note="by the held-out accuracy"))
     return outcome

@@ -31,7 +31,9 @@ def changes_for(cause: str, log: Log) -> dict[str, object]:
             return {"objective.kl": {"type": "k3", "coef": 2 * coefficient if coefficient else 0.01}}
         case "entropy_collapse":
             return {"objective.surrogate.eps_high": 0.28}
-        case "length_blowup":
+        case "displacement":
+            return {"objective.nll": {"type": "positive", "coef": 0.1}}
+        case "length_blowup" | "repetition":
             return {"length.truncated": {"type": "mask"}}
         case "vanishing_signal":
             return {"filters.groups": {"type": "zero_variance"}, "filters.refill": {"type": "dynamic"}}
@@ -65,6 +67,19 @@ REMEDIES: dict[str, tuple[str, str]] = {
         "A higher upper clip (0.28), so that rare tokens may become likelier.",
         "arXiv:2503.14476",
     ),
+    "displacement": (
+        "Imitate right answers beside the policy's loss, and push less from wrong ones.",
+        "arXiv:2512.04220",
+    ),
+    "repetition": (
+        "Leave cut completions out of the loss, and pull to the reference.",
+        "arXiv:2506.13585",
+    ),
+    "broken_format": (
+        "Require the format instead of adding its reward: no format, no reward.",
+        "arXiv:2606.26027",
+    ),
+    "language_mix": ("Reward the prompt's script.", "arXiv:2506.10910"),
     "length_blowup": (
         "Leave cut completions out of the loss, or penalise length softly before the cap.",
         "arXiv:2503.14476",

@@ -17,9 +17,14 @@ def noise(values: Floats) -> float:
     """
     if len(values) < 3:
         return 0.0
+    return robust_noise(values) or float(np.sqrt(np.mean(np.diff(values) ** 2) / 2))
+
+
+def robust_noise(values: Floats) -> float:
+    """Standard deviation from step to step, single jumps left out; 0 for mostly equal neighbours."""
     differences = np.diff(values)
-    robust = MAD_TO_SIGMA * float(np.median(np.abs(differences - np.median(differences))))
-    return (robust or float(np.sqrt(np.mean(differences**2)))) / math.sqrt(2)
+    spread = np.median(np.abs(differences - np.median(differences)))
+    return MAD_TO_SIGMA * float(spread) / math.sqrt(2)
 
 
 def window_for(sigma: float, *, scale: float, count: int) -> int:

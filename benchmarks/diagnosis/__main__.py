@@ -133,12 +133,11 @@ class _Queue:
 
 
 def write_problems(folder: Path) -> None:
-    """Sums as a file, and its damaged copies: wrong answers, and answers in the training prompts."""
+    """Sums as a file, and copies in which training answers are wrong."""
     rows = sums_rows(ROWS)
     write_rows(folder / "sums.jsonl", rows)
     for share in (60, 80, 100):
         write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
-        write_rows(folder / f"leak_{share}.jsonl", [_leaked(row, share) for row in rows])
 
 
 def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
@@ -147,14 +146,6 @@ def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
     if row["split"] == "eval" or chance.randrange(100) >= share:
         return row
     return row | {"answer": str(int(row["answer"]) + chance.randrange(1, 50))}
-
-
-def _leaked(row: dict[str, str], share: int) -> dict[str, str]:
-    """Training rows whose prompt gives the answer away."""
-    chance = random.Random(row["prompt"])
-    if row["split"] == "eval" or chance.randrange(100) >= share:
-        return row
-    return row | {"prompt": f"{row['answer']}+0+0=?"}
 
 
 def _plain(body: Any) -> Any:

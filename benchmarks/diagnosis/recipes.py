@@ -100,9 +100,10 @@ def _file(name: str) -> dict[str, Any]:
     return {"problems": [{"name": "file", "path": f"{name}.jsonl"}]}
 
 
-def _format(lr: float) -> dict[str, Any]:
-    terms = [{"name": "correctness", "weight": 0.0}, {"name": "think_format", "weight": 1.0}]
-    return {"rewards": terms, "optimizer": {"lr": lr}}
+def _reward(weight: float) -> dict[str, Any]:
+    """Right answers cost, and the format pays: an error of sign in a reward."""
+    terms = [{"name": "correctness", "weight": weight}, {"name": "think_format", "weight": 1.0}]
+    return {"rewards": terms}
 
 
 def _stale(versions: int, minibatches: int) -> dict[str, Any]:
@@ -111,10 +112,6 @@ def _stale(versions: int, minibatches: int) -> dict[str, Any]:
         "updates": {"epochs": 2, "minibatches": minibatches},
         "optimizer": {"lr": 1e-3},
     }
-
-
-def _sampler(top_p: float) -> dict[str, Any]:
-    return {"sampling": {"precision": "int8", "top_p": top_p}, "optimizer": {"lr": 1e-3}}
 
 
 PLANTS: dict[str, Plant] = {
@@ -130,14 +127,10 @@ PLANTS: dict[str, Plant] = {
     "wrong_answers": Plant(
         cause="verifier", when="mid", severities=(_file("wrong_60"), _file("wrong_80"), _file("wrong_100"))
     ),
-    "leak": Plant(
-        cause="overfitting", when="mid", severities=(_file("leak_60"), _file("leak_80"), _file("leak_100"))
-    ),
-    "format": Plant(
-        cause="reward_hacking", when="mid", severities=(_format(1e-3), _format(2e-3), _format(4e-3))
+    "reward": Plant(
+        cause="reward_hacking", when="mid", severities=(_reward(-0.3), _reward(-1.0), _reward(-3.0))
     ),
     "stale": Plant(cause="staleness", when="mid", severities=(_stale(4, 2), _stale(8, 4), _stale(16, 4))),
-    "sampler": Plant(cause="mismatch", when="mid", severities=(_sampler(0.9), _sampler(0.7), _sampler(0.5))),
     "no_rate": Plant(cause="dead_run", when="start", severities=(_lr(1e-12), _lr(1e-11), _lr(1e-10))),
     "lr_start": Plant(cause="update_size", when="start", severities=(_lr(5e-3), _lr(1e-2), _lr(3e-2))),
     "k1_sum_start": Plant(cause="kl_pull", when="start", severities=(_kl(0.6), _kl(1.0), _kl(3.0))),

@@ -10,6 +10,8 @@ import numpy as np
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.log import Log, Series
+from benchmarks.diagnosis.controls import CONTROLS, VIEWS, Change, as_it_is
+from benchmarks.diagnosis.peers import alarms
 from benchmarks.diagnosis.recipes import HELD_OUT, PLANTED, PLANTS, RECIPES, Part, Planted
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
@@ -24,6 +26,12 @@ class Judged(NamedTuple):
     fell: bool
     """By the held-out accuracy: it ended below half of its best, or never rose."""
     found: Diagnosis
+    log: Log
+
+    @property
+    def is_ill(self) -> bool:
+        """Whether the verdict is that something went wrong."""
+        return self.found.outcome.verdict in ILL
 
     @property
     def cause(self) -> str:
@@ -57,13 +65,16 @@ def log_of(result: Mapping[str, Any]) -> Log:
     return Log(series, result["config"], result["status"], result["reason"])
 
 
-def judged(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[Judged]:
-    """Each run of a part with its label and its diagnosis."""
+def judged(
+    results: Mapping[Planted, Mapping[str, Any]], part: Part, change: Change = as_it_is
+) -> list[Judged]:
+    """Each run of a part with its label and the diagnosis of its changed log."""
     chosen = {key: result for key, result in results.items() if RECIPES[key.recipe].part == part}
     found = []
     for key, result in sorted(chosen.items()):
         log = log_of(result)
-        found.append(Judged(key, _fell(log.series["eval/accuracy"].values), diagnose(log)))
+        fell = _fell(log.series["eval/accuracy"].values)
+        found.append(Judged(key, fell, diagnose(change(log, key)), log))
     return found
 
 
@@ -98,24 +109,81 @@ def _cumulative(hits: int, count: int, p: float) -> float:
 def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
     """The tables of a part."""
     runs = judged(results, part)
-    healthy = [run for run in runs if not run.key.plant]
-    fell = [run for run in runs if run.key.plant and run.fell]
-    bore = len(runs) - len(healthy) - len(fell)
+    healthy, fell = _healthy(runs), _fallen(runs)
+    bore = [run for run in runs if run.key.plant and not run.fell]
+    odd = len(runs) - len(healthy) - len(fell) - len(bore)
+    never = f" {odd} runs without a plant never learned and are left out." if odd else ""
     lines = [
-        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell or never rose, {bore} bore it.",
+        f"{len(runs)} runs: {len(healthy)} healthy; {len(fell)} planted fell, {len(bore)} bore it.{never}",
         "",
         "| | runs | share | 95 % interval |",
         "|---|---|---|---|",
-        _share("falls that are found", (run.found.outcome.verdict in ILL for run in fell)),
-        _share("healthy runs called ill", (run.found.outcome.verdict in ILL for run in healthy)),
+        _share("falls that are found", (run.is_ill for run in fell)),
+        _share("healthy runs called ill", (run.is_ill for run in healthy)),
         _share("planted cause first", (run.rank == 1 for run in fell)),
         _share("planted cause among the first two", (0 < run.rank <= 2 for run in fell)),
+        _share("runs without a verdict", (run.found.outcome.verdict == "inconclusive" for run in runs)),
+        _share("plants that did no harm, called ill", (run.is_ill for run in bore)),
         "",
-        "| planted | fell | found | cause first | among two | onset off by, median | at most, in 9 of 10 |",
-        "|---|---|---|---|---|---|---|",
-        *(_row(name, [run for run in fell if run.key.plant == name]) for name in PLANTS),
+        "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANTS),
+        "",
+        *_views(results, part),
+        "",
+        *_peers(runs),
     ]
     return "\n".join(lines)
+
+
+def _healthy(runs: Iterable[Judged]) -> list[Judged]:
+    return [run for run in runs if not run.key.plant and not run.fell]
+
+
+def _fallen(runs: Iterable[Judged]) -> list[Judged]:
+    return [run for run in runs if run.key.plant and run.fell]
+
+
+def _views(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str]:
+    """The same figures with less of each log, and alarms where nothing happens."""
+    lines = [
+        "| the log holds | falls found | healthy called ill | cause first | among two | no verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, change in VIEWS.items():
+        runs = judged(results, part, change)
+        healthy, fell = _healthy(runs), _fallen(runs)
+        cells = (
+            _of(run.is_ill for run in fell),
+            _of(run.is_ill for run in healthy),
+            _of(run.rank == 1 for run in fell),
+            _of(0 < run.rank <= 2 for run in fell),
+            _of(run.found.outcome.verdict == "inconclusive" for run in runs),
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += ["", "| healthy runs with | called collapsed, declining or recovered |", "|---|---|"]
+    for name, change in CONTROLS.items():
+        found = [run.found.outcome.verdict for run in _healthy(judged(results, part, change))]
+        lines.append(f"| {name} | {_of(verdict in ILL - {'never_learned'} for verdict in found)} |")
+    return lines
+
+
+def _peers(runs: list[Judged]) -> list[str]:
+    """Falls and false alarms of other detectors on the same runs."""
+    healthy, fell = _healthy(runs), _fallen(runs)
+    lines = ["| detector | falls found | healthy called ill | 95 % interval |", "|---|---|---|---|"]
+    raised = {"this diagnosis": ([run.is_ill for run in fell], [run.is_ill for run in healthy])}
+    on_fallen, on_healthy = alarms([run.log for run in fell]), alarms([run.log for run in healthy])
+    raised |= {name: (on_fallen[name], on_healthy[name]) for name in on_fallen}
+    for name, (hits, false) in raised.items():
+        low, high = interval(sum(false), len(false)) if false else (0.0, 1.0)
+        lines.append(f"| {name} | {_of(hits)} | {_of(false)} | {low:.0%} to {high:.0%} |")
+    return lines
+
+
+def _of(hits: Iterable[bool]) -> str:
+    each = list(hits)
+    return f"{sum(each)} of {len(each)} ({sum(each) / len(each):.0%})" if each else "none"
 
 
 def _share(title: str, hits: Iterable[bool]) -> str:
@@ -126,9 +194,12 @@ def _share(title: str, hits: Iterable[bool]) -> str:
     return f"| {title} | {sum(each)} of {len(each)} | {sum(each) / len(each):.0%} | {low:.0%} to {high:.0%} |"
 
 
-def _row(name: str, runs: list[Judged]) -> str:
+def _row(name: str, runs: list[Judged], fell: list[Judged]) -> str:
     errors = sorted(error for run in runs if (error := run.onset_error) is not None)
-    found = sum(run.found.outcome.verdict in ILL for run in runs)
+    found = sum(run.is_ill for run in runs)
     first, two = sum(run.rank == 1 for run in runs), sum(0 < run.rank <= 2 for run in runs)
+    cause = PLANTS[name].cause
+    named = [run for run in fell if run.found.causes and run.found.causes[0].finding.cause == cause]
     off = f"{median(errors):g} | {errors[math.ceil(0.9 * len(errors)) - 1]}" if errors else "|"
-    return f"| {name}: {PLANTS[name].cause} | {len(runs)} | {found} | {first} | {two} | {off} |"
+    right = _of(run.cause == cause for run in named)
+    return f"| {name}: {cause} | {len(runs)} | {found} | {first} | {two} | {right} | {off} |"

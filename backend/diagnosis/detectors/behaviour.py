@@ -89,9 +89,14 @@ def _pushed(log: Log, outcome: Outcome, cause: str, found: Change, direction: Di
         Sign("loss/entropy", direction, 3.0 if direction == "up" else -3.0, 1e-3, is_setting=True),
     )
     if term is None or term.onset.sick > found.onset.sick:
-        silent = change_of(log, outcome, Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.5))
-        is_specific = cause == "entropy_explosion" or silent is not None
-        words = (f"groups/zero_variance_frac rose to {silent.extreme:.2f}",) if silent else ()
+        alike = first_of(
+            log,
+            outcome,
+            Sign("policy/distinct_frac", "down", 0.7, 0.02, beyond=-0.4),
+            Sign("groups/zero_variance_frac", "up", 1.3, 0.02, beyond=0.5),
+        )
+        is_specific = cause == "entropy_explosion" or alike is not None
+        words = (f"{alike.metric} went to {alike.extreme:.2f}",) if alike else ()
         return finding_of(cause, found, tier="specific" if is_specific else "consistent", words=words)
     pushed = finding_of(cause, found, words=(f"loss/entropy went to {term.extreme:.3g} before it",))
     return pushed._replace(onset=term.onset, metrics=("loss/entropy", *pushed.metrics))
@@ -116,3 +121,37 @@ def length_collapse(log: Log, outcome: Outcome) -> Answer:
     found = change_of(log, outcome, Sign("length/mean", "down", 0.6, 2.0))
     is_cut = change_of(log, outcome, Sign("length/truncated_frac", "up", 1.5, 0.02, beyond=0.1))
     return None if found is None or is_cut else finding_of("length_collapse", found)
+
+
+def repetition(log: Log, outcome: Outcome) -> Answer:
+    """Completions that loop: the same pieces of text over and over."""
+    if not has(log, "text/repetition", "text/compression"):
+        return unjudged("repetition", "the repetition of texts (text/repetition)")
+    signs = (
+        Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
+        Sign("text/compression", "down", 0.6, 0.02),
+    )
+    found = first_of(log, outcome, *signs)
+    return None if found is None else finding_of("repetition", found)
+
+
+def broken_format(log: Log, outcome: Outcome) -> Answer:
+    """Thinking tags that open twice, never close, or answers that are no longer boxed."""
+    if not has(log, "text/structure_ok"):
+        return unjudged("broken_format", "the structure of completions (text/structure_ok)")
+    signs = (
+        Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
+        Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
+    )
+    if (found := first_of(log, outcome, *signs)) is not None:
+        return finding_of("broken_format", found)
+    lost = change_of(log, outcome, Sign("text/structure_ok", "down", 0.7, 0.02))
+    return None if lost is None else finding_of("broken_format", lost, tier="consistent")
+
+
+def language_mix(log: Log, outcome: Outcome) -> Answer:
+    """Letters of another script than the prompt's."""
+    if not has(log, "text/unusual_script_frac"):
+        return unjudged("language_mix", "the scripts of completions (text/unusual_script_frac)")
+    found = change_of(log, outcome, Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05))
+    return None if found is None else finding_of("language_mix", found)

@@ -26,6 +26,12 @@ BEHAVIOUR = (
     Sign("kl/k3", "up", 5.0, 1e-3, is_log=True),
     Sign("optim/grad_norm", "up", 3.0, 1e-6, is_log=True),
     Sign("optim/lr", "up", 1.5, 1e-12, is_log=True, is_setting=True),
+    Sign("text/repetition", "up", 2.0, 0.02, beyond=0.2),
+    Sign("text/compression", "down", 0.6, 0.02),
+    Sign("text/structure_ok", "down", 0.7, 0.02),
+    Sign("text/structure_broken", "up", 2.0, 0.02, beyond=0.1),
+    Sign("text/structure_polluted", "up", 2.0, 0.02, beyond=0.1),
+    Sign("text/unusual_script_frac", "up", 2.0, 0.01, beyond=0.05),
 )
 """Changes of the policy that a change of the verifier does not make."""
 
@@ -46,35 +52,44 @@ def verifier(log: Log, outcome: Outcome) -> Answer:
         return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (words,), (outcome.goal,))
     if (contradicted := _contradicted(log)) is not None:
         return contradicted
+    if outcome.verdict == "never_learned" and (wrong := _always_wrong(log)) is not None:
+        return wrong
     if outcome.onset is None or outcome.goal == "eval/accuracy":
         return None  # a step is too small to be seen between evaluations
     return _sudden(log, outcome, series, outcome.onset)
 
 
+def _always_wrong(log: Log) -> Answer:
+    """Groups that are all wrong at nearly every step: problems too hard, or answers that are wrong."""
+    found = log.find("groups/all_wrong_frac", least=5)
+    if found is None or (middle := float(np.median(found[1].values))) < 0.8:
+        return None
+    first = int(found[1].steps[0])
+    words = f"{middle:.0%} of the groups were all wrong in the median step: too hard, or judged wrongly"
+    onset, metrics = Interval(first, first), ("groups/all_wrong_frac",)
+    return Finding("verifier", TITLES["verifier"], onset, "consistent", middle, 1.0, (words,), metrics)
+
+
 def _contradicted(log: Log) -> Answer:
-    """Training problems that are judged wrong all the time while the same policy solves held-out ones."""
+    """Training problems that are judged wrong while the same policy solves held-out ones."""
     trained, held_out = log.find("reward/accuracy", least=12), log.find("eval/accuracy", least=4)
     if trained is None or held_out is None:
         return None
-    low, high = float(np.mean(trained[1].values)), float(np.min(held_out[1].values))
+    steps, values = held_out[1].steps, held_out[1].values
+    pairs = np.minimum(values[:-1], values[1:])
+    at = int(np.argmax(pairs))
+    near = trained[1].between(steps[at], steps[at + 1])
+    low, high = float(np.mean(near.values)) if len(near) else math.inf, float(pairs[at])
     if high < 0.1 or low > 0.2 * high:
         return None
-    first = int(trained[1].steps[0])
     words = (
-        f"reward/accuracy is {low:.3g} on average while eval/accuracy is never below {high:.3g}: "
-        "the training problems' answers or their check are wrong"
+        f"reward/accuracy is {low:.3g} on average between steps {int(steps[at])} and {int(steps[at + 1])}, "
+        f"eval/accuracy at least {high:.3g}: the training problems' answers or their check are wrong"
     )
+    first = int(trained[1].steps[0])
+    metrics = ("reward/accuracy", "eval/accuracy")
     onset = Interval(first, first)
-    return Finding(
-        "verifier",
-        TITLES["verifier"],
-        onset,
-        "specific",
-        1.0,
-        1.0,
-        (words,),
-        ("reward/accuracy", "eval/accuracy"),
-    )
+    return Finding("verifier", TITLES["verifier"], onset, "specific", 1.0, 1.0, (words,), metrics)
 
 
 def _sudden(log: Log, outcome: Outcome, series: Series, fall: Interval) -> Answer:
@@ -149,7 +164,8 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         return None
     was, now = float(before.values.mean()), float(after.values.mean())
     doubt = noise(total[1].values) * math.hypot(1 / math.sqrt(len(before)), 1 / math.sqrt(len(after)))
-    if now < was - 2 * doubt or was <= 0:
+    unearned = change_of(log, outcome, Sign("reward/unearned_share", "up", 1.2, 0.02, beyond=0.5))
+    if (now < was - 2 * doubt or was <= 0) and unearned is None:
         return None
     share = 1 - outcome.end / max(outcome.best, 1e-9)
     words = (
@@ -157,9 +173,14 @@ def reward_hacking(log: Log, outcome: Outcome) -> Answer:
         f"{goal} fell from {outcome.best:.3g} to {outcome.end:.3g}",
     )
     strength, metrics = min(1.0, 0.5 + share / 2), ("reward/mean", goal)
-    return Finding(
+    found = Finding(
         "reward_hacking", TITLES["reward_hacking"], outcome.onset, "specific", strength, 1.0, words, metrics
     )
+    if unearned is None:
+        return found
+    said = f"wrong completions earned {unearned.extreme:.0%} of the reward, {unearned.healthy:.0%} before"
+    onset = min(found.onset, unearned.onset, key=lambda each: each.sick)
+    return found._replace(onset=onset, evidence=(said, *words), metrics=("reward/unearned_share", *metrics))
 
 
 def overfitting(log: Log, outcome: Outcome) -> Answer:

@@ -188,3 +188,101 @@ def test_any_metric_alone_is_survived(metric):
         log = Log({metric: series(values)})
         assert diagnose(log).outcome.verdict in {"inconclusive", "never_learned", "collapsed", "healthy"}
         assert dataclasses.replace(log, config={"sampling": "x"}).setting("sampling.group_size") is None
+
+
+def with_texts(count=120):
+    """A healthy log with the metrics that this service logs beside those of others."""
+    return healthy(
+        count,
+        **{
+            "text/repetition": steady(count, 0.05),
+            "text/compression": steady(count, 0.8),
+            "text/structure_ok": steady(count, 0.9),
+            "text/structure_broken": steady(count, 0.05),
+            "text/structure_polluted": np.zeros(count),
+            "text/unusual_script_frac": np.zeros(count),
+            "optim/kl_share": steady(count, 0.02),
+            "loss/kl": steady(count, 0.001),
+            "reward/unearned_share": steady(count, 0.05),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "changes"),
+    [
+        ("repetition", {"text__repetition": becomes(0.9)}),
+        ("repetition", {"text__compression": times(0.1)}),
+        ("broken_format", {"text__structure_broken": becomes(0.6)}),
+        ("broken_format", {"text__structure_ok": times(0.1)}),
+        ("language_mix", {"text__unusual_script_frac": becomes(0.5)}),
+        ("kl_pull", {"loss__kl": times(50), "optim__kl_share": becomes(0.95)}),
+        ("reward_hacking", {"reward__unearned_share": becomes(0.8)}),
+    ],
+)
+def test_a_change_of_the_texts_or_of_the_pull_is_the_cause(cause, changes):
+    log = broken(broken(with_texts(), 70, **changes), 75, **FALLS)
+    if cause == "reward_hacking":
+        log = Log({**log.series, "reward/mean": series(steady(120, 0.5))})
+    found = diagnose(log)
+    assert found.causes[0].finding.cause == cause
+    assert found.onset.healthy <= 70 <= found.onset.sick + 1
+
+
+def test_a_kl_term_that_steers_from_the_first_step_has_no_onset_of_its_own():
+    pulled = broken(with_texts(), 0, optim__kl_share=becomes(0.9))
+    found = diagnose(broken(pulled, 75, **FALLS))
+    assert found.causes[0].finding.cause == "kl_pull"
+    assert "90% of the gradient" in found.causes[0].finding.evidence[0]
+
+
+def test_a_step_without_signal_says_nothing_of_the_kl_term():
+    """Where no group has signal, the KL term makes all of the gradient: 1 exactly."""
+    found = diagnose(broken(broken(with_texts(), 0, optim__kl_share=becomes(1.0)), 75, **FALLS))
+    assert "kl_pull" not in {each.finding.cause for each in found.causes}
+
+
+def test_right_answers_that_become_less_likely_are_the_cause():
+    log = with_texts()
+    every_tenth = np.arange(10, 121, 10)
+    lift = Series(every_tenth, np.where(every_tenth <= 50, 0.02, -0.05))
+    found = diagnose(broken(Log({**log.series, "policy/lift_right": lift}), 100, **FALLS))
+    assert found.causes[0].finding.cause == "displacement"
+    calm = Series(every_tenth, np.full(12, 0.02))
+    found = diagnose(broken(Log({**log.series, "policy/lift_right": calm}), 100, **FALLS))
+    assert "displacement" not in {each.finding.cause for each in found.causes}
+
+
+def test_weights_that_do_not_move_have_not_learned_whatever_the_noise_hides():
+    accuracy = series(0.3 + np.random.default_rng(1).normal(0, 0.12, 60))
+    noisy = Log({"reward/accuracy": accuracy, "optim/lr": series(np.full(60, 3e-4))})
+    assert diagnose(noisy).outcome.verdict == "inconclusive"
+    found = diagnose(Log({**noisy.series, "optim/update_norm": series(np.zeros(60))}))
+    assert (found.outcome.verdict, found.causes[0].finding.cause) == ("never_learned", "dead_run")
+
+
+def test_a_policy_that_its_first_updates_broke_has_updates_that_are_too_large():
+    count = 40
+    goal = np.where(np.arange(count) < 1, 0.4, 0.001)
+    entropy = np.where(np.arange(count) < 1, 0.2, 3.0)
+    log = Log(
+        {
+            "reward/accuracy": series(goal),
+            "policy/entropy": series(entropy),
+            "optim/grad_norm": series(steady(count, 0.5)),
+        }
+    )
+    found = diagnose(log)
+    assert (found.outcome.verdict, found.outcome.note) == ("collapsed", "within its first steps")
+    assert found.causes[0].finding.cause == "update_size"
+    assert found.onset == (1, 2)
+
+
+def test_a_pull_that_begins_before_the_gradients_grow_explains_them():
+    changes = {"loss__kl": times(80)}
+    log = broken(broken(with_texts(), 70, **changes), 74, optim__grad_norm=times(20))
+    found = diagnose(broken(log, 78, **FALLS))
+    assert found.causes[0].finding.cause == "kl_pull"
+    assert (
+        next(each for each in found.causes if each.finding.cause == "update_size").explained_by == "kl_pull"
+    )

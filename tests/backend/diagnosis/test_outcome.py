@@ -135,3 +135,26 @@ def test_means_and_medians_begin_with_fewer_points():
     assert trailing_mean(values, 2).tolist() == [4.0, 3.0, 5.5, 5.0]
     assert running_median(values, 3).tolist() == [4.0, 3.0, 4.0, 2.0]
     assert running_median(values[:2], 5).tolist() == [4.0, 3.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_first_step_that_was_lucky_is_no_early_death(seed):
+    chance = np.random.default_rng(seed)
+    values = chance.binomial(64, 0.2, 60) / 64
+    values[0] = 0.34  # two and a half standard errors of 64 completions of 8 prompts
+    assert judge(Log({"reward/accuracy": series(values)})).verdict != "collapsed"
+
+
+def test_evaluations_in_any_order_are_no_decline_while_training_stays():
+    """A policy that learns and whose evaluations are shuffled: the first, low one comes last but one."""
+    evaluations = np.array([0.6, 0.58, 0.35, 0.62, 0.55, 0.59, 0.2, 0.4])
+    log = Log(
+        {
+            "reward/accuracy": series(learning(80, best=0.55)),
+            "eval/accuracy": Series(np.arange(10, 81, 10), evaluations),
+        }
+    )
+    assert judge(log).verdict in {"healthy", "inconclusive"}
+    falls = np.where(np.arange(80) < 50, 0.55, 0.25) + np.random.default_rng(0).normal(0, 0.03, 80)
+    fallen = judge(Log({**log.series, "reward/accuracy": series(falls)}))
+    assert fallen.verdict in {"collapsed", "declining"}

@@ -1,0 +1,145 @@
+"""Alarms of other detectors on the runs of the suite, by the series that a run has logged.
+
+rlwatch runs as published, in an environment of its own. Of rewardspy (HarperZ9/rewardspy, commit 5bfd03e) the
+rules are restated: variance, ceiling, component and CUSUM, at medium sensitivity; its length rule needs the
+length of each rollout and is left out. Two rules of thumb join them.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from backend.diagnosis.log import Floats, Log
+from benchmarks.peers import python_of_rlwatch, run
+
+WINDOW = 100
+"""Rollouts of rewardspy's rolling statistics."""
+
+RLWATCH_READS = {
+    "entropy": "policy/entropy",
+    "kl_divergence": "kl/k3",
+    "reward_mean": "reward/mean",
+    "reward_std": "reward/std",
+    "advantage_std": "advantage/std",
+    "loss": "loss/total",
+    "grad_norm": "optim/grad_norm",
+}
+
+
+def alarms(logs: Sequence[Log]) -> dict[str, list[bool]]:
+    """For each detector whether it raises its highest alarm on each log."""
+    return {
+        "rlwatch 0.5.1, critical": rlwatch(logs),
+        **{name: [rule(log) for log in logs] for name, rule in RULES.items()},
+    }
+
+
+def rlwatch(logs: Sequence[Log]) -> list[bool]:
+    """Whether rlwatch's detectors, as they are configured by default, say critical at any step."""
+    rows = [_rows(log) for log in logs]
+    answer = run(python_of_rlwatch(), Path(__file__).parent / "rlwatch_side.py", {"logs": rows, "threads": 1})
+    return [found == "critical" for found in answer["severities"]]
+
+
+def _rows(log: Log) -> list[dict[str, float]]:
+    """One row for each step with what rlwatch reads."""
+    steps: dict[int, dict[str, float]] = {}
+    for name, metric in RLWATCH_READS.items():
+        if series := log.series.get(metric):
+            for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+                steps.setdefault(step, {})[name] = value
+    return [{"step": step, **values} for step, values in sorted(steps.items())]
+
+
+def halved(log: Log) -> bool:
+    """Reward, smoothed by an exponential average of weight 0.1, below half of its best for 5 steps."""
+    smooth, best, low = None, 0.0, 0
+    for value in _values(log, "reward/mean"):
+        smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
+        best = max(best, smooth)
+        low = low + 1 if smooth < 0.5 * best else 0
+        if low >= 5:
+            return True
+    return False
+
+
+def fixed_limits(log: Log) -> bool:
+    """Groups without variance above 0.5, or cut completions above 0.25, in the mean of 10 steps."""
+    limits = {"groups/zero_variance_frac": 0.5, "length/truncated_frac": 0.25}
+    for metric, limit in limits.items():
+        values = _values(log, metric)
+        means = np.convolve(values, np.ones(10) / 10, "valid") if len(values) >= 10 else np.zeros(0)
+        if (means > limit).any():
+            return True
+    return False
+
+
+def rewardspy(log: Log) -> bool:
+    """Whether a rule of rewardspy alerts or warns of a shift, on rollouts of reward 1 (right) and 0."""
+    rewards = _rollouts(log)
+    if len(rewards) < WINDOW:
+        return False
+    return _variance_collapsed(rewards) or _at_ceiling(rewards) or _is_dominated(log) or _shifted(rewards)
+
+
+def _rollouts(log: Log) -> Floats:
+    """A reward for each rollout in the order of steps; within a step the order is drawn."""
+    size = int((log.setting("sampling.prompts_per_step") or 8) * (log.setting("sampling.group_size") or 8))
+    drawn = random.Random(0)
+    rewards: list[float] = []
+    for accuracy in _values(log, "reward/accuracy"):
+        right = round(accuracy * size)
+        step = [1.0] * right + [0.0] * (size - right)
+        drawn.shuffle(step)
+        rewards += step
+    return np.array(rewards)
+
+
+def _variance_collapsed(rewards: Floats) -> bool:
+    baseline = float(rewards[: WINDOW // 5].std())
+    return baseline >= 1e-6 and bool((_rolling_std(rewards) / baseline < 0.05).any())
+
+
+def _rolling_std(rewards: Floats) -> Floats:
+    windows: Floats = np.lib.stride_tricks.sliding_window_view(rewards, WINDOW).std(axis=1)
+    return windows
+
+
+def _at_ceiling(rewards: Floats) -> bool:
+    means = np.convolve(rewards, np.ones(WINDOW) / WINDOW, "valid")
+    return bool((means > 0.8).any())
+
+
+def _is_dominated(log: Log) -> bool:
+    terms = [_values(log, name) for name in log.series if name.startswith("reward/") and name.count("/") == 2]
+    means = [np.abs(values) for values in terms if len(values)]
+    if len(means) < 2 or len({len(values) for values in means}) > 1:
+        return False
+    total = np.sum(means, axis=0)
+    shares = np.max(means, axis=0) / np.maximum(total, 1e-6)
+    return bool((shares[total >= 1e-6] > 0.9).any())
+
+
+def _shifted(rewards: Floats) -> bool:
+    baseline = float(rewards[:20].mean())
+    up = down = 0.0
+    for reward in rewards[20:].tolist():
+        up = max(0.0, up + reward - baseline - 0.5)
+        down = max(0.0, down - (reward - baseline) - 0.5)
+        if up > 5 or down > 5:
+            return True
+    return False
+
+
+def _values(log: Log, metric: str) -> Floats:
+    series = log.series.get(metric)
+    return np.zeros(0) if series is None else series.finite().values
+
+
+RULES: dict[str, Callable[[Log], bool]] = {
+    "rewardspy, rules restated": rewardspy,
+    "smoothed reward fell by half": halved,
+    "fixed limits: no variance 0.5, cut 0.25": fixed_limits,
+}

@@ -1,0 +1,27 @@
+"""rlwatch's detectors on logs; runs in an environment of its own, logs on standard input."""
+
+import json
+import sys
+
+from rlwatch.config import RLWatchConfig
+from rlwatch.detectors import DetectorSuite
+
+
+def main() -> None:
+    job = json.load(sys.stdin)
+    print(json.dumps({"severities": [worst(rows) for rows in job["logs"]]}))
+
+
+def worst(rows: list[dict[str, float]]) -> str:
+    """The highest severity of any alert; empty without one."""
+    suite = DetectorSuite(RLWatchConfig())
+    found = {
+        alert.severity
+        for row in rows
+        for alert in suite.check_step(int(row["step"]), **{k: v for k, v in row.items() if k != "step"})
+    }
+    return next((severity for severity in ("critical", "warning") if severity in found), "")
+
+
+if __name__ == "__main__":
+    main()
