@@ -24,6 +24,7 @@ RUN pip install --require-hashes --requirement requirements-service.lock
 FROM base AS api
 COPY backend backend
 COPY frontend frontend
+COPY client client
 COPY migrations migrations
 # The pages under /help, and their pictures.
 COPY docs docs

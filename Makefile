@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean token
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -33,6 +33,9 @@ demo: .venv/runtime.stamp ## start everything and launch a demo experiment
 
 link: .venv/runtime.stamp ## print a fresh login link of the running lab; ROLE=viewer for read-only access
 	@.venv/bin/python -m backend.cli link $(if $(filter viewer,$(ROLE)),--viewer)
+
+token: .venv/runtime.stamp ## print the operator's token for scripts; WRITER=name for a machine that may only push its runs
+	@.venv/bin/python -m backend.cli token $(if $(WRITER),--writer "$(WRITER)")
 
 doctor: .venv/runtime.stamp ## check this machine: what it has, what is missing, what to do
 	@.venv/bin/python -m backend.cli doctor

@@ -81,11 +81,11 @@ def worker(settings: Settings) -> int:
     )
 
 
-def token(settings: Settings, *, viewer: bool = False) -> int:
-    """print the operator's token, or a viewer's, for scripts: `Authorization: Bearer <token>`"""
-    from backend.auth.tokens import token_of
+def token(settings: Settings, *, viewer: bool = False, writer: str | None = None) -> int:
+    """print the operator's token, a viewer's or a writer's, for scripts: `Authorization: Bearer <token>`"""
+    from backend.auth.tokens import token_of, writer_token
 
-    print(token_of(settings, _role(viewer=viewer)))
+    print(token_of(settings, _role(viewer=viewer)) if writer is None else writer_token(settings, writer))
     return 0
 
 
@@ -193,6 +193,9 @@ def _parser() -> argparse.ArgumentParser:
         parsers[name].add_argument(
             "--viewer", action="store_true", help="for a viewer, who can read everything and change nothing"
         )
+    parsers["token"].add_argument(
+        "--writer", metavar="NAME", help="for a training machine, which can only push runs of its own"
+    )
     parsers["backup"].add_argument("to", help="directory to create")
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")

@@ -35,6 +35,7 @@ from backend.live.broadcaster import Broadcaster
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics import api as metrics
 from backend.monitoring import health, status
+from backend.push import api as pushes
 from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
@@ -91,6 +92,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         datasets,
         experiments,
         imports,
+        pushes,
         runs,
         metrics,
         rollouts,

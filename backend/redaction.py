@@ -20,6 +20,7 @@ PATTERNS = (
     r"\bhf_[A-Za-z0-9]{30,}",
     r"\bsk-[A-Za-z0-9_-]{20,}",
     r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)",  # user and password of an address
+    r"\bwriter\.[\w-]{1,64}\.[0-9a-f]{64}\b",
     r"\b\d{10}\.(?:[\w-]{16,43}\.)?[0-9a-f]{64}\b",  # the ticket of a one-time link, a cookie
 )
 SECRET = re.compile("|".join(PATTERNS))
@@ -35,7 +36,7 @@ LONGEST_SECRET = 512
 SHORTEST_SECRET = 8
 """A shorter value may be a word of a sentence: replacing it everywhere would tell what it is."""
 
-TOKEN_FILES = ("token", "viewer-token")
+TOKEN_FILES = ("token", "viewer-token", "writer-key")
 """Below the state directory, where no token was chosen."""
 
 Stamp = tuple[int, int, int]
@@ -52,7 +53,7 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
     values += [_password(settings.database_url), _password(settings.broker_url)]
-    learn(settings.grpolab_token, settings.grpolab_viewer_token, *values)
+    learn(settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key, *values)
     _watched.clear()  # a process has one installation
     _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
     _look_at_tokens()

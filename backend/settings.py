@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     grpolab_viewer_token: str = ""
     """Token of viewers, who can read everything and change nothing; empty: generated in the same way."""
 
+    grpolab_writer_key: str = ""
+    """Key that signs the tokens of writers, who only push runs of their own; empty: generated likewise."""
+
     trusted_proxies: str = ""
     """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""
 

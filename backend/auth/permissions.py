@@ -21,9 +21,17 @@ class Role(StrEnum):
     OPERATOR = "operator"
     """Reads and changes everything."""
 
+    WRITER = "writer"
+    """A client of another trainer: pushes runs of its own and reads nothing but their stop wish."""
+
+
+PEOPLE = (Role.OPERATOR, Role.VIEWER)
+"""Roles that log in with a browser."""
+
 
 PUBLIC = (
     "GET /healthz",
+    "GET /grpolab.py",
     "GET /login",
     "POST /login",
     "GET /static/{path:path}",
@@ -96,6 +104,11 @@ WRITES = (
 )
 """For operators only, and limited in number per second."""
 
+PUSHES = (
+    "GET /api/v1/pushes/{key}",
+    "POST /api/v1/pushes/{key}",
+)
+"""For writers, each on its own runs, and operators; limited in number per second for each writer."""
 
 FILES = (("POST", "/api/v1/datasets"), ("POST", "/api/v1/imports"))
 """Their body is a file and no JSON: the route itself counts it while it arrives, and checks what it is."""
@@ -107,16 +120,24 @@ class Access(StrEnum):
     PUBLIC = "public"
     READ = "read"
     WRITE = "write"
+    PUSH = "push"
+
+
+MAY = {
+    Access.READ: PEOPLE,
+    Access.WRITE: (Role.OPERATOR,),
+    Access.PUSH: (Role.OPERATOR, Role.WRITER),
+}
+"""The roles that have an access."""
+
+
+GROUPS = {Access.PUBLIC: PUBLIC, Access.READ: READS, Access.WRITE: WRITES, Access.PUSH: PUSHES}
 
 
 def _compiled() -> dict[str, list[tuple[re.Pattern[str], Access]]]:
     """The lines by method, in an order in which a fixed path comes before one with parameters."""
     found: dict[str, list[tuple[re.Pattern[str], Access]]] = {}
-    lines = [
-        (line, access)
-        for access, group in ((Access.PUBLIC, PUBLIC), (Access.READ, READS), (Access.WRITE, WRITES))
-        for line in group
-    ]
+    lines = [(line, access) for access, group in GROUPS.items() for line in group]
     for line, access in sorted(lines, key=lambda item: "{" in item[0]):
         method, path = line.split(" ")
         found.setdefault(method, []).append((compile_path(path)[0], access))

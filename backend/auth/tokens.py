@@ -1,8 +1,11 @@
-"""Identity of a caller: the tokens of operator and viewer, one-time login links, and the login cookie.
+"""Identity of a caller: tokens of operator, viewer and writers, one-time login links, and the login cookie.
 
 A link carries its time and a signature instead of the token, so it may appear in a terminal's scrollback;
 it works once, because its use leaves a file behind. Links and cookies are signed with their role's token: a
 new token ends them. A cookie is that of a session besides, which can be ended alone: see sessions.py.
+
+Writers are told apart by a name in their token, which is signed with a key: whatever a token pushes belongs
+to its name. The key itself is no token, and never leaves this machine.
 """
 
 import contextlib
@@ -17,9 +20,9 @@ from typing import NamedTuple
 
 from starlette.requests import cookie_parser
 
-from backend.auth.permissions import Role
+from backend.auth.permissions import PEOPLE, Role
 from backend.durable_files import make_directory, sync
-from backend.errors import Unavailable
+from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.settings import Settings, service_url
 
 LINK_SECONDS = 600
@@ -31,15 +34,23 @@ COOKIE_SECONDS = 30 * 86400
 _LINK = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{64})")
 _COOKIE = re.compile(r"([0-9]{10})\.([A-Za-z0-9_-]{43})\.([0-9a-f]{64})")
 
-_FILES = {Role.OPERATOR: "token", Role.VIEWER: "viewer-token"}
+_WRITER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WRITER_TOKEN = re.compile(r"writer\.([A-Za-z0-9_-]{1,64})\.([0-9a-f]{64})")
+
+_SECRETS = {
+    Role.OPERATOR: ("grpolab_token", "token"),
+    Role.VIEWER: ("grpolab_viewer_token", "viewer-token"),
+    Role.WRITER: ("grpolab_writer_key", "writer-key"),
+}
+"""Of each role, the setting that holds its secret, and the file that does where the setting is empty."""
 
 
 def token_of(settings: Settings, role: Role) -> str:
-    """The token of a role: from the environment, else from the state directory; the first call creates it."""
-    chosen = settings.grpolab_token if role is Role.OPERATOR else settings.grpolab_viewer_token
-    if chosen:
+    """The token of people of a role, or the key that signs those of writers; the first call creates it."""
+    name, file = _SECRETS[role]
+    if chosen := str(getattr(settings, name)):
         return chosen
-    path = settings.state / _FILES[role]
+    path = settings.state / file
     if not path.exists():
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         _write_private(draft, secrets.token_urlsafe(32))
@@ -60,9 +71,24 @@ def fingerprint(settings: Settings) -> str:
 
 
 def role_of_token(settings: Settings, given: str) -> Role | None:
-    """Whose token this is; takes the same time for every wrong one."""
-    matches = {role: hmac.compare_digest(given.encode(), token_of(settings, role).encode()) for role in Role}
+    """Which people's token this is; takes the same time for every wrong one."""
+    matches = {r: hmac.compare_digest(given.encode(), token_of(settings, r).encode()) for r in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
+
+
+def writer_token(settings: Settings, name: str) -> str:
+    """The token of a writer; raises InvalidRequest for a name that cannot be one."""
+    if not _WRITER_NAME.fullmatch(name):
+        raise InvalidRequest([FieldError("writer", "1 to 64 letters, digits, _ and - are expected")])
+    return f"writer.{name}.{_signature(settings, Role.WRITER, f'token:{name}')}"
+
+
+def writer_of_token(settings: Settings, given: str) -> str | None:
+    """Name of the writer whose token this is; None for any other text."""
+    match = _WRITER_TOKEN.fullmatch(given)
+    if match is None or not hmac.compare_digest(given, writer_token(settings, match[1])):
+        return None
+    return match[1]
 
 
 def login_link(settings: Settings, role: Role = Role.OPERATOR) -> str:
@@ -157,7 +183,7 @@ def _hashed(content: str) -> str:
 
 
 def _signed_by(settings: Settings, content: str, signature: str) -> Role | None:
-    matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in Role}
+    matches = {role: hmac.compare_digest(_signature(settings, role, content), signature) for role in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
 
 

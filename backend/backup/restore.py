@@ -270,7 +270,7 @@ def _finish(connection: Connection, manifest: Manifest) -> None:
     session.execute(delete(BrowserSession))
     session.execute(delete(Worker))
     session.execute(delete(Singleton))
-    for run in session.scalars(select(Run).where(Run.status == "running")).all():
+    for run in session.scalars(select(Run).where(Run.status == "running", Run.writer.is_(None))).all():
         release_run(session, run.id, run.attempt, REASON)
     add_event(session, "lifecycle", f"the installation was restored from its backup of {manifest.created_at}")
     session.flush()

@@ -5,6 +5,7 @@
                    ├──< rollout_group ─< rollout
                    │            └─ rollout_tokens
                    ├──< checkpoint, event, log_chunk
+                   └──< push_session
     worker, singleton, browser_session
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
@@ -89,6 +90,7 @@ class Run(Base):
         Index("ix_run_created", "created_at", "id"),
         Index("ix_run_changed", "changed_at"),
         Index("ix_run_deleting", "deleting_at"),
+        Index("ix_run_writer_key", "writer", "writer_key", unique=True),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -125,9 +127,13 @@ class Run(Base):
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
     origin: Mapped[str] = mapped_column(String(32), default="", server_default="")
-    """Whose log an imported run was read from, e.g. "trl"; "" for a run of this service."""
+    """Whose log an imported run was read from, or who pushes it, e.g. "trl"; "" for a run of this service."""
     origin_file: Mapped[str] = mapped_column(Text, default="", server_default="")
     """Name of that log's file."""
+    writer: Mapped[str | None] = mapped_column(String(64))
+    """Whose token pushes this run while another trainer makes it, "" for the operator's; else NULL."""
+    writer_key: Mapped[str | None] = mapped_column(String(128))
+    """The id that the client has given it, unique for each writer."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
     """Of the request that cloned, forked, evaluated or imported; other runs of experiments have none."""
     request_hash: Mapped[str | None] = mapped_column(String(64))
@@ -356,6 +362,18 @@ class BrowserSession(Base):
     ends_at: Mapped[float]
     ended_at: Mapped[float | None]
     """Since when it is logged out."""
+
+
+class PushSession(Base):
+    """One process that has pushed to a run, or one file of it: its records are numbered from 1."""
+
+    __tablename__ = "push_session"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    """Random, chosen by the client."""
+    stored: Mapped[int] = mapped_column(BigInteger, default=0)
+    """Number of its last record that is stored."""
 
 
 class Singleton(Base):

@@ -8,6 +8,7 @@ and well-formedness of the body (413, 415, 408, 400). Every answer leaves with t
 from collections.abc import Sequence
 from urllib.parse import parse_qs
 
+import anyio.to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -15,12 +16,22 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.auth.permissions import FILES, Access, Role, access_of
+from backend.auth.permissions import FILES, MAY, Access, Role, access_of
 from backend.auth.sessions import BrowserSessions
-from backend.auth.tokens import logins_in, role_of_token
+from backend.auth.tokens import logins_in, role_of_token, writer_of_token
 from backend.errors import GrpoLabError
 from backend.http.frontend import asks_for_page
-from backend.http.limits import Buckets, address_refusal, body_refusal, check_json, read_body, too_many
+from backend.http.limits import (
+    BODY_BYTES,
+    PUSH_BYTES,
+    Buckets,
+    address_refusal,
+    body_refusal,
+    check_json,
+    read_body,
+    too_many,
+    unpacked,
+)
 from backend.http.login import LoginPages, login_page
 from backend.http.problem_details import answer_to, problem
 from backend.settings import Settings
@@ -46,6 +57,13 @@ HEADERS = {
 
 WRITES_AT_ONCE = 20
 """Seconds' worth of writes that may come together: what a person does to a long list of runs."""
+
+FORBIDDEN = {
+    Access.READ: "a writer's token can only push runs; this needs the operator's or a viewer's",
+    Access.WRITE: "viewers cannot make changes; this needs the operator's token",
+    Access.PUSH: "viewers cannot push runs; this needs a writer's token (`make token WRITER=name`)",
+}
+"""What the roles that lack an access are told."""
 
 
 class Guard:
@@ -76,9 +94,7 @@ class Guard:
             if refusal is None and scope["path"] == "/login" and scope["method"] in ("GET", "HEAD", "POST"):
                 refusal = await self._login.answer(scope, receive)
             if refusal is None and scope["method"] not in SAFE_METHODS and not _is_file(scope):
-                body = await read_body(receive, headers)
-                if body:
-                    check_json(body)
+                body = await _checked_body(scope, receive, headers)
                 receive = _again(body, receive)
         except ClientDisconnect:
             return None
@@ -97,7 +113,7 @@ class Guard:
             )
         if (refusal := address_refusal(scope, headers)) is not None:
             return refusal
-        bearer = self._role_of_token(headers)
+        bearer, writer = self._of_token(headers)
         is_safe = scope["method"] in SAFE_METHODS
         access = access_of(scope["method"], scope["path"])
         login = await self._sessions.open_one(logins_in(self._settings, headers.getlist("cookie")))
@@ -107,7 +123,7 @@ class Guard:
                 return _unknown(scope)  # a script that forgot its token
             return problem(403, "Forbidden", "cross-origin requests are not allowed")
         session = login.id if login and not bearer else ""
-        scope.setdefault("state", {}).update(role=role, session=session, login=login)
+        scope.setdefault("state", {}).update(role=role, session=session, login=login, writer=writer)
         if access is Access.PUBLIC:
             return None
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("token")
@@ -115,25 +131,22 @@ class Guard:
             return await self._login.swap_link(scope, ticket[0], role=role)
         if role is None:
             return _unknown(scope)
-        return self._forbidden(scope, role, access) or (
-            None if is_safe or _is_file(scope) else body_refusal(headers)
+        return self._forbidden(scope, role, writer, access) or (
+            None if is_safe or _is_file(scope) else body_refusal(headers, most=_most_bytes(access))
         )
 
-    def _forbidden(self, scope: Scope, role: Role, access: Access | None) -> Response | None:
+    def _forbidden(self, scope: Scope, role: Role, writer: str, access: Access | None) -> Response | None:
         """What this role may not do, or not now."""
         if access is None and any(route.matches(dict(scope))[0] is Match.FULL for route in self._routes):
             return problem(
                 403, "Forbidden", "no role may call this: backend/auth/permissions.py has no line for it"
             )
-        if access is Access.WRITE:
-            if role is not Role.OPERATOR:
-                return problem(
-                    403,
-                    "Forbidden",
-                    "viewers cannot make changes; this needs the operator's token",
-                )
-            if wait := self._writes.take(role):
-                return too_many("changes at once", wait)
+        if access is not None and role not in MAY[access]:
+            is_writer = role is Role.WRITER
+            return problem(403, "Forbidden", FORBIDDEN[Access.READ if is_writer else access])
+        is_change = access in (Access.WRITE, Access.PUSH) and scope["method"] not in SAFE_METHODS
+        if is_change and (wait := self._writes.take(f"{access}:{role}:{writer}")):
+            return too_many("changes at once", wait)
         return None
 
     def _is_known_host(self, values: list[str]) -> bool:
@@ -142,9 +155,14 @@ class Guard:
         host = values[0].lower()
         return host in self._hosts or _without_port(host) in self._any_port
 
-    def _role_of_token(self, headers: Headers) -> Role | None:
+    def _of_token(self, headers: Headers) -> tuple[Role | None, str]:
+        """Whose token the request carries: the role, and a writer's name."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        return role_of_token(self._settings, token.strip()) if scheme.lower() == "bearer" else None
+        if scheme.lower() != "bearer":
+            return None, ""
+        if (writer := writer_of_token(self._settings, token.strip())) is not None:
+            return Role.WRITER, writer
+        return role_of_token(self._settings, token.strip()), ""
 
 
 def allowed_hosts(settings: Settings) -> set[str]:
@@ -171,6 +189,21 @@ def _is_same_origin(headers: Headers, *, is_bearer: bool) -> bool:
     if origin is not None:
         return origin.partition("://")[2].lower() == headers.get("host", "").lower()
     return is_bearer
+
+
+def _most_bytes(access: Access | None) -> int:
+    return PUSH_BYTES if access is Access.PUSH else BODY_BYTES
+
+
+async def _checked_body(scope: Scope, receive: Receive, headers: Headers) -> bytes:
+    """The whole body, which is JSON; that of a push may be packed and large, and is looked at in a thread."""
+    access = access_of(scope["method"], scope["path"])
+    body = await read_body(receive, headers, most=_most_bytes(access))
+    if access is Access.PUSH:
+        return await anyio.to_thread.run_sync(unpacked, body, headers.get("content-encoding", ""))
+    if body:
+        check_json(body)
+    return body
 
 
 def _is_file(scope: Scope) -> bool:

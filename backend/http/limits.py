@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import time
+import zlib
 from collections import OrderedDict
 from typing import Any, NoReturn
 
@@ -23,6 +24,8 @@ HEAD_BYTES = 65_536
 """The head of a request, address and headers: what is larger does not even reach the application."""
 BODY_BYTES = 1_000_000
 """A body of JSON."""
+PUSH_BYTES = 16_000_000
+"""A body of records that a client pushes, packed and unpacked: a group of 512 completions of 8,000 tokens."""
 ARRIVAL_SECONDS = 15.0
 """How long the head of a request may take to arrive, and its body again."""
 CONNECTIONS = 1000
@@ -86,11 +89,11 @@ def address_refusal(scope: Scope, headers: Headers) -> Response | None:
     return None
 
 
-def body_refusal(headers: Headers) -> Response | None:
+def body_refusal(headers: Headers, *, most: int = BODY_BYTES) -> Response | None:
     """The refusal of a body, judged by its headers; None if it may be read."""
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdigit()) or int(length[:20]) > BODY_BYTES:
-        return problem(413, "Too large", _too_large(BODY_BYTES))
+    if not (length.isascii() and length.isdigit()) or int(length[:20]) > most:
+        return problem(413, "Too large", _too_large(most))
     has_body = int(length) > 0 or "transfer-encoding" in headers
     kind, _, parameters = headers.get("content-type", "").partition(";")
     if has_body and kind.strip().lower() != "application/json":
@@ -121,6 +124,24 @@ async def read_body(receive: Receive, headers: Headers, *, most: int = BODY_BYTE
         reason = f"the body did not arrive within {ARRIVAL_SECONDS:.0f} seconds"
         raise HTTPException(408, reason, headers={"Connection": "close"}) from None
     return bytes(body)
+
+
+def unpacked(body: bytes, encoding: str) -> bytes:
+    """A pushed body without its gzip, checked as JSON; 400, 413 and 415 as HTTPException."""
+    if encoding not in ("", "identity", "gzip"):
+        raise HTTPException(415, "Content-Encoding: gzip or none is expected")
+    if encoding == "gzip":
+        unpacking = zlib.decompressobj(wbits=31)
+        try:
+            body = unpacking.decompress(body, PUSH_BYTES + 1)
+        except zlib.error:
+            raise HTTPException(400, "the body is not the gzip that its header promises") from None
+        if len(body) > PUSH_BYTES:
+            raise HTTPException(413, _too_large(PUSH_BYTES))
+        if not unpacking.eof or unpacking.unused_data:
+            raise HTTPException(400, "the body is not one complete gzip stream")
+    check_json(body)
+    return body
 
 
 def _too_large(most: int) -> str:

@@ -13,7 +13,12 @@ ID_SOURCES: dict[str, tuple[str, dict[str, str]]] = {
 }
 """Answers in which parameters of other operations are found, and where."""
 
-WHO = {Access.PUBLIC: "Everybody.", Access.READ: "Viewers and operators.", Access.WRITE: "Operators only."}
+WHO = {
+    Access.PUBLIC: "Everybody.",
+    Access.READ: "Viewers and operators.",
+    Access.WRITE: "Operators only.",
+    Access.PUSH: "Writers and operators.",
+}
 
 
 def complete(schema: dict[str, Any]) -> dict[str, Any]:
@@ -21,7 +26,7 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
     schema["components"].setdefault("securitySchemes", {})["token"] = {
         "type": "http",
         "scheme": "bearer",
-        "description": "The operator's token or a viewer's; browsers hold a cookie instead.",
+        "description": "The operator's token, a viewer's or a writer's; browsers hold a cookie instead.",
     }
     operations = {
         f"{method.upper()} {path}": operation

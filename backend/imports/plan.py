@@ -169,7 +169,7 @@ def _decide(
     series, replaced = _series(plan.log.table, column, steps)
     if not len(series.steps):
         return Decision(column, "", "dropped", 0, "no row with a value has a step"), None
-    name, reason = (wanted, "named by you") if wanted else _name(column, taken)
+    name, reason = (wanted, "named by you") if wanted else metric_name(column, taken)
     if name in taken:
         reason = f"another column is already called {name}"
         return Decision(column, "", "dropped", len(series.steps), reason), None
@@ -212,7 +212,7 @@ def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
     return Series(own, values), 0
 
 
-def _name(column: str, taken: set[str]) -> tuple[str, str]:
+def metric_name(column: str, taken: set[str]) -> tuple[str, str]:
     """(our name, why it differs). A name that another column has here already is not given twice."""
     ours = canonical_name(column)
     if ours is not None and ours not in taken:

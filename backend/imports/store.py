@@ -40,7 +40,7 @@ class Names(NamedTuple):
 def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", digest: str = "") -> str | None:
     """Enter the run; its id, or None where there is a run with this idempotency key."""
     facts = plan.log.facts
-    experiment = _experiment(session, names)
+    experiment = experiment_of(session, names)
     row = {
         "id": new_id(),
         "name": names.run,
@@ -48,7 +48,7 @@ def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", dige
         "variant": names.variant,
         "seed": names.seed,
         "config": storable_config(facts.config)[0],
-        "config_hash": hashlib.sha256(json.dumps([experiment, names.variant]).encode()).hexdigest(),
+        "config_hash": variant_hash(experiment, names.variant),
         "steps": max(1, plan.last_step, facts.steps or 0),
         "status": "failed" if facts.failure else "finished",
         "reason": clean_text(facts.failure),
@@ -91,7 +91,7 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
     add_event(session, "lifecycle", message, run_id=run_id, attempt=1, data={"to": status, "file": file})
 
 
-def _experiment(session: Session, names: Names) -> str:
+def experiment_of(session: Session, names: Names) -> str:
     """The newest experiment of imported runs with this name, else a new one; it knows variant and seed."""
     query = (
         select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
@@ -111,6 +111,11 @@ def _experiment(session: Session, names: Names) -> str:
     row = {"id": made, "name": names.experiment, "request": request, "request_hash": ""}
     session.execute(insert(Experiment).values(**row))
     return made
+
+
+def variant_hash(experiment: str, variant: str) -> str:
+    """`run.config_hash` of a run of another trainer: equal for the seeds of one variant."""
+    return hashlib.sha256(json.dumps([experiment, variant]).encode()).hexdigest()
 
 
 def summary_of(plan: Plan) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     yield "grpolab_queue_depth", (), depth
     yield "grpolab_queue_oldest_age_seconds", (), max(waited or 0.0, 0.0)
     running = select(Run.summary, db_now() - Run.lease_until, db_now() - Run.progress_at)
-    rows = session.execute(running.where(Run.status == "running")).all()
+    rows = session.execute(running.where(Run.status == "running", Run.writer.is_(None))).all()
     oldest = max((overdue + lease_seconds for _, overdue, _ in rows), default=0.0)
     yield "grpolab_lease_oldest_age_seconds", (), max(oldest, 0.0)
     yield "grpolab_ingest_lag_seconds", (), max((0.0, *(lag or 0.0 for _, _, lag in rows)))

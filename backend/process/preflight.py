@@ -19,6 +19,9 @@ SHORTEST_TOKEN = 20
 """Characters, where the network may try."""
 
 
+SECRETS = ("grpolab_token", "grpolab_viewer_token", "grpolab_writer_key")
+
+
 class CannotStart(GrpoLabError):
     """Something outside this program is in the way."""
 
@@ -56,18 +59,14 @@ def check_exposure(settings: Settings) -> None:
         raise CannotStart(
             "GRPOLAB_VIEWER_TOKEN equals GRPOLAB_TOKEN, so every viewer would be an operator: choose another"
         )
-    for name in ("grpolab_token", "grpolab_viewer_token"):
+    for name in SECRETS:
         if "${" in getattr(settings, name):  # everybody can read that text where it was written
             raise CannotStart(
                 f"{name.upper()} is an unexpanded variable: set it to the token itself, or leave it empty"
             )
     if is_loopback(settings.host):
         return
-    short = [
-        name
-        for name in ("grpolab_token", "grpolab_viewer_token")
-        if 0 < len(getattr(settings, name)) < SHORTEST_TOKEN
-    ]
+    short = [name for name in SECRETS if 0 < len(getattr(settings, name)) < SHORTEST_TOKEN]
     if short:
         raise CannotStart(
             f"{short[0].upper()} has fewer than {SHORTEST_TOKEN} characters, too few for a service on "

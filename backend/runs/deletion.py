@@ -23,6 +23,7 @@ from backend.db.models import (
     LogChunk,
     Metric,
     MetricBlock,
+    PushSession,
     RolloutGroup,
     Run,
 )
@@ -41,6 +42,7 @@ BATCHES: tuple[tuple[Any, int], ...] = (
     (LogChunk, 500),
     (Checkpoint, 1_000),
     (Event, 10_000),
+    (PushSession, 10_000),
     (Attempt, 10_000),
 )
 """What belongs to a run, and how many rows of it are removed in one transaction."""

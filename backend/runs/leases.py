@@ -58,8 +58,8 @@ def grace_seconds(lease_seconds: float) -> float:
 
 
 def run_out() -> ColumnElement[bool]:
-    """SQL condition: the run's lease is over by the database's clock."""
-    return and_(Run.status == "running", Run.lease_until < db_now())
+    """SQL condition: the run's lease is over by the database's clock. A pushed run has none."""
+    return and_(Run.status == "running", Run.writer.is_(None), Run.lease_until < db_now())
 
 
 def is_one_of(lost: Collection[Lease]) -> ColumnElement[bool]:

@@ -24,6 +24,7 @@ from backend.redaction import redact
 from backend.runs.events import add_event
 from backend.runs.leases import Lease, fence, is_one_of
 from backend.runs.origin import refuse_imported
+from backend.runs.pushed import end_pushed, is_silent
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
@@ -208,8 +209,11 @@ def _close_attempt(session: Session, run_id: str, attempt: int, outcome: str) ->
 def request_wish(session: Session, run_id: str, wish: Wish) -> None:
     """Stop or pause: at once where nothing runs, else at the trainer's next step. "" withdraws it."""
     run = locked_run(session, run_id)
-    refuse_imported(run, {"stop": "stopped", "pause": "paused", "": "resumed"}[wish])
-    if run.status == "running":
+    if run.writer is None or wish == "pause":
+        refuse_imported(run, {"stop": "stopped", "pause": "paused", "": "resumed"}[wish])
+    if run.status == "running" and wish == "stop" and run.writer is not None and is_silent(session, run):
+        end_pushed(session, run, "stopped", "stopped by the user; nothing was heard of its client")
+    elif run.status == "running":
         _change(session, run, {"wish": wish})
         verb = {"stop": "stop", "pause": "pause", "": "carry on"}[wish]
         add_event(
@@ -227,7 +231,8 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
 def resume_run(session: Session, run_id: str) -> None:
     """Back to the queue, to continue from the newest checkpoint; a running run drops its wish to end."""
     run = locked_run(session, run_id)
-    refuse_imported(run, "resumed")
+    if run.writer is None or run.status != "running":
+        refuse_imported(run, "resumed")
     if run.status == "running" and run.wish:
         _not_in_trash(run)
         request_wish(session, run_id, "")

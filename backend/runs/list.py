@@ -55,6 +55,8 @@ COLUMNS = (
     Run.fork_step,
     Run.origin,
     Run.origin_file,
+    Run.writer,
+    Run.progress_at,
     Run.created_at,
     Run.queued_at,
     Run.started_at,

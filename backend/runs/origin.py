@@ -1,4 +1,6 @@
-"""Origins of runs: this service, or the log of another trainer that a run was imported from."""
+"""Origins of runs: this service, or another trainer, whose log was imported or which pushes the run."""
+
+from typing import Literal
 
 from backend.db.models import Run
 from backend.errors import Conflict
@@ -10,15 +12,20 @@ ORIGINS = {
     "wandb": "W&B",
     "csv": "CSV",
     "jsonl": "JSONL",
+    "script": "a script",
 }
 """Titles of the origins that a run may have, by the word in `run.origin`."""
 
+PushOrigin = Literal["trl", "verl", "script"]
+"""Those that push runs."""
+
 
 def refuse_imported(run: Run, what: str) -> None:
-    """Raise Conflict for an imported run, which cannot be `what`: "resumed", "forked"."""
+    """Raise Conflict for a run of another trainer, which cannot be `what`: "resumed", "forked"."""
     if run.origin:
         whose = ORIGINS.get(run.origin, run.origin)
-        article = "an" if whose[0] in "AEIOU" else "a"
-        raise Conflict(
-            f"this run was imported from {article} {whose} log and has no checkpoints: it cannot be {what}"
-        )
+        if run.writer is not None:
+            how = f"is pushed by {whose}"
+        else:
+            how = f"was imported from {'an' if whose[0] in 'AEIOU' else 'a'} {whose} log"
+        raise Conflict(f"this run {how} and has no checkpoints: it cannot be {what}")

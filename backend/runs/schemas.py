@@ -102,10 +102,15 @@ class RunItem(BaseModel):
     fork_step: int | None
     """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
     origin: str
-    """Whose log it was imported from: `trl`, `verl`, `tensorboard`, `wandb`, `csv`, `jsonl`; empty for a run
-    of this service. An imported run has no checkpoints, and its `config` is that of the other trainer."""
+    """Whose log it was imported from, or who pushes it: `trl`, `verl`, `tensorboard`, `wandb`, `csv`,
+    `jsonl`, `script`; empty for a run of this service. A run of another trainer has no checkpoints, and its
+    `config` is that trainer's."""
     origin_file: str
     """Name of that log's file."""
+    writer: str | None
+    """Name in the token that pushes it, empty for the operator's; null for a run that is not pushed."""
+    seen_at: str | None
+    """Last sign of life of the client that pushes it."""
     created_at: str
     queued_at: str
     started_at: str | None

@@ -48,6 +48,8 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "fork_step": row.fork_step,
         "origin": row.origin,
         "origin_file": row.origin_file,
+        "writer": row.writer,
+        "seen_at": None if row.writer is None else iso(row.progress_at),
         **{
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
         },

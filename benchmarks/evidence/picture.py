@@ -9,13 +9,13 @@ from backend.config.merge import config_hash, resolve
 from backend.db.engine import Sessions, open_engine, open_sessions
 from backend.db.models import Experiment, Run
 from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
 from backend.settings import Settings
 from benchmarks.browser import chromium, fresh_page
 from benchmarks.evidence.claims import CLAIMS
 from benchmarks.evidence.store import wanted
 from benchmarks.pictures import shrink
 from benchmarks.service import Service
-from worker.recording.summary import Summary
 
 HERE = Path(__file__).parent
 MOST_VARIANTS = 8

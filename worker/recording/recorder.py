@@ -24,6 +24,7 @@ from backend.db.models import Run
 from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.events import add_event
@@ -31,7 +32,6 @@ from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
 from worker.recording.records import GroupRecord, StepRecord
 from worker.recording.selection import recording_mode, select_groups
-from worker.recording.summary import Summary
 from worker.recording.write_queue import WriteQueue
 
 BATCH_SECONDS = 0.2

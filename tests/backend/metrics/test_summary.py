@@ -1,6 +1,6 @@
 import math
 
-from worker.recording.summary import Summary
+from backend.metrics.summary import Summary
 
 
 def test_last_keeps_metrics_that_do_not_come_every_step():

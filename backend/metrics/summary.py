@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from backend.config.metrics import find_metric
 from backend.db.numbers import spell
@@ -15,6 +15,15 @@ class Summary:
         self.step = 0
         self._last: dict[str, float | str] = {}
         self._best: dict[str, tuple[float, int]] = {}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Continue from what `document` returned."""
+        summary = cls()
+        summary.step = document["step"]
+        summary._last = dict(document["last"])
+        summary._best = {name: (best["value"], best["step"]) for name, best in document["best"].items()}
+        return summary
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
         """Enter the metrics of a step; a metric that is absent keeps its last value."""

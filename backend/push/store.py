@@ -1,0 +1,255 @@
+"""Pushed records in SQL, stored in one transaction with the number of the last one.
+
+A batch that arrives twice, or whose answer was lost, changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, db_now, insert_into, new_id
+from backend.db.models import Attempt, PushSession, RolloutGroup, Run
+from backend.db.text import clean_text
+from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
+from backend.imports.guess import is_step_name
+from backend.imports.plan import MOST_METRICS, TIMES, metric_name
+from backend.imports.store import Names, experiment_of, storable_config, variant_hash
+from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
+from backend.push.schemas import (
+    Batch,
+    Completion,
+    CompletionsRecord,
+    FinishRecord,
+    MetricsRecord,
+    PushAnswer,
+    RunHead,
+)
+from backend.redaction import redact
+from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.runs.events import add_event
+from backend.runs.origin import ORIGINS
+from backend.runs.pushed import continue_pushed, end_pushed
+
+ATTEMPT = 1
+"""As with imported runs: a step that comes again replaces its values, wherever its script continued."""
+
+
+class Owner(NamedTuple):
+    """Identity of a run: the writer whose token pushes it, and the id that its client chose."""
+
+    writer: str
+    key: str
+
+
+def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
+    """Store what is new of a batch, and make the run where there is none.
+
+    Raises NotFound without a run and its head, Conflict where records before these are missing,
+    InvalidRequest for too many metrics. Nothing of the batch is stored then.
+    """
+    with sessions.begin() as session:
+        run = find_pushed(session, owner, locks=True) or _make(session, owner, batch.run)
+        run_id, stored = run.id, _open_session(session, run, batch)
+    new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
+    packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
+    with sessions.begin() as session:
+        run = find_pushed(session, owner, locks=True)
+        if run is None or run.id != run_id:
+            raise Conflict("the run was deleted at this moment: send it again")
+        stored = _stored(session, run, batch)  # another request may have brought the same
+        _store(session, run, [(number, each) for number, each in new if number > stored], packed)
+        last = max(stored, batch.first + len(batch.records) - 1)
+        own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
+        session.execute(own.values(stored=last))
+        session.refresh(run)
+        return _answer(run, last)
+
+
+def find_pushed(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
+    """The run that this writer pushes under this key; nobody else's is ever found."""
+    query = select(Run).where(
+        Run.writer == owner.writer, Run.writer_key == owner.key, Run.deleting_at.is_(None)
+    )
+    return session.scalars(
+        query.with_for_update() if locks else query, execution_options={"populate_existing": True}
+    ).one_or_none()
+
+
+def state_of(session: Session, owner: Owner) -> PushAnswer:
+    """State of a run; raises NotFound."""
+    run = find_pushed(session, owner)
+    if run is None:
+        raise _no_run(owner)
+    return _answer(run, 0)
+
+
+def _answer(run: Run, stored: int) -> PushAnswer:
+    wants_stop = run.wish == "stop" or run.status == "stopped"
+    return PushAnswer(run=run.id, status=run.status, stop=wants_stop, stored=stored)
+
+
+def _no_run(owner: Owner) -> NotFound:
+    return NotFound(
+        f"this token has no run with the id {owner.key!r}: send `run`, its name and config, with it"
+    )
+
+
+def _make(session: Session, owner: Owner, head: RunHead | None) -> Run:
+    if head is None:
+        raise _no_run(owner)
+    name, experiment, variant = (
+        redact(clean_text(text)) for text in (head.name, head.experiment, head.variant)
+    )
+    names = Names(name, experiment, variant or name, head.seed, "")
+    experiment_id = experiment_of(session, names)
+    config, left_out = storable_config(head.config)
+    row = {
+        "id": new_id(),
+        "name": names.run,
+        "experiment_id": experiment_id,
+        "variant": names.variant,
+        "seed": names.seed,
+        "config": config,
+        "config_hash": variant_hash(experiment_id, names.variant),
+        "steps": max(1, head.steps),
+        "status": "running",
+        "attempt": ATTEMPT,
+        "origin": head.origin,
+        "writer": owner.writer,
+        "writer_key": owner.key,
+        "started_at": db_now(),
+        "progress_at": db_now(),
+    }
+    made = session.scalar(insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id))
+    if made is None:  # another process of this run was quicker, or its deletion is not over
+        if (run := find_pushed(session, owner, locks=True)) is not None:
+            return run
+        raise Conflict(f"the run {owner.key!r} is being deleted: try again in a moment")
+    session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
+    message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
+    add_event(session, "lifecycle", message, run_id=made, attempt=ATTEMPT, data={"to": "running"})
+    if left_out:
+        add_event(session, "data", left_out, run_id=made, attempt=ATTEMPT, level="warning")
+    session.flush()
+    return session.get_one(Run, made)
+
+
+def _open_session(session: Session, run: Run, batch: Batch) -> int:
+    """Number of the last record that is stored. The first batch of a new session continues an ended run."""
+    row = insert_into(session, PushSession).values(run_id=run.id, id=batch.session, stored=0)
+    is_new = session.scalar(row.on_conflict_do_nothing().returning(PushSession.id)) is not None
+    stored = _stored(session, run, batch)
+    if is_new and run.status != "running":
+        continue_pushed(session, run)
+    return stored
+
+
+def _stored(session: Session, run: Run, batch: Batch) -> int:
+    own = select(PushSession.stored).where(PushSession.run_id == run.id, PushSession.id == batch.session)
+    stored: int = session.scalar(own) or 0
+    if batch.first > stored + 1:
+        raise Conflict(f"records {stored + 1:,} to {batch.first - 1:,} are missing: send them first")
+    return stored
+
+
+def _store(
+    session: Session, run: Run, records: Sequence[tuple[int, Any]], packed: Mapping[int, PackedGroups]
+) -> None:
+    summary, last = Summary.read(run.summary), run.last_step
+    points = []
+    for number, record in records:
+        if isinstance(record, MetricsRecord):
+            values = named(record.values)
+            summary.take(record.step, values)
+            points.append((record.step, values))
+        elif isinstance(record, CompletionsRecord):
+            _replace_groups(session, packed[number])
+        last = max(last, getattr(record, "step", 0))
+    _check_number(summary)
+    write_points(session, run.id, ATTEMPT, points)
+    changes = {"summary": summary.document(), "last_step": last, "steps": max(run.steps, last)}
+    session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
+    session.refresh(run)
+    for _, record in records:
+        if isinstance(record, FinishRecord):
+            end_pushed(session, run, record.status, record.reason)
+
+
+def _check_number(summary: Summary) -> None:
+    if (count := len(summary.document()["last"])) > MOST_METRICS:
+        reason = f"the run would have {count:,} metrics; at most {MOST_METRICS:,} are stored"
+        raise InvalidRequest([FieldError("records", reason)])
+
+
+def named(values: Mapping[str, float]) -> dict[str, float]:
+    """The values under our names, as an import would name them; counts of steps and times are no metrics."""
+    found: dict[str, float] = {}
+    for label, value in values.items():
+        if label.strip() and not is_step_name(label) and label not in TIMES:
+            name, _ = metric_name(label, {*found})
+            found.setdefault(name, value)
+    return found
+
+
+def _replace_groups(session: Session, packed: PackedGroups) -> None:
+    """Of several completions of one place the last ones count, as with metrics."""
+    ids = [row["id"] for row in packed.groups]
+    session.execute(delete(RolloutGroup).where(RolloutGroup.id.in_(ids)))
+    write_groups(session, packed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A completion as `pack_groups` takes it; no tokens, their number alone."""
+
+    text: str
+    reward: float | None
+    rewards: Mapping[str, float | None]
+    advantage: float | None
+    finish_reason: str
+    correct: bool | None
+    token_ids: Sequence[int]
+    token_strings: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    arrays: Mapping[str, Any] = ()  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    kind: Literal["train", "eval"]
+    prompt_index: int
+    prompt_id: str
+    prompt: str
+    answer: str
+    completions: Sequence[_Stored]
+    problem: str = ""
+    domain: str = ""
+
+
+def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
+    group = _Group(
+        kind=record.split,
+        prompt_index=record.index,
+        prompt_id=sha256(record.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        prompt=record.prompt,
+        answer=record.answer,
+        completions=[_completion(each) for each in record.completions],
+    )
+    return pack_groups(run_id, record.step, ATTEMPT, [group], with_tokens=False)
+
+
+def _completion(given: Completion) -> _Stored:
+    return _Stored(
+        text=given.text,
+        reward=given.reward,
+        rewards={clean_text(name): value for name, value in given.rewards.items()},
+        advantage=given.advantage,
+        finish_reason=clean_text(given.finish_reason),
+        correct=given.correct,
+        token_ids=range(given.tokens or 0),
+    )

@@ -1,0 +1,55 @@
+"""Pushed runs: another trainer makes them, and its client tells the service when they end.
+
+They have no worker and no lease. A client gives a sign of life every few seconds, in `run.progress_at`; one
+that has been silent for long may be dead or without a network, so its run stays as it is until it is stopped.
+"""
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import db_now, now_or_later
+from backend.db.models import Attempt, Run
+from backend.db.text import clean_text
+from backend.redaction import redact
+from backend.runs.events import add_event
+
+SILENT_SECONDS = 120.0
+"""A client that lives gives a sign every ten seconds."""
+
+
+def is_silent(session: Session, run: Run) -> bool:
+    """Whether nothing has been heard of the client for long."""
+    age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))
+    return age is not None and age > SILENT_SECONDS
+
+
+def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
+    """The run has ended, by the word of its client, or of a user where the client is silent."""
+    reason = redact(clean_text(reason))
+    _set(session, run, status, reason, wish="", finished_at=now_or_later(Run.started_at))
+    attempt = update(Attempt).where(Attempt.run_id == run.id)
+    session.execute(attempt.values(ended_at=now_or_later(Attempt.started_at), outcome=reason or status))
+
+
+def continue_pushed(session: Session, run: Run) -> None:
+    """The run has ended, and a script with its id has started again."""
+    _set(session, run, "running", "", wish="", finished_at=None)
+    session.execute(update(Attempt).where(Attempt.run_id == run.id).values(ended_at=None, outcome=""))
+
+
+def _set(session: Session, run: Run, status: str, reason: str, **values: Any) -> None:
+    before = run.status
+    session.execute(update(Run).where(Run.id == run.id).values(status=status, reason=reason, **values))
+    session.refresh(run)
+    message = f"{before} -> {status}" + (f": {reason}" if reason else "")
+    add_event(
+        session,
+        "lifecycle",
+        message,
+        run_id=run.id,
+        attempt=run.attempt,
+        level="error" if status == "failed" else "info",
+        data={"from": before, "to": status, "reason": reason},
+    )

@@ -1,0 +1,736 @@
+"""Client of GRPO Lab in one file: any trainer's metrics and completions become a run of the service, live.
+
+    import grpolab
+
+    run = grpolab.init("http://127.0.0.1:8400", token, name="baseline", config={"lr": 1e-6})
+    run.log({"reward": 0.5, "kl": 0.01}, step=1)
+    run.log_completions([{"prompt": "1+1=", "completion": "2", "reward": 1.0}], step=1)
+    run.finish()
+
+Needs Python 3.10 and nothing else. `log` appends a line to a file below ./grpolab and returns; a thread sends
+the file. What the service has not confirmed stays there, so neither its absence nor the death of this process
+loses anything. The next run with the same `id` sends it, or `python grpolab.py send ./grpolab`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import gzip
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+VERSION = "0.1.0"
+BATCH_BYTES = 1_000_000
+"""About as much of the file travels in one request; a longer record travels alone."""
+FILE_BYTES = 64_000_000
+"""A longer file is replaced by a new one as soon as all of it is stored."""
+HELD_BYTES = 32_000_000
+"""So much waits in memory while the disk refuses to take it; what comes then is dropped, and counted."""
+BATCH_SECONDS = 1.0
+SIGN_SECONDS = 10.0
+"""How often the service hears of a run that logs nothing; how old the answer of `should_stop` may be."""
+LONGEST_PAUSE = 30.0
+ANSWER_SECONDS = 30.0
+LAST_STEP = 2**31 - 2
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SECRET = re.compile(r"(token|secret|password|passwd|api_?key|access_?key|credentials?)$", re.IGNORECASE)
+
+
+def init(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    name: str = "",
+    config: Mapping[str, Any] | None = None,
+    id: str | None = None,
+    directory: str | os.PathLike[str] = "grpolab",
+    **about: Any,
+) -> Run:
+    """A run that can be logged to at once, whether the service answers or not.
+
+    `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with the
+    same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl", "verl").
+    Raises ValueError for an address or an id that cannot be one.
+    """
+    address = url or os.environ.get("GRPOLAB_URL", "http://127.0.0.1:8400")
+    key = id or uuid.uuid4().hex
+    if not _ID.fullmatch(key):
+        raise ValueError("id: letters, digits and . _ - are expected, at most 128")
+    head = {"name": name or key, **about, "config": _without_secrets(dict(config or {}))}
+    head = {field: _plain(value) for field, value in head.items() if value is not None}
+    return Run(_checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory))
+
+
+class Run:
+    """A run that this process feeds. Its methods may be called from any thread, and after a fork."""
+
+    def __init__(self, url: str, token: str, key: str, head: dict[str, Any], directory: Path) -> None:
+        self.url, self.id = url, key
+        self._service = _Service(url, token)
+        self._head, self._directory = head, directory / key
+        self._step = 0
+        self._prompts: tuple[int, int] = (-1, 0)
+        self._begin()
+        self._owner = self._pid
+        atexit.register(self._at_exit)
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        about = {"url": self.url, "id": self.id, "run": self._head}
+        try:
+            self._spool = _Spool.create(self._directory, about)
+        except OSError as error:
+            _say(f"cannot write to {self._directory} ({error.strerror}): using a temporary directory")
+            self._directory = Path(tempfile.mkdtemp(prefix="grpolab-"), self.id)
+            self._spool = _Spool.create(self._directory, about)
+        self._lock = threading.RLock()
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._is_finished = False
+        self._thread = threading.Thread(target=self._send_all, name="grpolab", daemon=True)
+        self._thread.start()
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Numbers of one step, under any names; what is no number is left out. Without `step`: the next."""
+        values = {str(name)[:512]: _spelled(number) for name, value in metrics.items()
+                  if (number := _number(value)) is not None and str(name).strip()}  # fmt: skip
+        self._write(step, [{"kind": "metrics", "values": values}] if values else [])
+
+    def log_completions(
+        self, completions: Sequence[Mapping[str, Any]], step: int | None = None, *, split: str = "train"
+    ) -> None:
+        """What the policy wrote: each with `prompt` and `completion`, neighbours of one prompt as a group.
+
+        May have `reward`, `rewards` (by name), `advantage`, `answer`, `tokens`, `finish_reason`, `correct`.
+        """
+        groups: list[dict[str, Any]] = []
+        for given in completions:
+            prompt, answer = _text(given.get("prompt", "")), _text(given.get("answer", ""))
+            if not groups or groups[-1]["prompt"] != prompt or groups[-1]["answer"] != answer:
+                groups.append({"kind": "completions", "split": split, "prompt": prompt, "answer": answer,
+                               "completions": []})  # fmt: skip
+            groups[-1]["completions"].append(_completion(given))
+        self._write(step, groups)
+
+    def should_stop(self) -> bool:
+        """Whether somebody has pressed Stop on the run's page."""
+        return self._service.should_stop
+
+    def finish(self, status: str = "finished", reason: str = "", *, seconds: float = 30.0) -> bool:
+        """End the run as `finished`, `failed` or `stopped`; whether the service knows it within so long."""
+        if status not in ("finished", "failed", "stopped"):
+            raise ValueError("status: finished, failed or stopped is expected")
+        if not self._is_finished:
+            self._write(None, [{"kind": "finish", "status": status, "reason": _clean(reason)[:2000]}])
+            self._is_finished = True
+            atexit.unregister(self._at_exit)
+        return self._close(seconds)
+
+    def _close(self, seconds: float) -> bool:
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(seconds)
+        if is_open := self._thread.is_alive():
+            _say(f"{self.url} has not confirmed everything: once it answers, run "
+                 f"`python {Path(__file__).name} send {self._directory.parent}`")  # fmt: skip
+        return not is_open
+
+    def __enter__(self) -> Run:  # noqa: PYI034 - Python 3.10 has no Self
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        self.finish(*_ending(error))
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._owner:
+            self.finish(*_ending(getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)))
+        elif os.getpid() == self._pid:  # a fork that has logged: the run goes on without it
+            self._close(10.0)
+
+    def _write(self, step: int | None, records: list[dict[str, Any]]) -> None:
+        if self._is_finished:
+            raise ValueError("the run is finished: nothing more can be logged")
+        if os.getpid() != self._pid:
+            self._begin()  # a fork: a file and a thread of its own
+        with self._lock:
+            if records and records[0]["kind"] != "finish":
+                step = self._step + 1 if step is None else int(step)
+                if not 0 <= step <= LAST_STEP:
+                    raise ValueError(f"step: a whole number from 0 to {LAST_STEP} is expected, got {step}")
+                self._step = step
+            for record in records:
+                if record["kind"] != "finish":
+                    record["step"] = step
+                if record["kind"] == "completions":
+                    at, index = self._prompts
+                    self._prompts = (self._step, record.setdefault("index", index if at == step else 0) + 1)
+                self._spool.append(record)
+        self._wake.set()
+
+    # ------------------------------------------------------------ the sending thread
+
+    def _send_all(self) -> None:
+        for path in sorted(self._directory.glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+            if path != self._spool.path and (left := _Spool.adopt(path)):
+                _say(f"sending what an earlier process of run {self.id} left behind")
+                left.close(remove=self._send(left))
+        self._send(self._spool)
+        self._spool.close(remove=True)
+
+    def _send(self, spool: _Spool) -> bool:
+        """Whether all of it is stored. A live file is sent until the run is finished."""
+        is_live, pause = spool is self._spool, 0.0
+        while True:
+            self._wake.clear()
+            is_closing = self._closing.is_set()
+            try:
+                more, pause = self._service.send(spool), 0.0
+            except _Later as later:
+                more, pause = True, max(later.seconds, min(LONGEST_PAUSE, max(1.0, pause * 2)))
+            if not more:
+                if not is_live or self._is_over(is_closing=is_closing):
+                    return True
+                spool = self._spool
+                if self._wake.wait(SIGN_SECONDS):
+                    self._closing.wait(BATCH_SECONDS)  # more may come that can travel along
+            elif pause and not is_closing:
+                self._closing.wait(pause)
+            elif pause:
+                time.sleep(1.0)
+
+    def _is_over(self, *, is_closing: bool) -> bool:
+        """All is sent: whether no more comes. A file that has grown long is replaced."""
+        with self._lock:
+            spool = self._spool
+            if spool.has_more() or spool.held:
+                return False
+            if not is_closing and spool.end > FILE_BYTES:
+                with contextlib.suppress(OSError):
+                    self._spool = _Spool.create(self._directory, spool.head)
+                    spool.close(remove=True)
+            return is_closing
+
+
+class _Later(Exception):
+    """The service cannot be reached, or wants to be asked later."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
+class _Service:
+    """The HTTP interface, and the answer to whether the run should stop."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        self._told = ""
+        self.should_stop = False
+
+    def send(self, spool: _Spool) -> bool:
+        """One batch of a file, or a mere sign of life; whether more is there. Raises _Later."""
+        lines = spool.next_lines()
+        try:
+            answer = self._post(spool, lines)
+        except urllib.error.HTTPError as error:
+            with error:
+                self._refused(spool, lines, error)
+            return True
+        except (OSError, ValueError) as error:
+            self._tell(f"{self._url} does not answer ({getattr(error, 'reason', error)}); "
+                       "everything is kept and sent later")  # fmt: skip
+            raise _Later from None
+        if self._told:
+            self._tell("")
+        spool.confirm(lines)
+        self.should_stop = bool(answer.get("stop"))
+        return spool.has_more()
+
+    def _post(self, spool: _Spool, lines: list[bytes]) -> dict[str, Any]:
+        head = b"null" if spool.is_known else json.dumps(spool.head["run"]).encode()
+        body = b'{"session":"%s","first":%d,"run":%s,"records":[%s]}' % (
+            spool.session.encode(), spool.sent + 1, head, b",".join(lines),
+        )  # fmt: skip
+        request = urllib.request.Request(  # noqa: S310 - `_checked` lets http and https through alone
+            f"{self._url}/api/v1/pushes/{spool.head['id']}",
+            gzip.compress(body, 1),
+            {
+                "Authorization": f"Bearer {self._token}",
+                "Content-Type": "application/json",
+                "Content-Encoding": "gzip",
+                "User-Agent": f"grpolab/{VERSION}",
+            },
+        )
+        with _OPENER.open(request, timeout=ANSWER_SECONDS) as response:
+            answer = json.load(response)
+        if not isinstance(answer, dict) or "run" not in answer:
+            raise ValueError("the answer is not that of a GRPO Lab")
+        return answer
+
+    def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
+        detail = _detail_of(error)
+        if error.code in (404, 409) and (spool.sent or spool.is_known):
+            return spool.rewind()  # the service lost what it had confirmed: a restored backup, a deleted run
+        if error.code in (400, 413, 422) and len(lines) > 1:
+            return spool.send_singly(len(lines))
+        if error.code in (400, 413, 422) and lines:
+            self._tell(f"a record is refused and left out: {detail}")
+            return spool.leave_out_next()
+        self._tell(f"{self._url} refuses the run ({error.code}): {detail}; everything is kept and sent later")
+        wait = error.headers.get("Retry-After", "")
+        raise _Later(min(float(wait), LONGEST_PAUSE) if wait.isdigit() else 0.0)
+
+    def _tell(self, sentence: str) -> None:
+        """Once, however often it is true."""
+        if sentence != self._told:
+            _say(sentence or f"{self._url} answers again")
+        self._told = sentence
+
+
+class _Spool:
+    """The records of one session: a file that only grows. Its first line says whose they are."""
+
+    def __init__(self, path: Path, writing: int, head: dict[str, Any], start: int) -> None:
+        self.path, self.head, self.session = path, head, path.stem
+        self.start, self.end = start, os.fstat(writing).st_size
+        self.sent, self.is_known = 0, False
+        self.held: list[bytes] = []
+        """Lines that the disk did not take."""
+        self._dropped, self._singly, self._offset = 0, 0, start
+        self._lengths: list[int] = []
+        self._left_out: set[int] = set()
+        # Plain descriptors: what a fork closes, no object of the child closes once more.
+        self._writing, self._reading = writing, os.open(path, os.O_RDONLY)
+        _open_spools.add(self)
+
+    @classmethod
+    def create(cls, directory: Path, head: dict[str, Any]) -> _Spool:
+        """A new one."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = directory / f"{uuid.uuid4().hex}.jsonl"
+        writing = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        _take(writing)
+        line = json.dumps(head).encode() + b"\n"
+        os.write(writing, line)
+        return cls(path, writing, head, len(line))
+
+    @classmethod
+    def adopt(cls, path: Path) -> _Spool | None:
+        """One that a process left which is gone; None where it lives, or the file is none of ours."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            writing = os.open(path, os.O_RDWR)
+            try:
+                line = path.open("rb").readline() if _take(writing) else b""
+                head = json.loads(line)
+                if (
+                    line.endswith(b"\n")
+                    and _ID.fullmatch(head["id"])
+                    and head["run"]
+                    and _checked(head["url"])
+                ):
+                    return cls(path, os.dup(writing), head, len(line))
+            finally:
+                os.close(writing)
+        return None
+
+    def append(self, record: dict[str, Any]) -> None:
+        """One more line. While the disk is full, it waits in memory."""
+        self.held.append(json.dumps(record).encode() + b"\n")
+        try:
+            while self.held:
+                if os.write(self._writing, self.held[0]) < len(self.held[0]):
+                    os.ftruncate(self._writing, self.end)
+                    raise OSError("the disk is full")
+                self.end += len(self.held.pop(0))
+        except OSError as error:
+            if len(self.held) == 1:
+                _say(f"cannot write to {self.path} ({error.strerror or error}): records wait in memory")
+            while sum(map(len, self.held)) > HELD_BYTES:
+                self.held.pop()
+                self._dropped += 1
+                if self._dropped == 1:
+                    _say("the disk is full, and so is the memory for records: from here on some are lost")
+
+    def next_lines(self) -> list[bytes]:
+        """The records that are to be sent next; "null" for one that the service refuses."""
+        size, block = BATCH_BYTES, b""
+        while self._offset + len(block) < self.end and b"\n" not in block:
+            os.lseek(self._reading, self._offset, os.SEEK_SET)
+            block = os.read(self._reading, min(size, self.end - self._offset))
+            size *= 2
+        found = block[: block.rfind(b"\n") + 1].splitlines()[: 1 if self._singly else None]
+        self._lengths = [len(line) + 1 for line in found]
+        return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(found, 1)]
+
+    def confirm(self, lines: list[bytes]) -> None:
+        """The service has stored these."""
+        self.is_known = True
+        self.sent += len(lines)
+        self._offset += sum(self._lengths[: len(lines)])
+        self._singly = max(0, self._singly - len(lines))
+
+    def has_more(self) -> bool:
+        """Whether a whole line waits; the last one may have been cut off by a kill."""
+        return bool(self.next_lines())
+
+    def rewind(self) -> None:
+        """Send all of it again: what the service has, it passes over."""
+        self.sent, self._offset, self.is_known, self._singly = 0, self.start, False, 0
+
+    def send_singly(self, count: int) -> None:
+        """One of so many is refused: only single requests tell which."""
+        self._singly = count
+
+    def leave_out_next(self) -> None:
+        """The next record is never taken: its number alone is sent."""
+        self._left_out.add(self.sent + 1)
+
+    def close(self, *, remove: bool) -> None:
+        """Let go of the file, and remove it where everything is stored."""
+        if self not in _open_spools:
+            return
+        _open_spools.discard(self)
+        os.close(self._writing)
+        os.close(self._reading)
+        if remove:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+                self.path.parent.rmdir()  # unless other files lie there
+
+    def forget(self) -> None:
+        """In a forked process: the file is the parent's."""
+        os.close(self._writing)
+        os.close(self._reading)
+
+
+_open_spools: set[_Spool] = set()
+
+
+def _after_fork() -> None:
+    for spool in _open_spools:
+        spool.forget()
+    _open_spools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _take(descriptor: int) -> bool:
+    """Whether the file is now this process's; it stays so until it is closed."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+# ---------------------------------------------------------------- trainers
+
+
+class GRPOLabCallback:
+    """A callback of transformers' Trainer and of TRL: `trainer.add_callback(GRPOLabCallback(trainer=trainer))`.
+
+    With `trainer`, TRL's completions of every `completions`-th step are pushed too. The Stop button of the
+    run's page ends the training after its step. All else is passed to `init`.
+    """
+
+    def __init__(
+        self, *init_args: Any, trainer: Any = None, completions: int = 1, **init_kwargs: Any
+    ) -> None:
+        self.run: Run | None = None
+        self._trainer, self._every = trainer, completions
+        self._args, self._kwargs = init_args, init_kwargs
+        self._pushed: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("on_"):  # the events that mean nothing here
+            return lambda *_args, **_kwargs: None
+        raise AttributeError(name)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero and self.run is None:
+            about = {"name": args.run_name or "", "config": args.to_dict(), "steps": state.max_steps,
+                     "seed": args.seed, "origin": "trl"}  # fmt: skip
+            self.run = init(*self._args, **{**about, **self._kwargs})
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        if self.run and logs and "train_runtime" not in logs:  # that one sums up the training
+            self.run.log(logs, step=state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        if self.run and self._every and state.global_step % self._every == 0:
+            self._push_completions(state.global_step)
+        if _on_all_processes(bool(self.run and self.run.should_stop()), args):
+            control.should_training_stop = True
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.run:
+            self.run.finish("stopped" if self.run.should_stop() else "finished")
+
+    def _push_completions(self, step: int) -> None:
+        logs = getattr(self._trainer, "_logs", None) or {}  # where TRL's own table of completions comes from
+        texts = list(logs.get("completion", ()))
+        if not texts or texts == self._pushed:
+            return
+        self._pushed = texts
+        terms = {name: list(values) for name, values in logs.get("rewards", {}).items()}
+        advantages, extra = list(logs.get("advantages", ())), logs.get("extra", {})
+        weights = getattr(self._trainer, "reward_weights", None)
+        weights = [float(weight) for weight in weights] if weights is not None else [1.0] * len(terms)
+        completions = []
+        for n, (prompt, text) in enumerate(zip(logs["prompt"], texts)):
+            rewards = {name: values[n] for name, values in terms.items() if n < len(values)}
+            known = [w * r for w, r in zip(weights, rewards.values()) if r is not None and not math.isnan(r)]
+            completions.append({
+                "prompt": prompt, "completion": text, "rewards": rewards,
+                "reward": math.fsum(known) if known else None,
+                "advantage": advantages[n] if n < len(advantages) else None,
+                "answer": list(extra["answer"])[n] if "answer" in extra else "",
+            })  # fmt: skip
+        assert self.run is not None
+        self.run.log_completions(completions, step=step)
+
+
+def _on_all_processes(wish: bool, args: Any) -> bool:
+    """The wish of process 0, which alone knows it: all of them must stop at the same step."""
+    if getattr(args, "world_size", 1) == 1:
+        return wish
+    import torch
+
+    told = torch.tensor(int(wish), device=args.device)
+    torch.distributed.broadcast(told, 0)
+    return bool(told.item())
+
+
+class VerlLogger:
+    """A backend of verl's `Tracking`, with `log(data, step)`; see `add_to_verl`."""
+
+    def __init__(
+        self, project: str, experiment: str, config: Mapping[str, Any] | None, **init_kwargs: Any
+    ) -> None:
+        about = {"name": experiment, "experiment": project, "config": config, "origin": "verl"}
+        self.run = init(**{**about, **init_kwargs})
+
+    def log(self, data: Mapping[str, Any], step: int) -> None:
+        self.run.log(data, step=step)
+
+    def log_samples(self, samples: Sequence[Sequence[Any]], step: int) -> None:
+        """Validation samples as verl gives them: input, output, score."""
+        self.run.log_completions(
+            [{"prompt": given[0], "completion": given[1], "reward": given[2]} for given in samples],
+            step=step,
+            split="eval",
+        )
+
+    def finish(self) -> None:
+        self.run.finish()
+
+
+def add_to_verl(**init_kwargs: Any) -> None:
+    """From now on every `Tracking` of verl pushes to GRPO Lab too. Call it in the process that trains."""
+    from verl.utils import tracking
+
+    begin, log_samples = tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log
+    loggers: list[VerlLogger] = []
+
+    def begin_too(self: Any, project_name: str, experiment_name: str, *args: Any, **kwargs: Any) -> None:
+        begin(self, project_name, experiment_name, *args, **kwargs)
+        config = kwargs.get("config", args[1] if len(args) > 1 else None)
+        loggers.append(VerlLogger(project_name, experiment_name, config, **init_kwargs))
+        self.logger["grpolab"] = loggers[-1]
+
+    def log_samples_too(self: Any, backends: Any, samples: Any, step: int, *args: Any, **kwargs: Any) -> None:
+        log_samples(self, backends, samples, step, *args, **kwargs)
+        if loggers:
+            loggers[-1].log_samples(samples, step)
+
+    tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log = begin_too, log_samples_too
+
+
+# ---------------------------------------------------------------- values as they are sent
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str | bytes):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of many values
+        return None
+
+
+def _spelled(value: float) -> float | str:
+    """JSON has no word for these."""
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+
+
+def _optional(value: Any) -> float | str | None:
+    number = _number(value)
+    return None if number is None else _spelled(number)
+
+
+def _completion(given: Mapping[str, Any]) -> dict[str, Any]:
+    correct, tokens = given.get("correct"), given.get("tokens")
+    return {
+        "text": _text(given.get("completion", "")),
+        "reward": _optional(given.get("reward")),
+        "rewards": {
+            str(name)[:128]: _optional(value) for name, value in (given.get("rewards") or {}).items()
+        },
+        "advantage": _optional(given.get("advantage")),
+        "tokens": None if tokens is None else max(0, int(tokens)),
+        "finish_reason": str(given.get("finish_reason") or "")[:16],
+        "correct": None if correct is None else bool(correct),
+    }
+
+
+def _text(value: Any) -> str:
+    """A text, or the messages of a conversation as one."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple) and all(isinstance(message, dict) for message in value):
+        texts = [str(message.get("content") or "") for message in value]
+        if len(texts) == 1:
+            return texts[0]
+        return "\n\n".join(f"{message.get('role', '')}: {text}" for message, text in zip(value, texts))
+    return "" if value is None else str(value)
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The same as JSON, whatever it is."""
+    if value is None or isinstance(value, bool | int | str):
+        return _clean(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return _spelled(value)
+    if isinstance(value, dict) and depth < 20:
+        return {_clean(str(key)): _plain(part, depth + 1) for key, part in value.items()}
+    if isinstance(value, list | tuple | set) and depth < 20:
+        return [_plain(part, depth + 1) for part in value]
+    return _clean(str(value))
+
+
+def _clean(text: str) -> str:
+    """Without NUL and half surrogate pairs, which no name or config of the service holds."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _without_secrets(value: Any, name: str = "") -> Any:
+    """The config without what is called like a secret: it is written to a file."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(part, str(key)) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_secrets(part, name) for part in value]
+    return "[secret]" if isinstance(value, str) and value and _SECRET.search(name) else value
+
+
+def _checked(url: str) -> str:
+    """The address without a slash at its end; raises ValueError."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"url: an address such as http://127.0.0.1:8400 is expected, got {url!r:.100}")
+    if parts.username or parts.password:
+        raise ValueError("url: a user and a password are not expected; the token goes apart")
+    return url.rstrip("/")
+
+
+def _ending(error: BaseException | None) -> tuple[str, str]:
+    """Status and reason of a run that ended with this error."""
+    if error is None:
+        return "finished", ""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", "interrupted"
+    return "failed", f"{type(error).__name__}: {error}"
+
+
+def _detail_of(error: urllib.error.HTTPError) -> str:
+    """The service's sentence, or the status in words."""
+    try:
+        found = json.loads(error.read(100_000))
+        first = (found.get("errors") or [{}])[0]
+        at = f"{first['path']}: {first['message']}" if first.get("message") else found["detail"]
+        return _clean(str(at))[:500]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return str(error.reason)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The token goes to no other address."""
+
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"grpolab: {sentence}", file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------- sending what is left
+
+
+def send_left(directory: Path, token: str, *, url: str = "") -> Iterator[tuple[Path, str]]:
+    """Send the files of processes that are gone; each with what is the matter, or nothing."""
+    for path in sorted(directory.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+        spool = _Spool.adopt(path)
+        if spool is None:
+            yield path, "belongs to a process that still runs, or is no file of this client"
+            continue
+        service, reason = _Service(url or _checked(spool.head["url"]), token), ""
+        try:
+            while service.send(spool):
+                pass
+        except _Later:
+            reason = "was not sent"
+        spool.close(remove=not reason)
+        yield path, reason
+
+
+def main() -> int:
+    """The command `python grpolab.py send DIRECTORY`."""
+    parser = argparse.ArgumentParser(prog="grpolab.py", description="Send what earlier runs could not send.")
+    parser.add_argument("command", choices=["send"])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--url", default="", help="another address than the run's own")
+    arguments = parser.parse_args()
+    is_good = arguments.directory.is_dir()
+    if not is_good:
+        _say(f"there is no directory {arguments.directory}")
+    url = _checked(arguments.url) if arguments.url else ""
+    for path, reason in send_left(arguments.directory, os.environ.get("GRPOLAB_TOKEN", ""), url=url):
+        print(f"{path} {reason or 'is sent'}")
+        is_good = is_good and not reason
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
