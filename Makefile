@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean token
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -111,6 +111,9 @@ learning-evidence: .venv/runtime.stamp ## train the recipes with three seeds eac
 
 bench-step: .venv/runtime.stamp ## time a training step against TRL's; installs TRL into .venv-trl
 	@.venv/bin/python -m benchmarks.step $(ARGS)
+
+bench-push: .venv/runtime.stamp ## push a TRL training to a service that is killed, and time it against Trackio; in .venv-trl
+	@.venv/bin/python -m benchmarks.push $(ARGS)
 
 bench-recording: .venv/runtime.stamp ## time a run with recording and checkpoints against one without
 	@.venv/bin/python -m benchmarks.recording $(ARGS)

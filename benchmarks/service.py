@@ -1,5 +1,6 @@
 """A service of a benchmark's own, as a person starts it, in a directory that nobody else uses."""
 
+import contextlib
 import os
 import platform
 import secrets
@@ -17,17 +18,20 @@ ENDED = ("finished", "stopped", "failed")
 
 
 class Service:
-    """`grpolab up` on a free port, with an HTTP client that holds its token."""
+    """A command of the service, on a free port unless one is given, with a client that holds its token."""
 
-    def __init__(self, state: str, **variables: str) -> None:
+    def __init__(self, state: str, *, command: str = "up", port: int = 0, **variables: str) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+            self.port = port or probe.getsockname()[1]
         self.token = secrets.token_urlsafe()
-        own = {"STATE_DIR": state, "PORT": str(port), "GRPOLAB_TOKEN": self.token, **variables}
-        argv = [sys.executable, "-m", "backend.cli", "up"]
-        self.process = subprocess.Popen(argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL)
-        self.url = f"http://127.0.0.1:{port}"
+        own = {"STATE_DIR": state, "PORT": str(self.port), "GRPOLAB_TOKEN": self.token, **variables}
+        quiet = subprocess.DEVNULL if command == "serve" else None  # its log
+        argv = [sys.executable, "-m", "backend.cli", command]
+        self.process = subprocess.Popen(
+            argv, env={**os.environ, **own}, stdout=subprocess.DEVNULL, stderr=quiet
+        )
+        self.url = f"http://127.0.0.1:{self.port}"
         self.http = httpx2.Client(
             base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=60
         )
@@ -39,6 +43,23 @@ class Service:
             if time.monotonic() > deadline:
                 raise SystemExit(f"the service was not ready after {seconds:g} s")
             time.sleep(0.5)
+
+    def wait_until_it_answers(self, seconds: float = 60) -> None:
+        """Until requests are answered."""
+        deadline = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(httpx2.TransportError):
+                if self.http.get("/healthz").is_success:
+                    return
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the service did not answer within {seconds:g} s")
+            time.sleep(0.2)
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The answer of an endpoint below /api/v1."""
+        answer = self.http.get(f"/api/v1{path}", params=parameters)
+        answer.raise_for_status()
+        return answer.json()
 
     def is_idle(self) -> bool:
         """Whether a slot waits with a trainer that has imported everything."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import encodings.idna  # noqa: F401 - a fork in the middle of its import could not connect
 import gzip
 import json
 import math
@@ -30,6 +31,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +41,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 VERSION = "0.1.0"
 BATCH_BYTES = 1_000_000
 """About as much of the file travels in one request; a longer record travels alone."""
 FILE_BYTES = 64_000_000
-"""A longer file is replaced by a new one as soon as all of it is stored."""
+"""After a longer file comes a new one, and it is removed once all of it is stored."""
+HEAD_BYTES = 16_000_000
 HELD_BYTES = 32_000_000
 """So much waits in memory while the disk refuses to take it; what comes then is dropped, and counted."""
 BATCH_SECONDS = 1.0
@@ -71,9 +74,9 @@ def init(
 ) -> Run:
     """A run that can be logged to at once, whether the service answers or not.
 
-    `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with the
-    same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl", "verl").
-    Raises ValueError for an address or an id that cannot be one.
+    `url` and `token` (a writer's) default to GRPOLAB_URL and GRPOLAB_TOKEN. A script that starts again with
+    the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
+    "verl"). Raises ValueError for an address or an id that cannot be one.
     """
     address = url or os.environ.get("GRPOLAB_URL", "http://127.0.0.1:8400")
     key = id or uuid.uuid4().hex
@@ -81,7 +84,9 @@ def init(
         raise ValueError("id: letters, digits and . _ - are expected, at most 128")
     head = {"name": name or key, **about, "config": _without_secrets(dict(config or {}))}
     head = {field: _plain(value) for field, value in head.items() if value is not None}
-    return Run(_checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory))
+    return Run(
+        _checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory).absolute()
+    )
 
 
 class Run:
@@ -101,11 +106,11 @@ class Run:
         self._pid = os.getpid()
         about = {"url": self.url, "id": self.id, "run": self._head}
         try:
-            self._spool = _Spool.create(self._directory, about)
+            self._spools = [_Spool.create(self._directory, about)]
         except OSError as error:
             _say(f"cannot write to {self._directory} ({error.strerror}): using a temporary directory")
             self._directory = Path(tempfile.mkdtemp(prefix="grpolab-"), self.id)
-            self._spool = _Spool.create(self._directory, about)
+            self._spools = [_Spool.create(self._directory, about)]
         self._lock = threading.RLock()
         self._wake, self._closing = threading.Event(), threading.Event()
         self._is_finished = False
@@ -186,22 +191,30 @@ class Run:
                 if record["kind"] == "completions":
                     at, index = self._prompts
                     self._prompts = (self._step, record.setdefault("index", index if at == step else 0) + 1)
-                self._spool.append(record)
+                self._spools[-1].append(record)
+            newest = self._spools[-1]
+            if newest.end > FILE_BYTES and not newest.held:
+                with contextlib.suppress(OSError):
+                    self._spools.append(_Spool.create(self._directory, newest.head))
         self._wake.set()
 
     # ------------------------------------------------------------ the sending thread
 
     def _send_all(self) -> None:
-        for path in sorted(self._directory.glob("*.jsonl"), key=lambda path: path.stat().st_mtime):
-            if path != self._spool.path and (left := _Spool.adopt(path)):
+        own = {spool.path for spool in self._spools}
+        for path in _by_age(self._directory.glob("*.jsonl")):
+            if path not in own and (left := _Spool.adopt(path)):
                 _say(f"sending what an earlier process of run {self.id} left behind")
-                left.close(remove=self._send(left))
-        self._send(self._spool)
-        self._spool.close(remove=True)
+                self._send(left)
+                left.close(remove=True)
+        while self._spools:
+            self._send(self._spools[0])
+            with self._lock:
+                self._spools.pop(0).close(remove=True)
 
-    def _send(self, spool: _Spool) -> bool:
-        """Whether all of it is stored. A live file is sent until the run is finished."""
-        is_live, pause = spool is self._spool, 0.0
+    def _send(self, spool: _Spool) -> None:
+        """Until all of it is stored, and nothing more can be written to it."""
+        pause = 0.0
         while True:
             self._wake.clear()
             is_closing = self._closing.is_set()
@@ -209,28 +222,19 @@ class Run:
                 more, pause = self._service.send(spool), 0.0
             except _Later as later:
                 more, pause = True, max(later.seconds, min(LONGEST_PAUSE, max(1.0, pause * 2)))
-            if not more:
-                if not is_live or self._is_over(is_closing=is_closing):
-                    return True
-                spool = self._spool
-                if self._wake.wait(SIGN_SECONDS):
-                    self._closing.wait(BATCH_SECONDS)  # more may come that can travel along
-            elif pause and not is_closing:
-                self._closing.wait(pause)
-            elif pause:
+            if not more and self._is_over(spool, is_closing=is_closing):
+                return
+            if not more and self._wake.wait(SIGN_SECONDS):
+                self._closing.wait(BATCH_SECONDS)  # more may come that can travel along
+            elif pause and is_closing:
                 time.sleep(1.0)
+            elif pause:
+                self._closing.wait(pause)
 
-    def _is_over(self, *, is_closing: bool) -> bool:
-        """All is sent: whether no more comes. A file that has grown long is replaced."""
+    def _is_over(self, spool: _Spool, *, is_closing: bool) -> bool:
         with self._lock:
-            spool = self._spool
-            if spool.has_more() or spool.held:
-                return False
-            if not is_closing and spool.end > FILE_BYTES:
-                with contextlib.suppress(OSError):
-                    self._spool = _Spool.create(self._directory, spool.head)
-                    spool.close(remove=True)
-            return is_closing
+            is_newest = spool is self._spools[-1]
+            return not spool.held and not spool.has_more() and (is_closing or not is_newest)
 
 
 class _Later(Exception):
@@ -258,7 +262,7 @@ class _Service:
             with error:
                 self._refused(spool, lines, error)
             return True
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LookupError, HTTPException) as error:
             self._tell(f"{self._url} does not answer ({getattr(error, 'reason', error)}); "
                        "everything is kept and sent later")  # fmt: skip
             raise _Later from None
@@ -342,7 +346,8 @@ class _Spool:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             writing = os.open(path, os.O_RDWR)
             try:
-                line = path.open("rb").readline() if _take(writing) else b""
+                with path.open("rb") as file:
+                    line = file.readline(HEAD_BYTES) if _take(writing) else b""
                 head = json.loads(line)
                 if (
                     line.endswith(b"\n")
@@ -438,6 +443,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+def _by_age(paths: Iterable[Path]) -> list[Path]:
+    """The oldest first; another process may remove one at any time."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found)]
+
+
 def _take(descriptor: int) -> bool:
     """Whether the file is now this process's; it stays so until it is closed."""
     if fcntl is not None:
@@ -452,7 +466,7 @@ def _take(descriptor: int) -> bool:
 
 
 class GRPOLabCallback:
-    """A callback of transformers' Trainer and of TRL: `trainer.add_callback(GRPOLabCallback(trainer=trainer))`.
+    """A callback of TRL and transformers: `trainer.add_callback(GRPOLabCallback(trainer=trainer))`.
 
     With `trainer`, TRL's completions of every `completions`-th step are pushed too. The Stop button of the
     run's page ends the training after its step. All else is passed to `init`.
@@ -700,7 +714,7 @@ def _say(sentence: str) -> None:
 
 def send_left(directory: Path, token: str, *, url: str = "") -> Iterator[tuple[Path, str]]:
     """Send the files of processes that are gone; each with what is the matter, or nothing."""
-    for path in sorted(directory.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime):
+    for path in _by_age(directory.rglob("*.jsonl")):
         spool = _Spool.adopt(path)
         if spool is None:
             yield path, "belongs to a process that still runs, or is no file of this client"

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount
 
 FILLED = {
+    "key": "nobody",
     "run_id": "nobody",
     "experiment_id": "nobody",
     "completion_id": "1",

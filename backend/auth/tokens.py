@@ -71,7 +71,7 @@ def fingerprint(settings: Settings) -> str:
 
 
 def role_of_token(settings: Settings, given: str) -> Role | None:
-    """Which people's token this is; takes the same time for every wrong one."""
+    """Role of the person whose token this is; takes the same time for every wrong one."""
     matches = {r: hmac.compare_digest(given.encode(), token_of(settings, r).encode()) for r in PEOPLE}
     return next((role for role, is_match in matches.items() if is_match), None)
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
 from backend.config.metrics import find_metric
-from backend.db.engine import db_now, insert_into, new_id
+from backend.db.engine import db_now, insert_into, is_postgres, new_id
 from backend.db.models import Attempt, Experiment, Run
 from backend.db.numbers import spell, spell_all
 from backend.db.text import clean_text, unstorable
@@ -92,7 +92,12 @@ def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:
 
 
 def experiment_of(session: Session, names: Names) -> str:
-    """The newest experiment of imported runs with this name, else a new one; it knows variant and seed."""
+    """The newest experiment of imported runs with this name, else a new one; it knows variant and seed.
+
+    Whoever else makes one of this name at the same time waits until the transaction is over.
+    """
+    if is_postgres(session):  # SQLite has one writer at a time
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(names.experiment, 0))))
     query = (
         select(Experiment).where(Experiment.name == names.experiment).order_by(Experiment.created_at.desc())
     )

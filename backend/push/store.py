@@ -58,16 +58,16 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
     packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
     with sessions.begin() as session:
-        run = find_pushed(session, owner, locks=True)
-        if run is None or run.id != run_id:
+        found = find_pushed(session, owner, locks=True)
+        if found is None or found.id != run_id:
             raise Conflict("the run was deleted at this moment: send it again")
-        stored = _stored(session, run, batch)  # another request may have brought the same
-        _store(session, run, [(number, each) for number, each in new if number > stored], packed)
+        stored = _stored(session, found, batch)  # another request may have brought the same
+        _store(session, found, [(number, each) for number, each in new if number > stored], packed)
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
         session.execute(own.values(stored=last))
-        session.refresh(run)
-        return _answer(run, last)
+        session.refresh(found)
+        return _answer(found, last)
 
 
 def find_pushed(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
@@ -106,6 +106,7 @@ def _make(session: Session, owner: Owner, head: RunHead | None) -> Run:
         redact(clean_text(text)) for text in (head.name, head.experiment, head.variant)
     )
     names = Names(name, experiment, variant or name, head.seed, "")
+    trial = session.begin_nested()
     experiment_id = experiment_of(session, names)
     config, left_out = storable_config(head.config)
     row = {
@@ -127,9 +128,11 @@ def _make(session: Session, owner: Owner, head: RunHead | None) -> Run:
     }
     made = session.scalar(insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id))
     if made is None:  # another process of this run was quicker, or its deletion is not over
+        trial.rollback()
         if (run := find_pushed(session, owner, locks=True)) is not None:
             return run
         raise Conflict(f"the run {owner.key!r} is being deleted: try again in a moment")
+    trial.commit()
     session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
     message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
     add_event(session, "lifecycle", message, run_id=made, attempt=ATTEMPT, data={"to": "running"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from sqlalchemy import Text, cast, exists, func, select, tuple_
+from sqlalchemy import Text, case, cast, exists, func, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -29,6 +29,9 @@ NO_REWARD = -1e308
 _REWARD = func.coalesce(RolloutGroup.reward_mean, NO_REWARD)
 _PLACE = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
 _PLACE_KINDS = (int, str, int, str)
+
+_LENGTH = case((Rollout.tokens > 0, Rollout.tokens), else_=func.length(Rollout.clean_text) / 4)
+"""Tokens of a completion, or an estimate where the trainer that pushed it has not counted them."""
 
 ORDERS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "step": (_PLACE, _PLACE_KINDS),
@@ -164,7 +167,7 @@ def _shown_completion(rollout: Rollout) -> dict[str, Any]:
 def groups_that_fit(session: Session, groups: Sequence[RolloutGroup]) -> Sequence[RolloutGroup]:
     """The groups that fit into one response, at least one: long texts make short pages."""
     query = (
-        select(Rollout.group_id, func.sum(Rollout.tokens))
+        select(Rollout.group_id, func.sum(_LENGTH))
         .where(Rollout.group_id.in_([group.id for group in groups]))
         .group_by(Rollout.group_id)
     )

@@ -215,6 +215,12 @@ declare namespace Api {
     items: Record<string, any>[];
     next: string | null;
   }
+  interface PushAnswer {
+    run: string;
+    status: string;
+    stop: boolean;
+    stored?: number;
+  }
   interface RemedyItem {
     words: string;
     changes: Record<string, any>;
@@ -225,7 +231,7 @@ declare namespace Api {
     before: number;
     after: number;
   }
-  type Role = 'viewer' | 'operator';
+  type Role = 'viewer' | 'operator' | 'writer';
   interface RunItem {
     id: string;
     name: string;
@@ -249,6 +255,8 @@ declare namespace Api {
     fork_step: number | null;
     origin: string;
     origin_file: string;
+    writer: string | null;
+    seen_at: string | null;
     created_at: string;
     queued_at: string;
     started_at: string | null;

@@ -77,6 +77,7 @@ export function View() {
       <a href="/help/importing">How names and steps are read</a>
     </p>
     <${Drop} file=${file} onChoose=${choose} />
+    ${!file && html`<${PushHint} />`}
     ${share !== null && html`<${Sending} file=${file} share=${share} />`}
     ${error && html`<${Refused} error=${error} />`}
     ${
@@ -104,6 +105,26 @@ export function View() {
     }
   </div>`;
 }
+
+/** @param {string} origin */
+const ON_THE_MACHINE = (origin) => `curl -O ${origin}/grpolab.py
+export GRPOLAB_URL=${origin}
+export GRPOLAB_TOKEN=...  # printed where this service runs: make token WRITER=name`;
+const IN_THE_SCRIPT = `from grpolab import GRPOLabCallback
+trainer.add_callback(GRPOLabCallback(trainer=trainer))`;
+
+/** How a trainer that still runs pushes its run instead. */
+const PushHint = () => html`<section class="import-push">
+  <h2>Or watch a training while it runs</h2>
+  <p class="quiet">
+    One file without dependencies pushes metrics and completions of TRL, verl or any script to a run of this service.
+    It loses nothing while the service is away. On the training machine:
+  </p>
+  <pre class="card code" tabindex="0" aria-label="On the training machine">${ON_THE_MACHINE(location.origin)}</pre>
+  <p class="quiet">In a script that trains with TRL, two lines before <code>trainer.train()</code>:</p>
+  <pre class="card code" tabindex="0" aria-label="In the training script">${IN_THE_SCRIPT}</pre>
+  <p class="quiet"><a href="/help/push">verl, other trainers, and what happens when something fails</a></p>
+</section>`;
 
 /** Takes a file by a click or by dropping it. */
 function Drop({ file, onChoose }) {

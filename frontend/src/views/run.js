@@ -5,7 +5,7 @@ import { useGet } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useTitle } from '../app/title.js';
-import { isImported } from '../lib/runs/origin.js';
+import { isForeign, isPushed } from '../lib/runs/origin.js';
 import { choice, flag, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
@@ -24,8 +24,9 @@ const TABS = {
   log: 'Log',
   files: 'Files',
 };
-/** Of an imported run, which has neither completions nor a trainer's output nor checkpoints. */
+/** Of a run of another trainer, whose output and checkpoints are elsewhere; an imported one has no completions. */
 const TABS_OF_IMPORTED = ['overview', 'charts', 'config', 'events'];
+const TABS_OF_PUSHED = ['overview', 'charts', 'rollouts', 'config', 'events'];
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
 /** @param {{run_id: string}} props */
@@ -61,7 +62,7 @@ function Page({ run, onChange }) {
     log: LogTab,
     files: FilesTab,
   };
-  const tabs = isImported(run) ? TABS_OF_IMPORTED : Object.keys(TABS);
+  const tabs = isPushed(run) ? TABS_OF_PUSHED : isForeign(run) ? TABS_OF_IMPORTED : Object.keys(TABS);
   const at = tabs.includes(view.tab) ? view.tab : 'overview';
   const Part = parts[at];
   return html`

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 from starlette.staticfiles import StaticFiles
 
-from backend.auth.permissions import PUBLIC, READS, WRITES, Role
-from backend.auth.tokens import cookie_name
+from backend.auth.permissions import GROUPS, MAY, READS, WRITES, Access, Role
+from backend.auth.tokens import cookie_name, writer_token
 from backend.http.guard import Guard
 from backend.main import Service
 from tests.api_client import TOKEN, VIEWER_TOKEN, log_in, serving
@@ -54,6 +54,7 @@ def credentials(settings, client):
         ({"cookie": f"{name}=9999999999.{'0' * 43}.{'0' * 64}"}, None, False),
         ({"authorization": f"Bearer {VIEWER_TOKEN}"}, Role.VIEWER, True),
         ({"authorization": f"Bearer {TOKEN}"}, Role.OPERATOR, True),
+        ({"authorization": f"Bearer {writer_token(settings, 'node')}"}, Role.WRITER, True),
         ({"cookie": f"{name}={log_in(client, Role.VIEWER)}"}, Role.VIEWER, False),
         ({"cookie": f"{name}={log_in(client)}"}, Role.OPERATOR, False),
     ]
@@ -67,15 +68,15 @@ def expected(method, path, lines, case):
         return 421
     line = lines.get(("GET" if method == "HEAD" else method, path))
     if not is_safe and not may_come_from(origin, is_bearer=is_bearer):
-        is_forgetful_script = not origin and role is None and line != "public"
+        is_forgetful_script = not origin and role is None and line is not Access.PUBLIC
         return 401 if is_forgetful_script else 403
-    if line == "public":
+    if line is Access.PUBLIC:
         return LET_IN
     if role is None:
         return 401
     if line is None and path.startswith("/static/"):
         return 403  # a mount takes every method
-    return 403 if line == "write" and role is Role.VIEWER else LET_IN
+    return LET_IN if line is None or role in MAY[line] else 403
 
 
 @pytest.fixture
@@ -113,9 +114,10 @@ def gate(sqlite_url, settings):
 def test_the_matrix_of_routes_methods_people_and_places(gate, settings, capsys):
     client, call = gate
     app = client.app
-    kinds = {"public": PUBLIC, "read": READS, "write": WRITES}
     lines = {
-        (line.split()[0], filled_in(line.split()[1])): kind for kind, group in kinds.items() for line in group
+        (line.split()[0], filled_in(line.split()[1])): kind
+        for kind, group in GROUPS.items()
+        for line in group
     }
     paths = {filled_in(operation.split()[1]) for operation in operations(app)} | set(UNKNOWN)
     known, unknown = HOSTS
@@ -150,6 +152,20 @@ def test_a_viewer_reads_everything_and_changes_nothing(viewer):
         answer = viewer.request(method, filled_in(path), json={})
         assert answer.status_code == 403, line
         assert "viewers cannot make changes" in answer.json()["detail"]
+
+
+def test_a_writer_reads_nothing_changes_nothing_and_cannot_log_in(stranger, settings):
+    token = writer_token(settings, "node")
+    stranger.headers["Authorization"] = f"Bearer {token}"
+    for line in (*READS, *WRITES):
+        method, path = line.split()
+        answer = stranger.request(method, filled_in(path), json={} if method == "POST" else None)
+        assert answer.status_code == 403, line
+    assert stranger.get("/api/v1/pushes/nobody").status_code == 404
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    answer = stranger.post("/login", content=f"token={token}", headers=form)
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
 
 
 def test_a_route_without_a_line_is_closed_even_to_the_operator(client):

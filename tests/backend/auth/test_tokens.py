@@ -7,7 +7,9 @@ import time
 import pytest
 
 from backend.auth import tokens as access
-from backend.auth.permissions import Role
+from backend.auth.permissions import PEOPLE, Role
+from backend.errors import InvalidRequest
+from backend.redaction import redact
 from backend.settings import Settings
 
 
@@ -91,7 +93,7 @@ def test_another_token_ends_every_cookie_and_link(settings):
 def test_each_role_has_a_token_a_link_and_a_cookie_of_its_own(fresh):
     assert access.token_of(fresh, Role.OPERATOR) != access.token_of(fresh, Role.VIEWER)
     assert stat.S_IMODE((fresh.state / "viewer-token").stat().st_mode) == 0o600
-    for role in Role:
+    for role in PEOPLE:
         assert access.role_of_token(fresh, access.token_of(fresh, role)) is role
         assert access.login_of(fresh, cookie_of(fresh, role)).role is role
         assert access.redeem_link(fresh, ticket_of(fresh, role)) is role
@@ -146,5 +148,35 @@ def test_another_cookie_of_our_name_hides_none_of_ours(settings):
     header = (
         f"{name}=of-another-path; {name}={cookie_of(settings, Role.VIEWER)}; {name}={cookie_of(settings)}"
     )
-    assert [login.role for login in access.logins_in(settings, [header, f"{name}=x"])] == [*reversed(Role)]
+    assert [login.role for login in access.logins_in(settings, [header, f"{name}=x"])] == [*PEOPLE]
     assert access.logins_in(settings, []) == []
+
+
+def test_a_writers_token_is_signed_with_its_name_and_is_no_key(settings):
+    token = access.writer_token(settings, "node-7")
+    assert access.writer_of_token(settings, token) == "node-7"
+    signature = token.rpartition(".")[2]
+    for other in (
+        "",
+        token[:-1],
+        token + "0",
+        f"writer.node-8.{signature}",
+        f"writer..{signature}",
+        "writer.é.x",
+    ):
+        assert access.writer_of_token(settings, other) is None
+    for people in (token, access.token_of(settings, Role.WRITER)):
+        assert access.role_of_token(settings, people) is None
+    changed = settings.model_copy(update={"grpolab_writer_key": "another-key-for-writers"})
+    assert access.writer_of_token(changed, token) is None
+    for name in ("", "a b", "../x", "x" * 65):
+        with pytest.raises(InvalidRequest):
+            access.writer_token(settings, name)
+    assert redact(f"the client sent {token}") == "the client sent [secret]"
+
+
+def test_no_link_and_no_cookie_is_a_writers(settings):
+    assert (
+        access.role_of_link(settings, access.login_link(settings, Role.WRITER).partition("token=")[2]) is None
+    )
+    assert access.login_of(settings, access.new_cookie(settings, Role.WRITER)[0]) is None

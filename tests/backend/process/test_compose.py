@@ -113,10 +113,11 @@ def test_what_must_be_written_to_is_a_volume_or_memory():
     assert "HF_HOME=/state/" in DOCKERFILE
 
 
-def test_the_viewers_token_is_passed_on_and_never_made_of_a_text_of_this_file():
-    assert SERVICES["api"]["environment"]["GRPOLAB_VIEWER_TOKEN"] is None
-    assert "${GRPOLAB_VIEWER_TOKEN" not in TEXT
-    assert "\nGRPOLAB_VIEWER_TOKEN=\n" in EXAMPLE
+@pytest.mark.parametrize("name", ["GRPOLAB_VIEWER_TOKEN", "GRPOLAB_WRITER_KEY"])
+def test_other_secrets_are_passed_on_and_never_made_of_a_text_of_this_file(name):
+    assert SERVICES["api"]["environment"][name] is None
+    assert f"${{{name}" not in TEXT
+    assert f"\n{name}=\n" in EXAMPLE
 
 
 @pytest.mark.processes

@@ -48,7 +48,7 @@ export function RolloutCard({ completion, index, by }) {
           ✂ truncated
         </span>`
       }
-      <span class="quiet">${formatCount(completion.tokens)} tok</span>
+      ${completion.tokens > 0 && html`<span class="quiet">${formatCount(completion.tokens)} tok</span>`}
     </header>
     <${Terms} rewards=${completion.rewards} flags=${otherFlags(completion)} />
     ${

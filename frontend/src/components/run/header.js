@@ -7,7 +7,7 @@ import { address } from '../../lib/url.js';
 import { movesOf, reasonText, secondsLeft } from '../../lib/runs/moves.js';
 import { formatCount, formatDuration } from '../../lib/text/format.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
-import { isImported, originTitle } from '../../lib/runs/origin.js';
+import { isForeign, isPushed, isSilent, originTitle } from '../../lib/runs/origin.js';
 import { waitingText } from '../../lib/service/status.js';
 import { Icon } from '../shared/icons.js';
 import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
@@ -27,7 +27,7 @@ export function RunHeader({ run, onChange }) {
       <${Status} run=${run} />
       <${Advance} run=${run} />
       <span class="spacer"></span>
-      ${!isImported(run) && html`<${Moves} run=${run} onChange=${onChange} />`}
+      <${Moves} run=${run} onChange=${onChange} />
     </div>
     <p class="run-line quiet">
       ${
@@ -50,19 +50,43 @@ export function RunHeader({ run, onChange }) {
         </span>`
       }
       ${
-        isImported(run) &&
+        isForeign(run) &&
         html`<span class="run-origin">
-          Imported from ${originTitle(run.origin)} <code>${run.origin_file}</code>
+          ${
+            isPushed(run)
+              ? `Pushed by ${originTitle(run.origin)}${run.writer ? `, writer ${run.writer}` : ''}`
+              : html`Imported from ${originTitle(run.origin)} <code>${run.origin_file}</code>`
+          }
         </span>`
       }
       <span>
-        ${isImported(run) ? 'imported' : 'created'} <${Ago} time=${run.created_at} />
+        ${isForeign(run) && !isPushed(run) ? 'imported' : 'created'} <${Ago} time=${run.created_at} />
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
     <${Reason} run=${run} />
     <${Waiting} run=${run.id} />
+    <${Silent} run=${run} />
   `;
+}
+
+/** While nothing is heard of the trainer that pushes the run. @param {{run: Api.RunItem}} props */
+function Silent({ run }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((n) => n + 1), 10_000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    isSilent(run) &&
+    html`<p class="stale run-silent" role="status">
+      <${Icon} name="warn" />
+      <span>
+        Nothing has been heard of its trainer since <${Ago} time=${run.seen_at} />: it has ended, or it cannot reach
+        this service and sends everything later.
+      </span>
+    </p>`
+  );
 }
 
 /** @typedef {{run: Api.RunItem, onChange: (run: Api.RunItem) => void}} Props */
@@ -160,8 +184,11 @@ function Moves({ run, onChange }) {
     }
     setBusy(false);
   };
-  const confirmText =
-    run.status === 'running'
+  const confirmText = isPushed(run)
+    ? isSilent(run)
+      ? 'Its trainer is silent: the run ends here at once. Should the trainer come back, it is told to stop.'
+      : 'Its trainer is told to stop after the current step. It cannot be resumed from here.'
+    : run.status === 'running'
       ? 'The run stops after the current step and saves a checkpoint. You can resume it later.'
       : 'The run stops. You can resume it later.';
   return html`<div class="toolbar">
@@ -178,10 +205,13 @@ function Moves({ run, onChange }) {
         </button>`,
       )}
     <//>
-    <a class="button" href=${address('/launch', { from: run.id })} title="Launch a copy, with changes">
-      <${Icon} name="copy" size=${12} /> Clone
-    </a>
-    ${!isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
+    ${
+      !isForeign(run) &&
+      html`<a class="button" href=${address('/launch', { from: run.id })} title="Launch a copy, with changes">
+        <${Icon} name="copy" size=${12} /> Clone
+      </a>`
+    }
+    ${!isForeign(run) && !isEvaluation(run) && run.last_step > 0 && html`<${ForkLink} run=${run} />`}
     ${
       asking &&
       html`<${Confirm}
@@ -205,7 +235,7 @@ const NO_ROOM = {
 /** Why it is as it is. What somebody has to look after stands out. @param {{run: Api.RunItem}} props */
 function Reason({ run }) {
   if (!run.reason) return null;
-  const failed = isImported(run) ? FAILED_ELSEWHERE : FAILED;
+  const failed = isForeign(run) ? FAILED_ELSEWHERE : FAILED;
   const trouble =
     run.status === 'failed' ? failed : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
   if (!trouble)
@@ -218,7 +248,7 @@ function Reason({ run }) {
       <strong>${trouble.title}</strong>
       <pre>${reasonText(run.reason)}</pre>
       ${
-        !isImported(run) &&
+        !isForeign(run) &&
         html`<p class="quiet">
         Recorded data is kept. See the <a href=${`/run/${run.id}?tab=log`}>log</a> for the trainer's last output.${' '}
         ${trouble.next}

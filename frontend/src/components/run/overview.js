@@ -6,7 +6,7 @@ import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
 import { matching } from '../../lib/metrics.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
-import { isImported, originTitle } from '../../lib/runs/origin.js';
+import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
 import { marksOf } from '../../lib/runs/marks.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
@@ -54,7 +54,7 @@ export function Overview({ run, view, change }) {
   const line = lineOf(run, events);
   const recorded = recordedMetrics(run);
   const keys = KEY_CURVES.filter((metric) => recorded.includes(metric));
-  const metrics = keys.length || !isImported(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
+  const metrics = keys.length || !isForeign(run) ? keys : recorded.slice(0, SHOWN_OF_IMPORTED);
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
     ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
@@ -71,8 +71,8 @@ export function Overview({ run, view, change }) {
     }
     <div class="run-pair section">
       ${
-        isImported(run)
-          ? html`<${Imported} run=${run} events=${events} />`
+        isForeign(run)
+          ? html`<${Foreign} run=${run} events=${events} />`
           : html`
             <${ObjectiveCard} config=${run.config} />
             <${Attempts} run=${run} events=${events} />
@@ -100,6 +100,8 @@ function NothingYet({ run }) {
       }${' '}
       The queue shows what the run is waiting for.
     <//>`;
+  if (run.status === 'running' && isPushed(run))
+    return html`<${Empty} title="Waiting for values">The trainer has begun the run and logged nothing yet.<//>`;
   if (run.status === 'running')
     return html`<${Empty} title="Training started">
       The first values come from the evaluation before step 1. This page updates automatically.
@@ -166,13 +168,13 @@ function Figures({ run }) {
 }
 
 /**
- * Where an imported run comes from, and what that means.
+ * Where a run of another trainer comes from, and what that means.
  * @param {{run: Api.RunItem, events: Api.RunEvent[]}} props
  */
-function Imported({ run, events }) {
+function Foreign({ run, events }) {
   const told = events.find(({ data }) => data?.file);
   return html`<section class="card run-part">
-    <h2>Imported from ${originTitle(run.origin)}</h2>
+    <h2>${isPushed(run) ? 'Pushed by' : 'Imported from'} ${originTitle(run.origin)}</h2>
     ${
       told &&
       html`<p>
@@ -180,8 +182,9 @@ function Imported({ run, events }) {
       </p>`
     }
     <p class="quiet">
-      Another trainer made this run. Its curves can be compared with those of runs trained here; it has no checkpoints
-      and no completions, so it cannot be resumed, forked or evaluated.
+      Another trainer ${isPushed(run) && run.status === 'running' ? 'makes' : 'made'} this run. Its curves can be
+      compared with those of runs trained here; it has no checkpoints${isPushed(run) ? '' : ' and no completions'}, so
+      it cannot be resumed, forked or evaluated.
       ${Object.keys(run.config ?? {}).length > 0 && ' The Config tab shows its settings as they were logged.'}
     </p>
   </section>`;

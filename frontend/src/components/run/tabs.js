@@ -7,7 +7,7 @@ import { useHistory } from '../../data/run_events.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { address } from '../../lib/url.js';
-import { isImported, originTitle } from '../../lib/runs/origin.js';
+import { isForeign, originTitle } from '../../lib/runs/origin.js';
 import { terminalText } from '../../lib/text/log.js';
 import { formatBytes, formatCount, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
@@ -18,18 +18,19 @@ import { Evaluate } from './evaluate.js';
 import { ForkLink } from './fork_link.js';
 
 /** @param {Api.RunItem} run */
-const emptyText = (run) => (isImported(run) ? 'The log holds no config.' : 'All fields have their default values.');
+const emptyText = (run) =>
+  isForeign(run) ? 'Its trainer has told no config.' : 'All fields have their default values.';
 
 /** @param {{run: Api.RunItem, view: {full: boolean}, change: Function}} props */
 export function ConfigTab({ run, view, change }) {
   const schema = useGet('/config-schema');
   const config =
-    view.full || isImported(run) ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
+    view.full || isForeign(run) ? run.config : schema.data && changesBetween(schema.data.defaults, run.config ?? {});
   const text = useMemo(() => (config ? toYaml(config) : ''), [config]);
   return html`
     <div class="toolbar run-tools">
       ${
-        isImported(run)
+        isForeign(run)
           ? html`<span class="quiet">
             As ${originTitle(run.origin)} logged it
           </span>`

@@ -14,7 +14,10 @@ const PLAIN = {
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
   tags: { title: 'tags', of: (run) => run.tags, show: (tags) => tags.join(' ') },
   reason: { title: 'reason', of: (run) => run.reason },
-  origin: { title: 'imported from', of: (run) => run.origin && `${originTitle(run.origin)}, ${run.origin_file}` },
+  origin: {
+    title: 'other trainer',
+    of: (run) => run.origin && [originTitle(run.origin), run.origin_file || run.writer].filter(Boolean).join(', '),
+  },
   id: { title: 'id', of: (run) => run.id },
 };
 

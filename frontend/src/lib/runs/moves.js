@@ -1,5 +1,7 @@
 /** What may be asked of a run in its present state, and how it stands in words. */
 
+import { isForeign, isPushed } from './origin.js';
+
 /** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
 
 /** @type {Record<Move, string>} */
@@ -14,10 +16,19 @@ const MOVES = {
   failed: ['retry'],
 };
 
-/** @param {{status: string, wish?: string}} run @returns {{move: Move, label: string}[]} */
-export function movesOf({ status, wish }) {
+/**
+ * A run of another trainer can be stopped while it is pushed, and nothing else.
+ * @param {{status: string, wish?: string, origin?: string, writer?: string | null}} run
+ * @returns {{move: Move, label: string}[]}
+ */
+export function movesOf(run) {
+  const { status, wish } = run;
+  if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
   if (status === 'running' && wish) return [{ move: 'resume', label: 'Keep running' }];
-  return (MOVES[status] ?? []).map((move) => ({ move, label: LABELS[move] }));
+  return (isPushed(run) ? /** @type {Move[]} */ (['stop']) : (MOVES[status] ?? [])).map((move) => ({
+    move,
+    label: LABELS[move],
+  }));
 }
 
 /** Seconds that are left at the present pace; null where nothing can be said. @param {Api.RunItem} run */

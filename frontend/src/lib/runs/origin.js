@@ -1,10 +1,30 @@
-/** Origins of runs: this service, or the log of another trainer. Pure. */
+/** Origins of runs: this service, or another trainer, whose log was imported or which pushes the run. Pure. */
 
 /** @type {Record<string, string>} */
-const TITLES = { trl: 'TRL', verl: 'verl', tensorboard: 'TensorBoard', wandb: 'W&B', csv: 'CSV', jsonl: 'JSONL' };
+const TITLES = {
+  trl: 'TRL',
+  verl: 'verl',
+  tensorboard: 'TensorBoard',
+  wandb: 'W&B',
+  csv: 'CSV',
+  jsonl: 'JSONL',
+  script: 'a script',
+};
 
-/** Whether a run was read from a log: it has no checkpoints and never trains. @param {{origin?: string}} run */
-export const isImported = ({ origin }) => Boolean(origin);
+const SILENT_MS = 120_000;
 
-/** Name of the trainer or tool whose log it is. @param {string} origin */
+/** Whether another trainer makes it: it has no checkpoints and never trains here. @param {{origin?: string}} run */
+export const isForeign = ({ origin }) => Boolean(origin);
+
+/** Whether its trainer pushes it, live. @param {{writer?: string | null}} run */
+export const isPushed = ({ writer }) => typeof writer === 'string';
+
+/**
+ * Whether a run that should be live has given no sign for long: its trainer may be dead or without a network.
+ * @param {{status: string, seen_at?: string | null}} run @param {number} [now] in milliseconds
+ */
+export const isSilent = ({ status, seen_at: seen }, now = Date.now()) =>
+  status === 'running' && Boolean(seen) && now - new Date(seen ?? '').getTime() > SILENT_MS;
+
+/** Name of the trainer or tool that it comes from. @param {string} origin */
 export const originTitle = (origin) => TITLES[origin] ?? origin;

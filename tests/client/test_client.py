@@ -1,0 +1,323 @@
+"""The client of other trainers against a real service: every record once, whatever is in the way."""
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+from sqlalchemy import func, select
+
+from backend.auth.tokens import writer_token
+from backend.db.models import Metric, RolloutGroup
+from backend.pages import CLIENT
+from backend.settings import Settings
+from tests.browser.service import VIEWER_TOKEN, running
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def lab(state):
+    with running(state, writes_per_second=0) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def token(state):
+    return writer_token(Settings(state_dir=state), "node")
+
+
+@pytest.fixture
+def run(grpolab, lab, token, request):
+    name = re.sub(r"\W+", "-", request.node.name)[:100]
+    return grpolab.init(lab.base, token, id=name, name=name)
+
+
+def run_of(lab, name):
+    items = lab.get("/runs", q=name)["items"]
+    return next((run for run in items if run["name"] == name), None)
+
+
+def steps_of(lab, run, metric="reward/mean"):
+    answer = lab.get("/series", runs=run["id"], metrics=metric)
+    return dict(zip(answer["series"][0]["steps"], answer["series"][0]["values"], strict=True))
+
+
+def files(directory):
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_what_is_logged_arrives_and_nothing_stays_behind(run, lab, tmp_path):
+    for step in range(1, 30):
+        run.log({"reward": step, "kl": float("inf"), "word": "x", "flag": True}, step=step)
+    run.log_completions([{"prompt": "p", "completion": [{"role": "assistant", "content": "hi"}]}] * 4)
+    assert run.finish()
+    found = run_of(lab, run.id)
+    assert (found["status"], found["last_step"]) == ("finished", 30)
+    assert steps_of(lab, found) == {step: float(step) for step in range(1, 30)}
+    assert found["summary"]["last"]["kl/k3"] == "Infinity"
+    (group,) = lab.get("/rollouts", run=found["id"])["items"]
+    assert [each["text"] for each in group["completions"]] == ["hi"] * 4
+    assert files(tmp_path) == []
+    with pytest.raises(ValueError, match="the run is finished"):
+        run.log({"reward": 1})
+
+
+def test_answers_that_are_lost_double_nothing(grpolab, run, lab, monkeypatch):
+    post, answers = grpolab._Service._post, []
+
+    def losing(self, spool, lines):
+        answers.append(post(self, spool, lines))
+        if len(answers) % 3:
+            raise OSError(errno.ECONNRESET, "reset")
+        return answers[-1]
+
+    monkeypatch.setattr(grpolab._Service, "_post", losing)
+    for step in range(1, 20):
+        run.log({"reward": step}, step=step)
+        run.log_completions([{"prompt": f"p{step}", "completion": "c"}] * 2, step=step)
+        time.sleep(0.01)
+    assert run.finish()
+    assert len(answers) >= 3  # two of them were lost
+    found = run_of(lab, run.id)
+    assert steps_of(lab, found) == {step: float(step) for step in range(1, 20)}
+    with lab.sessions() as session:
+        for table, wanted in ((Metric, 19), (RolloutGroup, 19)):
+            query = select(func.count()).select_from(table).where(table.run_id == found["id"])
+            assert session.scalar(query) == wanted
+
+
+def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
+    run.log({"reward": 1}, step=1)
+    run._spools[-1].append({"kind": "metrics", "step": -5, "values": {"reward": 5}})
+    run.log({"reward": 2}, step=2)
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, run.id)) == {1: 1.0, 2: 2.0}
+    assert capsys.readouterr().err.count("a record is refused and left out") == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("wrong", "refuses the run (401): a token is needed"),
+        (VIEWER_TOKEN, "(403): viewers cannot push runs"),
+    ],
+)
+def test_a_wrong_token_costs_a_sentence_and_no_data(grpolab, lab, token, tmp_path, wrong, sentence):
+    name = f"token-{len(sentence)}"
+    body = "for step in range(1, 6): run.log({'reward': step}, step=step)\nassert not run.finish(seconds=2)"
+    process = script(lab.base, wrong, tmp_path, name, body, stderr=subprocess.PIPE)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 0
+    assert told.count(sentence) == 1
+    assert wrong not in told
+    assert run_of(lab, name) is None
+    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token)] == [""]
+    assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, 6)}
+    assert run_of(lab, name)["status"] == "finished"
+    assert files(tmp_path) == []
+
+
+def test_a_script_with_the_same_id_sends_what_was_left_first(grpolab, lab, token, tmp_path):
+    body = "for step in range(1, 8): run.log({'reward': step}, step=step)\nos._exit(0)"
+    script("http://127.0.0.1:9", token, tmp_path, "same-id", body, stderr=subprocess.DEVNULL).wait(60)
+    again = grpolab.init(lab.base, token, id="same-id", name="same-id")
+    for step in range(5, 10):
+        again.log({"reward": -step}, step=step)
+    assert again.finish()
+    wanted = {**{step: float(step) for step in range(1, 5)}, **{step: -float(step) for step in range(5, 10)}}
+    assert steps_of(lab, run_of(lab, "same-id")) == wanted
+
+
+def test_the_stop_button_is_heard(run, lab):
+    run.log({"reward": 1}, step=1)
+    deadline = time.monotonic() + 20
+    while not (found := run_of(lab, run.id)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    lab.client.post(f"/runs/{found['id']}/stop")
+    run.log({"reward": 1}, step=2)
+    while not run.should_stop() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert run.should_stop()
+    assert run.finish("stopped")
+    assert run_of(lab, run.id)["status"] == "stopped"
+
+
+def test_a_long_file_is_replaced_once_it_is_stored(grpolab, run, lab, tmp_path, monkeypatch):
+    monkeypatch.setattr(grpolab, "FILE_BYTES", 2_000)
+    seen = set()
+    for step in range(1, 60):
+        run.log({"reward": step}, step=step)
+        seen.add(run._spools[-1].path)
+        time.sleep(0.02)
+    assert run.finish()
+    assert len(seen) > 1
+    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 60)}
+    assert files(tmp_path) == []
+
+
+def test_a_full_disk_keeps_records_in_memory_until_there_is_room(grpolab, run, lab, monkeypatch, capsys):
+    real, is_full = os.write, [True]
+
+    def write(descriptor, data):
+        if is_full[0] and descriptor == run._spools[-1]._writing:
+            if len(data) > 40:
+                real(descriptor, data[:10])  # cut off in the middle
+                return 10
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    for step in range(1, 6):
+        run.log({"reward": step}, step=step)
+    is_full[0] = False
+    run.log({"reward": 6}, step=6)
+    assert run.finish()
+    assert steps_of(lab, run_of(lab, run.id)) == {step: float(step) for step in range(1, 7)}
+    assert capsys.readouterr().err.count("records wait in memory") == 1
+
+
+def test_memory_is_bounded_while_nothing_can_be_written(grpolab, run, monkeypatch, capsys):
+    def full(descriptor, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(grpolab, "HELD_BYTES", 10_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        for step in range(1, 1_000):
+            run.log({"reward": step}, step=step)
+    assert sum(map(len, run._spools[-1].held)) <= 10_000
+    assert "from here on some are lost" in capsys.readouterr().err
+    assert run.finish()
+
+
+def test_secrets_stay_out_of_the_file(grpolab, tmp_path):
+    config = {"hub_token": "sesame-open", "nested": [{"API_KEY": "sesame-open"}], "lr": 1, "tokens": 3}
+    run = grpolab.init("http://127.0.0.1:9", "the-secret-token", id="r", config=config)
+    (path,) = files(tmp_path)
+    text = path.read_text()
+    assert "sesame-open" not in text
+    assert "the-secret-token" not in text
+    assert json.loads(text.splitlines()[0])["run"]["config"]["tokens"] == 3
+    assert path.stat().st_mode & 0o777 == 0o600
+    run.finish(seconds=0)
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "127.0.0.1:8400", "http://user:pw@host", "http://h/?q=1", "http://"]
+)
+def test_an_address_that_cannot_be_one_is_refused_at_once(grpolab, url):
+    with pytest.raises(ValueError, match=r"^url: "):
+        grpolab.init(url, "t")
+
+
+def test_files_of_others_are_left_alone(grpolab, tmp_path):
+    for name, text in {
+        "a": "",
+        "b": "[]\n",
+        "c": '{"id": "../../x", "run": {}, "url": "http://h"}\n',
+        "d": "{",
+    }.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    reasons = [reason for _, reason in grpolab.send_left(tmp_path, "t")]
+    assert len(reasons) == 4
+    assert all("no file of this client" in reason for reason in reasons)
+    assert len(files(tmp_path)) == 4
+
+
+SCRIPT = """
+import multiprocessing, os, sys, time
+sys.path.insert(0, {client!r})
+import grpolab
+run = grpolab.init({url!r}, {token!r}, id={id!r}, name={id!r})
+{body}
+"""
+
+
+def script(url, token, directory, id, body, **kwargs):
+    """A process that pushes."""
+    code = SCRIPT.format(client=str(CLIENT.parent), url=url, token=token, id=id, body=body)
+    return subprocess.Popen([sys.executable, "-c", code], cwd=directory, text=True, **kwargs)
+
+
+def test_a_client_that_is_killed_loses_nothing_and_its_run_goes_on(lab, token, tmp_path):
+    endless = """
+for step in range(1, 10**9):
+    run.log({'reward': step}, step=step)
+    print(step, flush=True)
+    time.sleep(.005)
+"""
+    logged = 0
+    with script(lab.base, token, tmp_path, "killed", endless, stdout=subprocess.PIPE) as process:
+        while logged < 300:
+            logged = int(process.stdout.readline())
+        process.kill()
+        logged = int((process.stdout.read().split() or [logged])[-1])
+    assert len(files(tmp_path)) == 1
+    # It goes on from a checkpoint that is a little older.
+    body = f"""
+for step in range({logged - 20}, {logged + 20}):
+    run.log({{'reward': -step}}, step=step)
+run.finish()
+"""
+    assert script(lab.base, token, tmp_path, "killed", body).wait(60) == 0
+    found = run_of(lab, "killed")
+    values = steps_of(lab, found)
+    assert {step: value for step, value in values.items() if step < logged - 20} == {
+        step: float(step) for step in values if step < logged - 20
+    }
+    with lab.sessions() as session:
+        assert session.scalar(select(func.count()).where(Metric.run_id == found["id"])) == logged + 19
+    assert (found["status"], found["last_step"]) == ("finished", logged + 19)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        ("run.log({'reward': 1}, step=1)", "finished", ""),
+        ("raise RuntimeError('out of luck')", "failed", "RuntimeError: out of luck"),
+        ("raise KeyboardInterrupt", "stopped", "interrupted"),
+        ("with run: raise ValueError('inside')", "failed", "ValueError: inside"),
+    ],
+)
+def test_a_script_that_ends_without_a_word_ends_its_run(lab, token, tmp_path, body, status, reason):
+    name = f"end-{status}-{len(body)}"
+    script(lab.base, token, tmp_path, name, body, stderr=subprocess.DEVNULL).wait(60)
+    found = run_of(lab, name)
+    assert (found["status"], found["reason"]) == (status, reason)
+
+
+def test_a_fork_may_log_too(lab, token, tmp_path):
+    body = """
+run.log({'reward': 1}, step=1)
+def child():
+    run.log({'kl': 2}, step=2)
+    time.sleep(3)
+multiprocessing.set_start_method('fork')
+other = multiprocessing.Process(target=child)
+other.start()
+other.join()
+run.log({'reward': 3}, step=3)
+run.finish()
+"""
+    assert script(lab.base, token, tmp_path, "forked", body).wait(60) == 0
+    found = run_of(lab, "forked")
+    assert (found["status"], steps_of(lab, found)) == ("finished", {1: 1.0, 3: 3.0})
+    assert steps_of(lab, found, "kl/k3") == {2: 2.0}
+
+
+def test_the_file_is_downloaded_with_one_command_and_needs_no_token(lab, tmp_path):
+    answer = httpx.get(f"{lab.base}/grpolab.py")
+    assert (answer.status_code, answer.content) == (200, CLIENT.read_bytes())
+    assert answer.headers["content-type"].startswith("text/x-python")

@@ -1,0 +1,317 @@
+"""Pushed runs through HTTP: numbered records, one writer's runs apart from another's, hostile bodies."""
+
+import gzip
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import func, select, update
+
+from backend.auth.tokens import writer_token
+from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
+from backend.http.limits import PUSH_BYTES
+from backend.maintenance.reconciler import Reconciler
+from backend.runs.pushed import SILENT_SECONDS
+from tests.api_client import TOKEN, VIEWER_TOKEN
+
+SESSION, OTHER = "a" * 32, "b" * 32
+HEAD = {"name": "tiny", "config": {"lr": 1e-6}, "origin": "trl", "steps": 10}
+
+
+def metrics(step, **values):
+    return {"kind": "metrics", "step": step, "values": values}
+
+
+def completions(step, *texts, index=0, **more):
+    rows = [{"text": text, "reward": float(n), **more} for n, text in enumerate(texts)]
+    return {"kind": "completions", "step": step, "index": index, "prompt": "1+1=", "completions": rows}
+
+
+@pytest.fixture
+def send(client, settings):
+    """POST a batch; answers the response."""
+
+    def sending(records=(), *, key="r", first=1, session=SESSION, run=HEAD, writer="node", token=""):
+        body = {"session": session, "first": first, "records": list(records), "run": run}
+        headers = {
+            "Authorization": f"Bearer {token or writer_token(settings, writer)}",
+            "Content-Type": "application/json",
+        }
+        return client.post(f"/api/v1/pushes/{key}", content=json.dumps(body), headers=headers)
+
+    return sending
+
+
+def count(client, table):
+    with client.app.state.lab.sessions() as session:
+        return session.scalar(select(func.count()).select_from(table))
+
+
+def only_run(client):
+    (run,) = client.get("/api/v1/runs").json()["items"]
+    return client.get(f"/api/v1/runs/{run['id']}").json()
+
+
+def values_of(client, run, metric):
+    answer = client.get("/api/v1/series", params={"runs": run["id"], "metrics": metric}).json()
+    (series,) = answer["series"]
+    return dict(zip(series["steps"], series["values"], strict=True)), series["non_finite"]
+
+
+def test_a_pushed_run_is_live_and_has_curves_completions_and_a_config(client, send):
+    answer = send([
+        metrics(1, reward=0.5, kl="NaN", **{"train/grad_norm": 2, "weird <b>name": 1, "global_step": 1}),
+        completions(1, "two", "2\ud83d\0", advantage=-0.5, tokens=3, rewards={"f": "-Infinity"}),
+    ])  # fmt: skip
+    assert answer.status_code == 200, answer.text
+    run = only_run(client)
+    assert answer.json() == {"run": run["id"], "status": "running", "stop": False, "stored": 2}
+    assert (run["name"], run["status"], run["origin"], run["writer"]) == ("tiny", "running", "trl", "node")
+    assert (run["last_step"], run["steps"], run["config"]) == (1, 10, {"lr": 1e-6})
+    assert run["experiment_name"] == "pushed runs"
+    assert run["seen_at"]
+    assert run["summary"]["last"] == {
+        "reward/mean": 0.5, "kl/k3": "NaN", "optim/grad_norm": 2.0, "weird_b_name": 1.0,
+    }  # fmt: skip
+    assert values_of(client, run, "kl/k3")[1][0]["value"] == "NaN"
+    (group,) = client.get("/api/v1/rollouts", params={"run": run["id"], "step": 1}).json()["items"]
+    first, second = group["completions"]
+    assert (group["prompt"], first["text"], second["text"]) == ("1+1=", "two", "2\ud83d\0")
+    assert (second["reward"], second["advantage"], second["tokens"]) == (1.0, -0.5, 3)
+    assert second["rewards"] == {"f": "-Infinity"}
+
+
+def test_a_batch_that_comes_again_changes_nothing_and_an_overlap_adds_its_new_part(client, send):
+    first = [metrics(1, reward=1), completions(1, "a", "b")]
+    for _ in range(3):
+        assert send(first).json()["stored"] == 2
+    points, groups, events = (count(client, table) for table in (Metric, RolloutGroup, Event))
+    assert (points, groups) == (1, 1)
+    changed = [metrics(1, reward=9), completions(1, "x"), metrics(2, reward=2)]
+    assert send(changed, run=None).json()["stored"] == 3
+    assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
+    assert (count(client, RolloutGroup), count(client, Event)) == (1, events)
+
+
+def test_records_that_are_missing_are_asked_for(client, send):
+    send([metrics(1, reward=1)])
+    answer = send([metrics(5, reward=5)], first=5)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409, "records 2 to 4 are missing: send them first",
+    )  # fmt: skip
+    assert count(client, Metric) == 1
+
+
+def test_a_step_that_comes_again_replaces_values_and_completions_as_in_an_import(client, send):
+    send([metrics(1, reward=1, kl=1), metrics(3, reward=3), completions(3, "a", "b", "c")])
+    answer = send([metrics(1, reward=7), completions(3, "z")], session=OTHER)
+    assert answer.json()["stored"] == 2
+    run = only_run(client)
+    assert values_of(client, run, "reward/mean")[0] == {1: 7.0, 3: 3.0}
+    assert values_of(client, run, "kl/k3")[0] == {1: 1.0}
+    (group,) = client.get("/api/v1/rollouts", params={"run": run["id"]}).json()["items"]
+    assert [each["text"] for each in group["completions"]] == ["z"]
+    assert (run["last_step"], run["summary"]["best"]["reward/mean"]) == (3, {"value": 7.0, "step": 1})
+
+
+def test_it_ends_by_the_word_of_its_client_and_goes_on_when_its_script_starts_again(client, send):
+    send([metrics(1, reward=1), {"kind": "finish", "status": "failed", "reason": "OOM hf_" + "x" * 34}])
+    run = only_run(client)
+    assert (run["status"], run["reason"]) == ("failed", "OOM [secret]")
+    assert run["finished_at"]
+    assert run["attempts"][0]["outcome"] == "OOM [secret]"
+    assert send([metrics(2, reward=2)], session=OTHER).json()["status"] == "running"
+    assert only_run(client)["finished_at"] is None
+    send([{"kind": "finish", "status": "finished"}], session=OTHER, first=2)
+    assert only_run(client)["status"] == "finished"
+
+
+def test_the_stop_button_reaches_the_client_and_can_be_taken_back(client, send, settings):
+    send([metrics(1, reward=1)])
+    run = only_run(client)["id"]
+    assert client.post(f"/api/v1/runs/{run}/stop").status_code == 202
+    assert send(first=2).json()["stop"] is True
+    headers = {"Authorization": f"Bearer {writer_token(settings, 'node')}"}
+    assert client.get("/api/v1/pushes/r", headers=headers).json()["stop"] is True
+    assert client.post(f"/api/v1/runs/{run}/resume").status_code == 202
+    assert send(first=2).json()["stop"] is False
+    for move in ("pause", "retry", "clone", "fork", "evaluations"):
+        answer = client.post(f"/api/v1/runs/{run}/{move}", json={"step": 1} if move == "fork" else {})
+        assert answer.status_code == 409
+        assert "is pushed by TRL" in answer.json()["detail"]
+
+
+def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, send, settings):
+    send([metrics(1, reward=1)])
+    run = only_run(client)["id"]
+    lab = client.app.state.lab
+    reconciler = Reconciler(settings.model_copy(update={"lease_seconds": 0.6}), lab.sessions)
+    with lab.sessions.begin() as session:
+        session.execute(update(Run).values(progress_at=Run.progress_at - SILENT_SECONDS - 1))
+    for _ in range(3):
+        reconciler.look()
+    assert only_run(client)["status"] == "running"
+    client.post(f"/api/v1/runs/{run}/stop")
+    assert only_run(client)["status"] == "stopped"
+    late = send([metrics(2, reward=2)], first=2)  # it was only without a network
+    assert (late.json()["status"], late.json()["stop"]) == ("stopped", True)
+    assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
+    assert client.delete(f"/api/v1/runs/{run}").status_code == 200
+    assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
+    assert send([metrics(3, reward=3)], first=3, run=None).status_code == 404
+    for _ in range(3):
+        reconciler.look()
+    assert count(client, Run) == count(client, PushSession) == count(client, Metric) == 0
+    assert send([metrics(3, reward=3)]).status_code == 200
+
+
+def test_a_writer_has_only_runs_of_its_own(client, send, settings):
+    send([metrics(1, reward=1)], writer="one")
+    send([metrics(1, reward=2)], writer="two")
+    send([metrics(1, reward=3)], token=TOKEN)
+    runs = client.get("/api/v1/runs").json()["items"]
+    found = {run["writer"]: run["summary"]["last"]["reward/mean"] for run in runs}
+    assert found == {"one": 1.0, "two": 2.0, "": 3.0}
+    assert send(run=None, writer="three").status_code == 404
+    one = {"Authorization": f"Bearer {writer_token(settings, 'one')}"}
+    for run in runs:
+        assert client.get(f"/api/v1/pushes/{run['id']}", headers=one).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "words"),
+    [
+        ("wrong", 401, "a token is needed"),
+        (VIEWER_TOKEN, 403, "viewers cannot push runs; this needs a writer's token"),
+        (f"writer.node.{'0' * 64}", 401, "a token is needed"),
+    ],
+)
+def test_a_wrong_token_and_a_viewers_are_refused_in_a_sentence(client, send, token, status, words):
+    answer = send([metrics(1, reward=1)], token=token)
+    assert answer.status_code == status
+    assert words in answer.json()["detail"]
+    assert count(client, Run) == 0
+
+
+def test_a_token_of_one_writer_does_not_become_anothers(client, send, settings):
+    signature = writer_token(settings, "one").rpartition(".")[2]
+    assert send(token=f"writer.two.{signature}").status_code == 401
+
+
+NESTED = {}
+for _ in range(200):
+    NESTED = {"a": NESTED}
+BAD = {
+    "a negative step": metrics(-1, reward=1),
+    "a step of 2^63": metrics(2**63, reward=1),
+    "a step that is a fraction": metrics(1.5, reward=1),
+    "a step that is true": metrics(True, reward=1),
+    "a value that is text": metrics(1, reward="high"),
+    "a value that is true": metrics(1, reward=True),
+    "a value of 400 digits": metrics(1, reward=10**400),
+    "a name without end": {"kind": "metrics", "step": 1, "values": {"x" * 513: 1}},
+    "an unknown kind": {"kind": "drop table", "step": 1},
+    "no completion": {"kind": "completions", "step": 1, "index": 0, "prompt": "", "completions": []},
+    "a prompt that is a list": {**completions(1, "a"), "prompt": ["x"]},
+    "a field too many": {**metrics(1, reward=1), "run_id": "other"},
+    "an end that there is not": {"kind": "finish", "status": "queued"},
+    "no object": 3,
+}
+
+
+@pytest.mark.parametrize("record", BAD.values(), ids=BAD)
+def test_a_bad_record_is_refused_in_a_sentence_and_nothing_of_its_batch_is_stored(client, send, record):
+    answer = send([metrics(1, reward=1), record])
+    assert answer.status_code == 422, answer.text
+    assert len(answer.json()["errors"]) >= 1
+    assert count(client, Run) == count(client, Metric) == 0
+
+
+def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
+    secret = "hf_" + "x" * 34
+    head = {**HEAD, "name": f"<script>{secret}", "config": {"deep": NESTED, "token": secret}}
+    assert send(run=head).status_code == 200
+    run = only_run(client)
+    assert (run["name"], run["config"]) == ("<script>[secret]", {})
+    events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
+    assert any("config is left out" in event["message"] for event in events)
+
+
+def test_more_than_a_thousand_metrics_are_refused_whole(client, send):
+    many = [metrics(n, **{f"m{n}_{k}": k for k in range(200)}) for n in range(6)]
+    answer = send(many)
+    assert answer.status_code == 422
+    assert "1,200 metrics" in answer.json()["errors"][0]["message"]
+    assert count(client, Metric) == 0
+
+
+def post_raw(client, settings, content, encoding="gzip", path="/api/v1/pushes/r"):
+    headers = {
+        "Authorization": f"Bearer {writer_token(settings, 'node')}",
+        "Content-Type": "application/json", "Content-Encoding": encoding,
+    }  # fmt: skip
+    return client.post(path, content=content, headers=headers)
+
+
+def test_a_body_may_be_packed_but_not_be_a_bomb(client, settings):
+    body = json.dumps({"session": SESSION, "first": 1, "records": [metrics(1, reward=1)], "run": HEAD})
+    assert post_raw(client, settings, gzip.compress(body.encode())).status_code == 200
+    packed = gzip.compress(body.encode())
+    for content, encoding, status in (
+        (gzip.compress(b" " * (PUSH_BYTES + 1)), "gzip", 413),
+        (b" " * (PUSH_BYTES + 1), "identity", 413),
+        (packed[:-9], "gzip", 400),
+        (packed + b"more", "gzip", 400),
+        (body.encode(), "gzip", 400),
+        (gzip.compress(b"[" * 100_000), "gzip", 400),
+        (gzip.compress(b'{"a":1,"a":2}'), "gzip", 400),
+        (gzip.compress(b"\xff"), "gzip", 400),
+        (packed, "br", 415),
+    ):
+        answer = post_raw(client, settings, content, encoding)
+        assert answer.status_code == status, (encoding, answer.text)
+        assert answer.json()["detail"]
+
+
+def test_512_completions_of_a_step_fit_into_one_request(client, settings):
+    step = [completions(1, *("x" * 8_000 for _ in range(8)), index=n) for n in range(64)]
+    body = json.dumps({"session": SESSION, "first": 1, "records": step, "run": HEAD}).encode()
+    assert len(body) > 4_000_000
+    assert post_raw(client, settings, body, "identity").json()["stored"] == 64
+    run = only_run(client)
+    assert client.get("/api/v1/rollouts/steps", params={"run": run["id"]}).json()["items"][0]["groups"] == 64
+
+
+def test_many_processes_of_one_run_lose_nothing(client, send):
+    def session(number):
+        name = f"{number:032x}"
+        for first in range(1, 5):
+            assert send([metrics(number * 10 + first, reward=number)], session=name, first=first).is_success
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(session, range(4)))
+    assert count(client, Run) == count(client, Experiment) == 1
+    values, _ = values_of(client, only_run(client), "reward/mean")
+    assert values == {n * 10 + first: float(n) for n in range(4) for first in range(1, 5)}
+    assert not any(map(math.isnan, values.values()))
+
+
+def test_runs_of_a_sweep_that_begin_at_once_are_in_one_experiment(client, send):
+    def begin(number):
+        return send(
+            [metrics(1, reward=1)], key=f"r{number}", run={**HEAD, "experiment": "sweep", "seed": number}
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(answer.is_success for answer in pool.map(begin, range(4)))
+    (experiment,) = client.get("/api/v1/experiments").json()["items"]
+    assert experiment["name"] == "sweep"
+    assert count(client, Run) == 4
+
+
+def test_pushed_runs_are_no_workers_business(client, send):
+    send([metrics(1, reward=1)])
+    text = client.get("/metrics").text
+    assert "grpolab_lease_oldest_age_seconds 0" in text
+    assert client.get("/api/v1/queue").status_code == 200
