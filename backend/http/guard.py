@@ -199,7 +199,7 @@ async def _checked_body(scope: Scope, receive: Receive, headers: Headers) -> byt
     """The whole body, which is JSON; that of a push may be packed and large, and is looked at in a thread."""
     access = access_of(scope["method"], scope["path"])
     body = await read_body(receive, headers, most=_most_bytes(access))
-    if access is Access.PUSH:
+    if access is Access.PUSH and body:
         return await anyio.to_thread.run_sync(unpacked, body, headers.get("content-encoding", ""))
     if body:
         check_json(body)

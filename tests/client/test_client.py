@@ -109,7 +109,7 @@ def test_a_record_that_the_service_refuses_is_left_out_alone(run, lab, capsys):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("wrong", "refuses the run (401): a token is needed"),
+        ("no-such-token", "refuses the run (401): a token is needed"),
         (VIEWER_TOKEN, "(403): viewers cannot push runs"),
     ],
 )
