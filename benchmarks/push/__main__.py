@@ -45,12 +45,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what pushing from TRL costs, and whether anything is lost")
     parser.add_argument("--steps", type=int, default=400, help="of the training whose service is killed")
     parser.add_argument("--absence", type=float, default=120, help="seconds for which the service is away")
-    parser.add_argument("--blocks", type=int, default=18, help="blocks of five steps that take turns")
+    parser.add_argument(
+        "--blocks", type=int, default=18, help="blocks of five steps that take turns; 0: none"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    text = "\n".join([*outage(arguments), "", *overhead(arguments)])
+    text = "\n".join([*outage(arguments), "", *(overhead(arguments) if arguments.blocks else [])])
     print(text)
-    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+    if arguments.blocks:
+        (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
 Sizes = tuple[int, int, int]
@@ -68,10 +71,16 @@ class Training:
         problem = Sums(seed=0)
         asked = [problem.sample(index, "train") for index in range(sizes[0] * steps)]
         self._job = {
-            "steps": steps, "sizes": sizes, "block": block, "threads": arguments.threads, "directory": directory,
-            "url": self.service.url, "token": writer_token(Settings(state_dir=Path(self.state)), "benchmark"),
-            "id": ID, "prompts": [{"prompt": each.text, "answer": each.answer} for each in asked],
-        }  # fmt: skip
+            "steps": steps,
+            "sizes": sizes,
+            "block": block,
+            "threads": arguments.threads,
+            "directory": directory,
+            "url": self.service.url,
+            "token": writer_token(Settings(state_dir=Path(self.state)), "benchmark"),
+            "id": ID,
+            "prompts": [{"prompt": each.text, "answer": each.answer} for each in asked],
+        }
         self._lines: list[str] = []
 
     def start(self) -> None:
@@ -80,17 +89,16 @@ class Training:
             "HF_HUB_OFFLINE": "1",
             "TRACKIO_DIR": self.state,
         }
-        self.process = subprocess.Popen(
-            [python_of_trl(), HERE / "trl_side.py"],
-            env=os.environ | quiet | {"PYTHONPATH": str(ROOT), "TRL_EXPERIMENTAL_SILENCE": "1"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        json.dump(self._job, self.process.stdin)
-        self.process.stdin.close()
+        with tempfile.TemporaryFile("w+") as job:
+            json.dump(self._job, job)
+            job.seek(0)
+            self.process = subprocess.Popen(
+                [python_of_trl(), HERE / "trl_side.py"],
+                env=os.environ | quiet | {"PYTHONPATH": str(ROOT), "TRL_EXPERIMENTAL_SILENCE": "1"},
+                stdin=job,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
         self._reader = threading.Thread(target=lambda: self._lines.extend(self.process.stdout or ()))
         self._reader.start()
 
@@ -133,12 +141,16 @@ def outage(arguments: argparse.Namespace) -> list[str]:
             each["groups"] for each in training.service.get("/rollouts/steps", run=run["id"])["items"]
         )
         training.service.stop()
-    assert not has_ended, "the training ended while the service was away: take more --steps"
+    if has_ended:
+        raise SystemExit("the training ended while the service was away: take more --steps")
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    setting = (
+        f"GRPOTrainer on the tiny policy, {arguments.steps} steps of {SMALL[0]} x {SMALL[1]} completions; "
+        f"service on SQLite killed (SIGKILL) at step {before} for {arguments.absence:.0f} s; "
+        f"{arguments.threads} threads, {platform.machine()}, Python {platform.python_version()}, {versions}."
+    )
     return [
-        f"GRPOTrainer on the tiny policy, {arguments.steps} steps of {SMALL[0]} x {SMALL[1]} "
-        f"completions; service on SQLite killed (SIGKILL) at step {before} for {arguments.absence:.0f} s; "
-        f"{arguments.threads} threads, {platform.machine()}, Python {platform.python_version()}, {versions}.",
+        setting,
         "",
         "| what | figure |",
         "|---|---|",
@@ -185,14 +197,16 @@ def overhead(arguments: argparse.Namespace) -> list[str]:
         result = training.result()
         training.service.stop()
     counted = [each for each in result["steps"] if each["step"] > WARM_UP_STEPS]
-    lines = [
-        f"One training of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push metrics and "
-        f"{PROMPTS_PER_STEP * GROUP_SIZE} completions a step to nothing, GRPO Lab and Trackio by turns; medians.",
-        "",
-        "| pushed to | its calls in the training thread, wall / processor time | a step, wall | "
-        "a step, processor time of all threads |",
-        "|---|---|---|---|",
-    ]
+    setting = (
+        f"One training of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push metrics "
+        "and completions to nothing, GRPO Lab and Trackio by turns; medians; load average "
+        f"{os.getloadavg()[0]:.1f} at the end."
+    )
+    head = (
+        "| pushed to | its calls in the training thread, wall / processor time | a step, wall "
+        "| a step, processor time of all threads |"
+    )
+    lines = [setting, "", head, "|---|---|---|---|"]
     for name in ("nothing", "GRPO Lab", "Trackio"):
         own = [each for each in counted if each["logger"] == name]
         calls, cpu, wall, all_cpu = (
