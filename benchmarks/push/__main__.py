@@ -14,7 +14,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -198,8 +197,8 @@ def overhead(arguments: argparse.Namespace) -> list[str]:
         training.service.stop()
     counted = [each for each in result["steps"] if each["step"] > WARM_UP_STEPS]
     setting = (
-        f"One training of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push metrics "
-        "and completions to nothing, GRPO Lab and Trackio by turns; medians; load average "
+        f"One training of {5 * arguments.blocks} steps of 16 x 8 completions; blocks of five steps push "
+        "metrics and completions to nothing, GRPO Lab and Trackio by turns; medians; load average "
         f"{os.getloadavg()[0]:.1f} at the end."
     )
     head = (
@@ -217,4 +216,4 @@ def overhead(arguments: argparse.Namespace) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -38,7 +38,8 @@ class Turns(TrainerCallback):
     """Lets the loggers take turns, and measures each: its calls, and all of its steps."""
 
     def __init__(self, ours: GRPOLabCallback, block: int) -> None:
-        self.ours, self.block, self.trainer = ours, block, None
+        self.ours, self.block = ours, block
+        self.trainer: Any = None
         self.steps: list[dict[str, Any]] = []
         self.calls = 0.0
         self.calls_cpu = 0.0
@@ -79,7 +80,7 @@ class Turns(TrainerCallback):
     def _to_trackio(self, logs: dict[str, Any], step: int) -> None:
         """As TrackioCallback and GRPOTrainer.log do it."""
         trackio.log(logs, step=step)
-        kept = self.trainer._logs  # noqa: SLF001 # type: ignore[attr-defined]
+        kept = self.trainer._logs  # noqa: SLF001
         table = {
             "step": [step] * len(kept["prompt"]), "prompt": list(kept["prompt"]),
             "completion": list(kept["completion"]),

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.service import ENDED, Service, machine
 
@@ -40,7 +41,7 @@ def main() -> None:
     (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
 
 
-def measure(runs: int, **variables: str) -> list[tuple[float, float]]:
+def measure(runs: int, **variables: Any) -> list[tuple[float, float]]:
     """Seconds from the request to the status `running` and to the first recorded step, for each run."""
     with tempfile.TemporaryDirectory(prefix="grpolab-start-") as state:
         service = Service(state, WORKER_SLOTS="1", **variables)

@@ -82,8 +82,8 @@ function Silent({ run }) {
     html`<p class="stale run-silent" role="status">
       <${Icon} name="warn" />
       <span>
-        Nothing has been heard of its trainer since <${Ago} time=${run.seen_at} />: it has ended, or it cannot reach
-        this service and sends everything later.
+        Its trainer was last heard of <${Ago} time=${run.seen_at} />: it has ended, or it cannot reach this service and
+        sends everything later.
       </span>
     </p>`
   );

@@ -1,6 +1,6 @@
 /** What may be asked of a run in its present state, and how it stands in words. */
 
-import { isForeign, isPushed } from './origin.js';
+import { isForeign, isPushed, isSilent } from './origin.js';
 
 /** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
 
@@ -18,13 +18,13 @@ const MOVES = {
 
 /**
  * A run of another trainer can be stopped while it is pushed, and nothing else.
- * @param {{status: string, wish?: string, origin?: string, writer?: string | null}} run
+ * @param {{status: string, wish?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
 export function movesOf(run) {
   const { status, wish } = run;
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
-  if (status === 'running' && wish) return [{ move: 'resume', label: 'Keep running' }];
+  if (status === 'running' && wish && !isSilent(run)) return [{ move: 'resume', label: 'Keep running' }];
   return (isPushed(run) ? /** @type {Move[]} */ (['stop']) : (MOVES[status] ?? [])).map((move) => ({
     move,
     label: LABELS[move],

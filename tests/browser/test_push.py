@@ -1,0 +1,77 @@
+"""A run that another trainer pushes, in a real browser: live, readable, stopped by its button."""
+
+import sys
+import time
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+from sqlalchemy import update
+
+from backend.auth.tokens import writer_token
+from backend.db.models import Run
+from backend.settings import Settings
+from tests.browser.conftest import ARGUMENTS
+from tests.browser.service import running
+from tests.browser.test_pages import AXE
+from tests.browser.watched import watched
+from tests.client.conftest import load
+
+HOSTILE = "<img src=x onerror=__hit(1)>"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with running(tmp_path, writes_per_second=0) as service:
+        yield service
+
+
+@pytest.fixture
+def pushed(lab, tmp_path):
+    run = load().init(
+        lab.base, writer_token(Settings(state_dir=tmp_path), "node-7"),
+        name=f"pushed {HOSTILE}", origin="trl", steps=40, directory=tmp_path / "spool",
+    )  # fmt: skip
+    for step in range(1, 15):
+        run.log({"reward": step / 40, HOSTILE: step}, step=step)
+        run.log_completions([{"prompt": "1+1=", "completion": HOSTILE, "reward": 1.0}] * 2, step=step)
+    yield run
+    run.finish()
+    sys.modules.pop("grpolab")
+
+
+def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium):
+    deadline = time.monotonic() + 30
+    while not (found := lab.get("/runs")["items"]) or found[0]["last_step"] < 14:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    address = f"/run/{found[0]['id']}"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
+        with watched(browser, lab.base) as page:
+            page.goto("/import")
+            expect(page.get_by_label("On the training machine")).to_contain_text(
+                f"curl -O {lab.base}/grpolab.py"
+            )
+            page.evaluate(AXE)
+            assert page.evaluate("axe.run().then((found) => found.violations.map((each) => each.id))") == []
+            page.goto(address)
+            expect(page.locator(".run-origin")).to_have_text("Pushed by TRL, writer node-7")
+            expect(page.locator(".run-advance")).to_contain_text("step 14 of 40")
+            expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+            pushed.log({"reward": 0.5}, step=20)
+            expect(page.locator(".run-advance")).to_contain_text("step 20 of 40")
+            page.get_by_role("tab", name="Rollouts").click()
+            expect(page.get_by_text(HOSTILE).first).to_be_visible()
+            page.get_by_role("button", name="Stop").click()
+            page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+            expect(page.get_by_role("button", name="Keep running")).to_be_visible()
+            pushed.log({"reward": 0.5}, step=21)
+            while not pushed.should_stop():
+                assert time.monotonic() < deadline + 30
+                time.sleep(0.05)
+            with lab.sessions.begin() as session:
+                session.execute(update(Run).values(progress_at=Run.progress_at - 300))
+            page.goto(address)
+            expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard of 5 min ago")
+            expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        browser.close()
