@@ -6,9 +6,6 @@ from typing import NamedTuple
 FRONTEND = Path(__file__).parents[1] / "frontend"
 """The folder of the pages' scripts and styles."""
 
-CLIENT = Path(__file__).parents[1] / "client" / "grpolab.py"
-"""The client of other trainers, as it is downloaded."""
-
 
 class Page(NamedTuple):
     """A page. Its view is `frontend/src/views/<name>.js`, its style `frontend/styles/<name>.css`."""

@@ -1,5 +1,6 @@
 """Routes of pushed runs, and the client that pushes them."""
 
+import pathlib
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -8,9 +9,11 @@ from starlette.responses import FileResponse
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
-from backend.pages import CLIENT
 from backend.push.schemas import Batch, PushAnswer
 from backend.push.store import Owner, push, state_of
+
+CLIENT = pathlib.Path(__file__).parent / "client" / "grpolab.py"
+"""The client of other trainers, as it is downloaded."""
 
 router = APIRouter(tags=["pushes"], responses=ERRORS)
 

@@ -21,7 +21,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "client"))
+sys.path.insert(0, str(ROOT / "backend" / "push" / "client"))
 from grpolab import GRPOLabCallback  # noqa: E402
 
 from benchmarks.step.workload import (  # noqa: E402

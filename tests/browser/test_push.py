@@ -14,7 +14,7 @@ from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
 from tests.browser.test_pages import AXE
 from tests.browser.watched import watched
-from tests.client.conftest import load
+from tests.backend.push.conftest import load
 
 HOSTILE = "<img src=x onerror=__hit(1)>"
 

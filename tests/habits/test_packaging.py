@@ -58,9 +58,12 @@ def pins(text: str) -> dict[str, str]:
     return {canonicalize_name(line.name): str(line.specifier).removeprefix("==") for line in lines}
 
 
+CLIENT = ROOT / "backend/push/client/grpolab.py"
+
+
 def distributions(*folders: str) -> set[str]:
-    """Third-party distributions that the code in `folders` imports."""
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    """Third-party distributions that the code in `folders` imports; the client of others is not theirs."""
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if path != CLIENT]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {

@@ -126,7 +126,7 @@ class Run:
     def log_completions(
         self, completions: Sequence[Mapping[str, Any]], step: int | None = None, *, split: str = "train"
     ) -> None:
-        """What the policy wrote: each with `prompt` and `completion`, neighbours of one prompt as a group.
+        """Log completions: each with `prompt` and `completion`, neighbours of one prompt as a group.
 
         May have `reward`, `rewards` (by name), `advantage`, `answer`, `tokens`, `finish_reason`, `correct`.
         """
@@ -425,7 +425,7 @@ class _Spool:
                 self.path.parent.rmdir()  # unless other files lie there
 
     def forget(self) -> None:
-        """In a forked process: the file is the parent's."""
+        """Leave the file to the parent, in a forked process."""
         os.close(self._writing)
         os.close(self._reading)
 
@@ -568,7 +568,7 @@ class VerlLogger:
 
 
 def add_to_verl(**init_kwargs: Any) -> None:
-    """From now on every `Tracking` of verl pushes to GRPO Lab too. Call it in the process that trains."""
+    """Let every `Tracking` of verl push to GRPO Lab too. Call it in the process that trains."""
     from verl.utils import tracking
 
     begin, log_samples = tracking.Tracking.__init__, tracking.ValidationGenerationsLogger.log

@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 
 from backend.auth.tokens import writer_token
 from backend.db.models import Metric, RolloutGroup
-from backend.pages import CLIENT
+from backend.push.api import CLIENT
 from backend.settings import Settings
 from tests.browser.service import VIEWER_TOKEN, running
 

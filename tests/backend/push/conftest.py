@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from backend.pages import CLIENT
+from backend.push.api import CLIENT
 
 
 def load() -> ModuleType:
