@@ -10,11 +10,11 @@ from sqlalchemy import update
 from backend.auth.tokens import writer_token
 from backend.db.models import Run
 from backend.settings import Settings
+from tests.backend.push.conftest import load
 from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
 from tests.browser.test_pages import AXE
 from tests.browser.watched import watched
-from tests.backend.push.conftest import load
 
 HOSTILE = "<img src=x onerror=__hit(1)>"
 
