@@ -41,6 +41,7 @@ from backend.rollouts import api as rollouts
 from backend.runs import api as runs
 from backend.runs.high_water_mark import tell_if_older
 from backend.settings import Settings
+from backend.trials import api as trials
 from backend.workers import api as workers
 
 VERSION = "0.2.0"
@@ -97,6 +98,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         metrics,
         rollouts,
         diagnosis,
+        trials,
         workers,
         live,
         session,

@@ -76,6 +76,8 @@ READS = (
     "GET /api/v1/runs/{run_id}/metrics.csv",
     "GET /api/v1/series",
     "GET /api/v1/runs/{run_id}/diagnosis",
+    "POST /api/v1/runs/{run_id}/trials/plan",  # computes, changes nothing
+    "GET /api/v1/trials",
     "GET /api/v1/rollouts",
     "GET /api/v1/rollouts/steps",
     "GET /api/v1/rollouts/{completion_id}/tokens",
@@ -98,6 +100,7 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/clone",
     "POST /api/v1/runs/{run_id}/fork",
     "POST /api/v1/runs/{run_id}/evaluations",
+    "POST /api/v1/runs/{run_id}/trials",
     "POST /api/v1/datasets",
     "DELETE /api/v1/datasets/{sha256}",
     "POST /api/v1/imports",

@@ -5,7 +5,8 @@
                    ├──< rollout_group ─< rollout
                    │            └─ rollout_tokens
                    ├──< checkpoint, event, log_chunk
-                   └──< push_session
+                   ├──< push_session
+                   └──< trial >── experiment
     worker, singleton, browser_session
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
@@ -297,6 +298,46 @@ class Checkpoint(Base):
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
+class Trial(Base):
+    """An experiment that tries remedies against what broke a run: forks of one state of it."""
+
+    __tablename__ = "trial"
+    __table_args__ = (
+        Index("ix_trial_run", "run_id"),
+        Index("ix_trial_experiment", "experiment_id"),
+        Index("ix_trial_judged", "judged_at"),
+    )
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
+    """The run that broke."""
+    experiment_id: Mapped[str | None] = mapped_column(ForeignKey("experiment.id"))
+    """None: all its runs were deleted after the verdict."""
+    found: Mapped[str] = mapped_column(String(16))
+    """Verdict on the run when the trial began."""
+    cause: Mapped[str] = mapped_column(String(32))
+    """Cause whose remedy is tried; "" where the diagnosis named none."""
+    onset_healthy: Mapped[int | None]
+    onset_sick: Mapped[int | None]
+    fork_run: Mapped[str | None] = mapped_column(String(26))
+    """Whose checkpoint the runs begin with; None: they start from step 0."""
+    fork_step: Mapped[int]
+    wanted_step: Mapped[int]
+    """Step of the last checkpoint that was to be written before the onset."""
+    words: Mapped[str] = mapped_column(Text)
+    """The sentence that says where the runs begin, and why."""
+    steps: Mapped[int]
+    """Step at which every run ends."""
+    seeds: Mapped[list[Any]]
+    """Seeds of each arm; the run's own one, which is trained once more, is not among them."""
+    arms: Mapped[list[Any]]
+    """[{"name", "changes"}] beside the arm without change."""
+    verdict: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """Counts of each arm and the sentences about them, once all runs have ended."""
+    judged_at: Mapped[float | None]
+    created_at: Mapped[float] = mapped_column(default=db_now())
+
+
 class Event(Base):
     """Something that happened to a run or to the installation; never changed, never removed alone."""
 
@@ -308,7 +349,7 @@ class Event(Base):
     attempt: Mapped[int | None]
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
-    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference"."""
+    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

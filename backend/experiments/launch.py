@@ -1,6 +1,6 @@
 """Launch of an experiment: variants x seeds become queued runs, all of them or none."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import insert, select
@@ -28,6 +28,11 @@ class Planned(NamedTuple):
     variant: str
     seed: int
     config: RunConfig
+    parent_run: str | None = None
+    fork_step: int | None = None
+    """Step of the parent's checkpoint that it continues; None: it begins anew."""
+    reason: str = "queued"
+    """First line of its history."""
 
 
 def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
@@ -42,13 +47,25 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
             return launched(session, known)
     planned = list(plan(lab.settings, request))
     row = {"id": new_id(), "name": request.name, "request": document, "request_hash": digest}
+    given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
-        statement = insert_into(session, Experiment).values(**row, idempotency_key=key or None)
-        made = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
-        if made is not None:
-            _queue(session, made, planned, request)
-        # Else somebody with the same key was quicker by a moment.
+        made = enter_experiment(session, row | {"idempotency_key": key or None}, planned, given)
+        # None: somebody with the same key was quicker by a moment.
         return launched(session, made or made_before(session, key, digest) or "")
+
+
+def enter_experiment(
+    session: Session, row: Mapping[str, Any], planned: Sequence[Planned], given: Mapping[str, Any]
+) -> str | None:
+    """The rows of an experiment and of its runs, each with the fields `given`; the experiment's id.
+
+    None: there is an experiment with this idempotency key.
+    """
+    statement = insert_into(session, Experiment).values(**row)
+    made: str | None = session.scalar(statement.on_conflict_do_nothing().returning(Experiment.id))
+    if made is not None:
+        _queue(session, made, planned, given)
+    return made
 
 
 def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
@@ -78,7 +95,9 @@ def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
             yield Planned(variant["name"], seed, config.with_(seed=seed))
 
 
-def _queue(session: Session, experiment_id: str, planned: list[Planned], request: ExperimentRequest) -> None:
+def _queue(
+    session: Session, experiment_id: str, planned: Sequence[Planned], given: Mapping[str, Any]
+) -> None:
     names = new_run_names(session, len(planned))
     ids = sorted(new_id() for _ in planned)
     rows = [
@@ -86,15 +105,15 @@ def _queue(session: Session, experiment_id: str, planned: list[Planned], request
             **run_row(name, run.variant, run.config),
             "id": run_id,
             "experiment_id": experiment_id,
-            "priority": request.priority,
-            "tags": request.tags,
-            "notes": request.notes,
+            "parent_run": run.parent_run,
+            "fork_step": run.fork_step,
+            **given,
         }
         for run_id, name, run in zip(ids, names, planned, strict=True)
     ]
     session.execute(insert(Run), rows)
-    for row in rows:
-        add_event(session, "lifecycle", "queued", run_id=row["id"], data={"to": "queued"})
+    for row, run in zip(rows, planned, strict=True):
+        add_event(session, "lifecycle", run.reason, run_id=row["id"], data={"to": "queued"})
 
 
 def launched(session: Session, experiment_id: str) -> dict[str, Any]:

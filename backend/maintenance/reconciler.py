@@ -1,6 +1,6 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
-deletions, removes files that belong to nobody, packs points for reading, and mends what a clock that was set
-has disturbed.
+deletions, removes files that belong to nobody, packs points for reading, judges trials whose runs have ended,
+and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """
@@ -26,6 +26,7 @@ from backend.runs.leases import LostRuns
 from backend.runs.lifecycle import claimable, take_back_lost
 from backend.runs.strays import Strays
 from backend.settings import Settings
+from backend.trials.store import due_trials, settle
 from backend.workers.store import live_slots
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ SWEEP_PAUSE_SECONDS = 3600.0
 PACK_SECONDS = 0.1
 """So long a look packs points; the next one goes on."""
 PACK_PAUSE_SECONDS = 5.0
+TRIAL_PAUSE_SECONDS = 5.0
+"""How often trials are looked at; each look judges one."""
 MARK_SECONDS = 10.0
 """How often the high-water mark of the database is raised."""
 
@@ -61,6 +64,8 @@ class Reconciler:
         self._sweep_after = time.monotonic() + SWEEP_DELAY_SECONDS
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
+        self._trials: list[str] = []
+        self._trials_after = 0.0
         self._mark_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
@@ -98,12 +103,13 @@ class Reconciler:
             lost = self._lost.look(session)
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
+            self._look_for_trials(session)
             if time.monotonic() > self._mark_after:
                 raise_mark(self._settings, session)
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
-        if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing):
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing or self._trials):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -123,6 +129,8 @@ class Reconciler:
             self._go_on_sweeping()
         if self._packing:
             self._go_on_packing(self._packing)
+        if self._trials:
+            settle(self._sessions, self._trials.pop(0))
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -159,6 +167,12 @@ class Reconciler:
             self._pack_after = time.monotonic() + PACK_PAUSE_SECONDS
             if tasks := packable(session):
                 self._packing = pack(self._sessions, tasks)
+
+    def _look_for_trials(self, session: Session) -> None:
+        """Every few seconds: trials whose runs have all ended."""
+        if not self._trials and time.monotonic() > self._trials_after:
+            self._trials_after = time.monotonic() + TRIAL_PAUSE_SECONDS
+            self._trials = due_trials(session)
 
     def _go_on_packing(self, packing: Iterator[None]) -> None:
         """A piece of what there is to pack."""

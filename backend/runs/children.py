@@ -1,6 +1,6 @@
 """Runs that come from another run: clones of its config, forks and evaluations of one of its checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -74,10 +74,16 @@ def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
     return ChildRun(request.name or "", parent.variant, config, parent.tags, f"a clone of {parent.name}")
 
 
-def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
-    config = runnable(settings, merge(parent.config, request.changes))
-    if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, request.step)]:
+def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
+    """The config of a fork behind a step; raises InvalidConfig for changes that no fork can have."""
+    config = runnable(settings, merge(parent.config, changes))
+    if errors := [*_other_policy(parent, config), *_too_few_steps(parent, config, step)]:
         raise InvalidConfig(errors)
+    return config
+
+
+def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
+    config = forked_config(settings, parent, request.step, request.changes)
     reason = f"a fork of {parent.name} at step {request.step}"
     return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, fork_step=request.step)
 

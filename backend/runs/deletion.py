@@ -26,6 +26,7 @@ from backend.db.models import (
     PushSession,
     RolloutGroup,
     Run,
+    Trial,
 )
 from backend.durable_files import sync
 from backend.errors import Conflict
@@ -44,6 +45,7 @@ BATCHES: tuple[tuple[Any, int], ...] = (
     (Event, 10_000),
     (PushSession, 10_000),
     (Attempt, 10_000),
+    (Trial, 1_000),
 )
 """What belongs to a run, and how many rows of it are removed in one transaction."""
 
@@ -172,7 +174,15 @@ def _forget(session: Session, run_id: str) -> int:
     session.execute(delete(Run).where(Run.id == run_id), execution_options={"synchronize_session": False})
     others = select(Run.id).where(Run.experiment_id == run.experiment_id)
     if run.experiment_id is not None and session.scalar(others.limit(1)) is None:
+        _leave_trial(session, run.experiment_id)
         session.execute(delete(Experiment).where(Experiment.id == run.experiment_id))
     add_event(session, "lifecycle", f"{run.name} was deleted permanently", data={"deleted": run_id})
     logger.info("run %s was deleted permanently", run_id)
     return 1
+
+
+def _leave_trial(session: Session, experiment_id: str) -> None:
+    """A verdict outlives the runs that it counts; a trial without one goes with them."""
+    of_it = Trial.experiment_id == experiment_id
+    session.execute(delete(Trial).where(of_it, Trial.judged_at.is_(None)))
+    session.execute(update(Trial).where(of_it).values(experiment_id=None))
