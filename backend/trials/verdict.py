@@ -115,7 +115,8 @@ def _repeat(session: Session, trial: Trial, runs: Sequence[Run]) -> RepeatResult
         return RepeatResult(state="unknown" if run.deleted_at is not None else "waiting")
     if run.last_step <= trial.fork_step:
         return RepeatResult(state="unknown")
-    found = first_difference(session, parent, run, after=trial.fork_step)
+    after = trial.fork_step if trial.fork_run else -1
+    found = first_difference(session, parent, run, after=after)
     if found is None:
         return RepeatResult(state="repeats")
     return RepeatResult(state="differs", step=found.step, metric=found.metric)

@@ -8,7 +8,6 @@ Ctrl-C loses only what is training.
 
 import argparse
 import json
-import random
 import signal
 import sys
 import tempfile
@@ -16,13 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.diagnosis.problems import write_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Planted, suite
 from benchmarks.diagnosis.results import report
 from benchmarks.diagnosis.store import keep, recorded
 from benchmarks.service import ENDED, Service
-from benchmarks.sums import sums_rows, write_rows
 
-ROWS = {"train": 2000, "eval": 1024}
 RESULTS = Path(__file__).parent / "results.md"
 AT_A_TIME = 6
 """Runs in the queue."""
@@ -130,22 +128,6 @@ class _Queue:
                 del self.running[run_id]
                 done = self.count - len(self.left) - len(self.running)
                 print(f"{done} of {self.count}: {tuple(key)}, {run['status']} {run['reason']}", flush=True)
-
-
-def write_problems(folder: Path) -> None:
-    """Sums as a file, and copies in which training answers are wrong."""
-    rows = sums_rows(ROWS)
-    write_rows(folder / "sums.jsonl", rows)
-    for share in (60, 80, 100):
-        write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
-
-
-def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
-    """Training rows whose answer is another number; held-out rows stay."""
-    chance = random.Random(row["prompt"])
-    if row["split"] == "eval" or chance.randrange(100) >= share:
-        return row
-    return row | {"answer": str(int(row["answer"]) + chance.randrange(1, 50))}
 
 
 def _plain(body: Any) -> Any:

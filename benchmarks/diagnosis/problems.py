@@ -1,0 +1,24 @@
+"""Data sets of the suite: sums, and copies of them that are damaged."""
+
+import random
+from pathlib import Path
+
+from benchmarks.sums import sums_rows, write_rows
+
+ROWS = {"train": 2000, "eval": 1024}
+
+
+def write_problems(folder: Path) -> None:
+    """Sums as a file, and copies in which training answers are wrong."""
+    rows = sums_rows(ROWS)
+    write_rows(folder / "sums.jsonl", rows)
+    for share in (60, 80, 100):
+        write_rows(folder / f"wrong_{share}.jsonl", [_wrong(row, share) for row in rows])
+
+
+def _wrong(row: dict[str, str], share: int) -> dict[str, str]:
+    """Training rows whose answer is another number; held-out rows stay."""
+    chance = random.Random(row["prompt"])
+    if row["split"] == "eval" or chance.randrange(100) >= share:
+        return row
+    return row | {"answer": str(int(row["answer"]) + chance.randrange(1, 50))}

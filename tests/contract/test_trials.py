@@ -1,0 +1,482 @@
+"""Trials of remedies through the HTTP interface: plan, launch, verdict. On both databases."""
+
+import shutil
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select, update
+
+from backend.config.merge import merge
+from backend.db.models import Experiment, Run, Trial
+from backend.maintenance.reconciler import Reconciler
+from backend.metrics.store import write_points
+from backend.runs.deletion import carry_on
+from backend.trials.schemas import TrialItem, TrialPage, TrialPlanItem
+from backend.trials.store import due_trials, settle
+from tests.api_client import VIEWER_TOKEN
+from tests.backend.diagnosis.logs import broken, healthy
+from tests.factories import make_attempt, make_checkpoint, make_run
+
+HEALTHY = healthy()
+ILL = broken(
+    broken(HEALTHY, 70, policy__entropy=lambda values: values * 4),
+    75,
+    reward__accuracy=lambda values: values * 0.05,
+)
+CONFIG = {"steps": 120, "checkpointing": {"every": 20}, "evaluation": {"every": 0}}
+
+
+def store(session, run, log, after=0):
+    """The steps of a log behind one of them, as a run that has ended."""
+    make_attempt(session, run, 1, from_step=after or -1)
+    points = {}
+    for name, series in log.series.items():
+        for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
+            if step > after:
+                points.setdefault(step, {})[name] = value
+    write_points(session, run.id, 1, sorted(points.items()))
+    run.last_step, run.attempt = max(points, default=0), 1
+    run.summary = {"step": run.last_step, "last": dict.fromkeys(log.series, 0.0), "best": {}}
+
+
+@pytest.fixture
+def made(database, settings):
+    """A function that makes a run with a log and checkpoints."""
+
+    def make(log=ILL, *, checkpoints=(20, 40, 60, 80), config=CONFIG, **fields):
+        with database.sessions.begin() as session:
+            given = {"name": "broken", "seed": 3, "status": "finished", "config": config} | fields
+            run = make_run(session, **given)
+            store(session, run, log, after=fields.get("fork_step") or 0)
+            for step in checkpoints:
+                make_checkpoint(session, run, settings.state_dir, step=step)
+        return run
+
+    return make
+
+
+def plan(client, run, **body):
+    return client.post(f"/api/v1/runs/{run.id}/trials/plan", json=body)
+
+
+def start(client, run, key="", **body):
+    headers = {"Idempotency-Key": key} if key else {}
+    return client.post(f"/api/v1/runs/{run.id}/trials", json=body, headers=headers)
+
+
+def runs_of(database, trial):
+    with database.sessions() as session:
+        query = select(Run).where(Run.experiment_id == trial["experiment"]).order_by(Run.id)
+        return session.scalars(query).all()
+
+
+def finish(database, run, log=HEALTHY, status="finished"):
+    """End a run of a trial with the log that it inherited and a log of its own."""
+    with database.sessions.begin() as session:
+        run = session.get_one(Run, run.id)
+        store(session, run, log, after=run.fork_step or 0)
+        run.status = status
+        run.finished_at = 1.0
+
+
+def trial_of(client, run):
+    (trial,) = client.get("/api/v1/trials", params={"run": run.id}).json()["items"]
+    return trial
+
+
+def arms_of(trial):
+    return {arm["name"]: arm for arm in trial["verdict"]["arms"]}
+
+
+# ---------------------------------------------------------------- the plan
+
+
+def test_a_plan_follows_the_diagnosis(client, made):
+    run = made()
+    answer = plan(client, run)
+    assert answer.status_code == 200, answer.text
+    TrialPlanItem.model_validate(found := answer.json())
+    assert (found["verdict"], found["cause"]) == ("collapsed", "entropy_explosion")
+    assert (found["fork"]["run"], found["fork"]["step"], found["fork"]["wanted"]) == (run.id, 60, 60)
+    assert found["fork"]["words"] == "Every run forks from step 60, the last checkpoint before the onset."
+    assert found["arms"] == [{"name": "remedy", "changes": {"optimizer.lr": 1e-4}}]
+    assert (found["seeds"], found["repeat_seed"]) == ([4, 5, 6, 7, 8], 3)
+    onset = found["onset"]["healthy"]
+    assert found["steps"] == onset + 2 * (found["alarm"] - onset)
+    assert found["alarm"] < found["steps"] <= 120
+    assert (found["price"]["runs"], found["price"]["steps"]) == (11, 11 * (found["steps"] - 60))
+    assert 0 < found["price"]["seconds_low"] <= found["price"]["seconds_high"]
+    assert found["price"]["disk_bytes"] > 0
+    assert found["price"]["least_p"] == pytest.approx(1 / 252)
+    assert (found["errors"], found["notes"]) == ([], [])
+
+
+def test_a_checkpoint_that_has_gone_is_replaced_by_the_nearest_earlier_one(client, made, settings):
+    run = made(checkpoints=(20, 40, 80))
+    found = plan(client, run).json()["fork"]
+    assert (found["step"], found["wanted"]) == (40, 60)
+    assert found["words"] == (
+        "The checkpoint of step 60 has gone. Every run forks from step 40, the nearest earlier one."
+    )
+    shutil.rmtree(settings.artifacts_of(run.id) / "s000040-a1")  # its row is still there
+    assert plan(client, run).json()["fork"]["step"] == 20
+    manifest = settings.artifacts_of(run.id) / "s000020-a1" / "manifest.json"
+    manifest.write_text("{}")
+    found = plan(client, run).json()["fork"]
+    assert (found["run"], found["step"], found["wanted"]) == (None, 0, 60)
+    assert found["words"] == (
+        "The checkpoint of step 60 has gone, and all earlier ones. Every run starts from step 0."
+    )
+
+
+def test_a_run_that_broke_before_its_first_checkpoint_is_tried_from_the_beginning(client, database, made):
+    run = made(broken(HEALTHY, 0, reward__accuracy=lambda values: values * 0 + 0.2), checkpoints=(20,))
+    found = plan(client, run).json()
+    assert (found["verdict"], found["fork"]["run"], found["fork"]["step"]) == ("never_learned", None, 0)
+    assert found["fork"]["words"].startswith("There is no checkpoint before the onset.")
+    arms = [{"name": "slower", "changes": {"optimizer.lr": 1e-5}}]
+    trial = start(client, run, arms=arms, seeds=1).json()
+    assert {(each.parent_run, each.fork_step) for each in runs_of(database, trial)} == {(run.id, None)}
+
+
+def test_a_fork_whose_first_state_has_gone_is_refused_with_the_reason(client, made, settings):
+    parent = made(HEALTHY, name="parent", checkpoints=(65,))
+    run = made(parent_run=parent.id, fork_step=65, checkpoints=())
+    found = plan(client, run).json()["fork"]
+    assert (found["run"], found["step"]) == (parent.id, 65)
+    assert found["words"].startswith("Every run forks from step 65 of parent, where broken began")
+    shutil.rmtree(settings.artifacts_of(parent.id))
+    for answer in (plan(client, run), start(client, run)):
+        assert answer.status_code == 409
+        assert answer.json()["detail"] == (
+            "broken continued step 65 of parent, and that checkpoint has gone: there is nothing left to "
+            "start a trial from"
+        )
+
+
+@pytest.mark.parametrize(
+    ("log", "fields", "words"),
+    [
+        (HEALTHY, {}, "the diagnosis of broken is healthy: there is nothing to try a remedy against"),
+        (healthy(3), {}, "the diagnosis of broken is inconclusive"),
+        (ILL, {"origin": "trl"}, "this run was imported from a TRL log and has no checkpoints"),
+        (ILL, {"deleted_at": 1.0}, "broken is in the trash: restore it first"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused(client, made, log, fields, words):
+    run = made(log, **fields)
+    for answer in (plan(client, run), start(client, run)):
+        assert answer.status_code == 409
+        assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        ({"steps": 60}, "steps", "at least 61 is expected"),
+        (
+            {"arms": [{"name": "a", "changes": {"optimizer.lr": -1}}]},
+            "arms.0.changes.optimizer.lr",
+            "greater",
+        ),
+        ({"arms": [{"name": "a", "changes": {"nothing.at": 1}}]}, "arms.0.changes.nothing", "no such field"),
+        ({"arms": [{"name": "a", "changes": {}}]}, "arms.0.changes", "changes nothing"),
+        ({"arms": [{"name": "a", "changes": {"optimizer.lr": 3e-4}}]}, "arms.0.changes", "changes nothing"),
+        ({"arms": [{"name": "a", "changes": {"seed": 9}}]}, "arms.0.changes.seed", "is set by the trial"),
+        (
+            {"arms": [{"name": "a", "changes": {"policy.name": "tiny_moe"}}]},
+            "arms.0.changes.policy.name",
+            "'tiny' is expected",
+        ),
+    ],
+)
+def test_a_plan_names_what_keeps_it_from_starting(client, database, made, body, path, words):
+    run = made()
+    (error,) = plan(client, run, **body).json()["errors"]
+    assert error["path"] == path
+    assert words in error["message"]
+    answer = start(client, run, **body)
+    assert answer.status_code == 422
+    assert [each["path"] for each in answer.json()["errors"]] == [path]
+    with database.sessions() as session:
+        assert session.scalars(select(Run.id)).all() == [run.id]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"cause": "update_size"},
+        {"arms": []},
+        {"arms": [{"name": "repeat", "changes": {"optimizer.lr": 1}}]},
+        {"arms": [{"name": "a", "changes": {"x": 1}}, {"name": "a", "changes": {"x": 2}}]},
+        {"seeds": 0},
+        {"seeds": 21},
+        {"steps": 0},
+        {"arms": [{"name": "a", "changes": {"optimizer.lr": "x" * 70_000}}]},
+        {"step": 20},
+    ],
+)
+def test_a_body_that_makes_no_sense_is_refused(client, made, body):
+    assert plan(client, made(), **body).status_code == 422
+
+
+def test_a_remedy_that_is_no_field_says_so_and_can_be_written_down(client, made):
+    log = broken(HEALTHY, 75, reward__accuracy=lambda values: values * 0.05)
+    run = made(log)
+    found = plan(client, run).json()
+    assert found["arms"] == []
+    assert [error["path"] for error in found["errors"]] == ["arms"]
+    assert any(
+        "This remedy is no field of the config" in note or "names no cause" in note for note in found["notes"]
+    )
+    arms = [{"name": "by hand", "changes": {"optimizer.lr": 1e-4}}]
+    assert plan(client, run, arms=arms).json()["errors"] == []
+    assert start(client, run, arms=arms).status_code == 201
+
+
+def test_a_schedule_that_ends_with_the_run_is_followed_to_its_end(client, made):
+    run = made(config=merge(CONFIG, {"optimizer": {"schedule": "cosine"}}))
+    assert plan(client, run).json()["steps"] == 120
+    assert "The cosine schedule ends with the run" in plan(client, run, steps=100).json()["notes"][0]
+
+
+def test_few_seeds_and_few_steps_are_called_too_few(client, made):
+    notes = plan(client, made(), seeds=2, steps=70).json()["notes"]
+    assert "a trial that ends at step 70 may not see it" in notes[0]
+    assert notes[1] == "With 2 per arm, p is at least 0.17: no result can be significant."
+
+
+# ---------------------------------------------------------------- launch
+
+
+def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database, made):
+    run = made()
+    answer = start(client, run, seeds=2)
+    assert answer.status_code == 201, answer.text
+    TrialItem.model_validate(trial := answer.json())
+    rows = runs_of(database, trial)
+    assert [(each.variant, each.seed) for each in rows] == [
+        ("repeat", 3),
+        ("no change", 4),
+        ("remedy", 4),
+        ("no change", 5),
+        ("remedy", 5),
+    ]
+    assert {(each.parent_run, each.fork_step, each.status) for each in rows} == {(run.id, 60, "queued")}
+    assert {each.config["steps"] for each in rows} == {trial["steps"]}
+    assert [each.config["optimizer"]["lr"] for each in rows] == [3e-4, 3e-4, 1e-4, 3e-4, 1e-4]
+    assert [each.config["seed"] for each in rows] == [3, 4, 4, 5, 5]
+    summary = client.get(f"/api/v1/experiments/{trial['experiment']}/summary").json()
+    assert [row["variant"] for row in summary["variants"]] == ["repeat", "no change", "remedy"]
+    messages = [event["message"] for event in client.get(f"/api/v1/runs/{run.id}/events").json()["items"]]
+    assert messages == ["a trial of 5 runs was queued"]
+    assert trial["verdict"]["complete"] is False
+    assert trial["verdict"]["sentences"][0] == (
+        "So far: 0 of 2 runs without change have ended and 0 of 2 with the remedy."
+    )
+    by_experiment = client.get("/api/v1/trials", params={"experiment": trial["experiment"]}).json()
+    TrialPage.model_validate(by_experiment)
+    assert [each["id"] for each in by_experiment["items"]] == [trial["id"]]
+
+
+def test_the_same_key_starts_one_trial_whoever_comes_first(client, database, made):
+    run = made()
+    answers = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(start(client, run, key="k", seeds=1)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert start(client, run, key="k", seeds=2).status_code == 409
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Trial)) == 1
+        assert session.scalar(select(func.count()).select_from(Run)) == 4
+
+
+def test_a_viewer_plans_and_reads_but_starts_nothing(client, made):
+    run = made()
+    client.headers["Authorization"] = f"Bearer {VIEWER_TOKEN}"
+    assert plan(client, run).status_code == 200
+    assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
+    assert start(client, run).status_code == 403
+
+
+def test_an_unknown_run_is_not_found(client):
+    nobody = SimpleNamespace(id="nothing")
+    assert plan(client, nobody).status_code == start(client, nobody).status_code == 404
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def test_a_remedy_that_helps_is_told_with_its_p(client, database, made, settings):
+    run = made()
+    trial = start(client, run).json()
+    for each in runs_of(database, trial):
+        finish(database, each, HEALTHY if each.variant == "remedy" else ILL)
+    Reconciler(settings, database.sessions).look()
+    found = trial_of(client, run)
+    assert found["judged_at"] is not None
+    verdict = found["verdict"]
+    assert verdict["sentences"][0] == (
+        "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
+        "test, one-sided p = .004)."
+    )
+    assert verdict["sentences"][1].startswith("reward/accuracy ended at 0.6")
+    assert verdict["repeat"]["state"] == "repeats"
+    assert arms_of(found)["remedy"]["p"] == pytest.approx(1 / 252)
+    events = client.get(f"/api/v1/runs/{run.id}/events").json()["items"]
+    assert [event["message"] for event in events][1:] == verdict["sentences"][:1]
+
+
+def test_a_remedy_that_does_not_help_says_so(client, database, made):
+    run = made()
+    trial = start(client, run).json()
+    worse = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
+    spared = 0
+    for each in runs_of(database, trial):
+        if each.variant == "remedy" and not spared:
+            spared = 1
+            finish(database, each, HEALTHY)
+        else:
+            finish(database, each, worse if each.variant == "remedy" else ILL)
+    assert settle(database.sessions, trial["id"])
+    sentences = trial_of(client, run)["verdict"]["sentences"]
+    assert sentences[0] == (
+        "No evidence that it helps: the collapse recurred in 5 of 5 runs without change and in 4 of 5 with "
+        "the remedy (Fisher's exact test, one-sided p = .50)."
+    )
+
+
+def test_a_remedy_that_lowers_the_goal_says_so(client, database, made):
+    run = made()
+    trial = start(client, run, seeds=1).json()
+    for each in runs_of(database, trial):
+        lower = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
+        finish(database, each, lower if each.variant == "remedy" else ILL)
+    sentences = trial_of(client, run)["verdict"]["sentences"]
+    assert sentences[1].startswith("Side effect: reward/accuracy ended at 0 with the remedy and at 0.0")
+
+
+def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, made):
+    run = made()
+    trial = start(client, run, seeds=2).json()
+    for each in runs_of(database, trial):
+        finish(database, each, HEALTHY)
+    found = trial_of(client, run)["verdict"]
+    assert found["sentences"][0].startswith("The collapse did not recur without change (0 of 2 runs; 0 of 2")
+    assert (found["repeat"]["state"], found["repeat"]["metric"]) == ("differs", "policy/entropy")
+    assert found["repeat"]["step"] == 71
+    assert "differs from step 71 on (first in policy/entropy)" in found["sentences"][-1]
+
+
+def test_runs_that_failed_were_stopped_or_deleted_are_counted_apart(client, database, made, settings):
+    run = made()
+    trial = start(client, run, seeds=5).json()
+    rows = runs_of(database, trial)
+    control = [each for each in rows if each.variant == "no change"]
+    finish(database, control[0], ILL, status="failed")  # it fell before that
+    finish(database, control[1], healthy(62), status="failed")
+    finish(database, control[2], healthy(62), status="stopped")
+    client.delete(f"/api/v1/runs/{control[3].id}")
+    client.delete(f"/api/v1/runs/{control[3].id}", params={"forever": True})
+    carry_on(database.sessions, settings, seconds=10)
+    for each in [*[row for row in rows if row.variant != "no change"], control[4]]:
+        finish(database, each, ILL)
+    found = trial_of(client, run)
+    counts = arms_of(found)["no change"]
+    names = ("planned", "waiting", "recurred", "spared", "unjudged", "failed", "stopped", "deleted")
+    assert [counts[name] for name in names] == [5, 0, 2, 0, 0, 1, 1, 1]
+    assert found["verdict"]["complete"]
+    assert "Not counted without change: 1 failed, 1 stopped, 1 deleted." in found["verdict"]["sentences"]
+
+
+def test_a_trial_waits_until_all_runs_have_ended(client, database, made):
+    run = made()
+    trial = start(client, run, seeds=1).json()
+    *others, last = runs_of(database, trial)
+    for each in others:
+        finish(database, each, ILL)
+    with database.sessions() as session:
+        assert due_trials(session) == []
+    assert not settle(database.sessions, trial["id"])
+    found = trial_of(client, run)["verdict"]
+    assert (found["complete"], found["arms"][1]["p"]) == (False, None)
+    assert found["sentences"][0].startswith("So far: 1 of 1 runs without change have ended and 0 of 1")
+    finish(database, last, ILL)
+    with database.sessions() as session:
+        assert due_trials(session) == [trial["id"]]
+    assert settle(database.sessions, trial["id"])
+    with database.sessions() as session:
+        assert due_trials(session) == []
+
+
+def test_a_failed_run_that_is_retried_is_judged_again(client, database, made):
+    run = made()
+    trial = start(client, run, seeds=1).json()
+    first, *rest = runs_of(database, trial)
+    for each in rest:
+        finish(database, each, ILL)
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == first.id).values(status="failed", finished_at=1.0))
+    assert settle(database.sessions, trial["id"])
+    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "unknown"
+    finish(database, first, ILL)
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == first.id).values(finished_at=4e9))
+        assert due_trials(session) == [trial["id"]]
+    assert settle(database.sessions, trial["id"])
+    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
+
+
+def test_numbers_that_are_not_finite_repeat_themselves_too(client, database, made):
+    log = broken(ILL, 90, optim__grad_norm=lambda values: np.full_like(values, np.nan))
+    run = made(log)
+    trial = start(client, run, seeds=1).json()
+    for each in runs_of(database, trial):
+        finish(database, each, log)
+    assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def test_a_verdict_outlives_its_runs_and_goes_with_the_run_that_it_is_about(client, database, made, settings):
+    run = made()
+    trial = start(client, run, seeds=1).json()
+    rows = runs_of(database, trial)
+    for each in rows:
+        finish(database, each, ILL)
+    assert settle(database.sessions, trial["id"])
+    before = trial_of(client, run)["verdict"]
+    for each in rows:
+        client.delete(f"/api/v1/runs/{each.id}")
+    assert client.delete("/api/v1/runs", params={"forever": True}).status_code == 202
+    carry_on(database.sessions, settings, seconds=10)
+    found = trial_of(client, run)
+    assert (found["experiment"], found["verdict"]) == (None, before)
+    with database.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Experiment)) == 0
+    client.delete(f"/api/v1/runs/{run.id}")
+    client.delete(f"/api/v1/runs/{run.id}", params={"forever": True})
+    assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
+    carry_on(database.sessions, settings, seconds=10)
+    with database.sessions() as session:
+        assert session.scalars(select(Trial.id)).all() == session.scalars(select(Run.id)).all() == []
+
+
+def test_a_trial_without_a_verdict_goes_with_its_runs(client, database, made, settings):
+    run = made()
+    trial = start(client, run, seeds=1).json()
+    for each in runs_of(database, trial):
+        client.delete(f"/api/v1/runs/{each.id}")
+    client.delete("/api/v1/runs", params={"forever": True})
+    carry_on(database.sessions, settings, seconds=10)
+    assert client.get("/api/v1/trials", params={"run": run.id}).json()["items"] == []
