@@ -77,7 +77,7 @@ def _goal(goal: str, arm: ArmResult, control: ArmResult) -> str:
     lower = "Side effect: " if arm.goal_end < control.goal_end else ""
     return (
         f"{lower}{goal} ended at {arm.goal_end:.3g} {_with(arm)} and at {control.goal_end:.3g} without "
-        "change, in the mean."
+        "change, on average."
     )
 
 

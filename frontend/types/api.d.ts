@@ -1,5 +1,19 @@
 /** Objects of the API, as the service answers them. Written by `make docs`; do not edit. */
 declare namespace Api {
+  interface ArmResult {
+    name: string;
+    changes: Record<string, any>;
+    planned: number;
+    waiting: number;
+    recurred: number;
+    spared: number;
+    unjudged: number;
+    failed: number;
+    stopped: number;
+    deleted: number;
+    goal_end: number | null;
+    p: number | null;
+  }
   interface AttemptItem {
     number: number;
     from_step: number | null;
@@ -126,6 +140,12 @@ declare namespace Api {
     evidence: string[];
     metrics: string[];
   }
+  interface ForkPointItem {
+    run: string | null;
+    step: number;
+    wanted: number;
+    words: string;
+  }
   interface GroupItem {
     id: string;
     run: string;
@@ -215,6 +235,10 @@ declare namespace Api {
     items: Record<string, any>[];
     next: string | null;
   }
+  interface PlanError {
+    path: string;
+    message: string;
+  }
   interface PushAnswer {
     run: string;
     status: string;
@@ -225,6 +249,11 @@ declare namespace Api {
     words: string;
     changes: Record<string, any>;
     source: string;
+  }
+  interface RepeatResult {
+    state: 'waiting' | 'repeats' | 'differs' | 'unknown';
+    step?: number | null;
+    metric?: string;
   }
   interface RestartItem {
     line: number;
@@ -348,6 +377,63 @@ declare namespace Api {
     arrays: Record<string, (number | string)[]>;
     advantage: number | string | null;
     mask: number[];
+  }
+  interface TrialArm {
+    name: string;
+    changes: Record<string, any>;
+  }
+  interface TrialItem {
+    id: string;
+    run: string;
+    run_name: string;
+    experiment: string | null;
+    found: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
+    cause: string;
+    title: string;
+    onset: Steps | null;
+    fork: ForkPointItem;
+    steps: number;
+    seeds: number[];
+    created_at: string;
+    judged_at: string | null;
+    verdict: TrialVerdict;
+  }
+  interface TrialPage {
+    items: TrialItem[];
+    next: string | null;
+  }
+  interface TrialPlanItem {
+    run: string;
+    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive';
+    cause: string;
+    title: string;
+    remedy: RemedyItem | null;
+    onset: Steps | null;
+    alarm: number;
+    fork: ForkPointItem;
+    steps: number;
+    seeds: number[];
+    repeat_seed: number;
+    arms: TrialArm[];
+    notes: string[];
+    errors: PlanError[];
+    price: TrialPrice;
+  }
+  interface TrialPrice {
+    runs: number;
+    steps: number;
+    seconds_low: number | null;
+    seconds_high: number | null;
+    disk_bytes: number;
+    checkpoint_bytes: number | null;
+    least_p: number;
+  }
+  interface TrialVerdict {
+    complete: boolean;
+    goal: string;
+    arms: ArmResult[];
+    repeat: RepeatResult;
+    sentences: string[];
   }
   interface UnjudgedItem {
     cause: string;

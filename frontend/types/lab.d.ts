@@ -178,6 +178,7 @@ declare namespace Api {
     '/session': Session;
     '/sessions': SessionPage;
     '/status': ServiceStatus;
+    '/trials': TrialPage;
     '/workers': List<WorkerSlot>;
   }
 
@@ -188,7 +189,11 @@ declare namespace Api {
       ? Validated
       : Path extends '/problems/preview'
         ? ProblemPreview
-        : Path extends `/runs/${string}`
-          ? RunItem
-          : any;
+        : Path extends `/runs/${string}/trials/plan`
+          ? TrialPlanItem
+          : Path extends `/runs/${string}/trials`
+            ? TrialItem
+            : Path extends `/runs/${string}`
+              ? RunItem
+              : any;
 }

@@ -19,6 +19,7 @@ import { CompareControls, Legend } from '../components/compare/controls.js';
 import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
+import { Trials } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
 const SPEC = {
@@ -140,6 +141,7 @@ function Comparison({ runs, view, change }) {
 
   return html`<div class="page compare">
     <${Head} runs=${runs} groups=${groups} />
+    ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
     <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend}

@@ -3,6 +3,8 @@ import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
 import { formatValue } from '../../lib/text/format.js';
 import { Icon } from '../shared/icons.js';
+import { Trials } from '../trials/trials.js';
+import { TryRemedy } from '../trials/try_remedy.js';
 
 /** @type {Record<string, {title: string, icon: string, tone: string}>} */
 const VERDICTS = {
@@ -22,18 +24,18 @@ export function Diagnosis({ run }) {
     every: 15000,
   });
   if (found.error) return html`<p class="quiet" role="alert">Diagnosis unavailable: ${found.error.message}</p>`;
-  return found.data ? html`<${Shown} diagnosis=${found.data} />` : null;
+  return found.data ? html`<${Shown} run=${run} diagnosis=${found.data} />` : null;
 }
 
-/** @param {{diagnosis: Api.DiagnosisItem}} props */
-function Shown({ diagnosis }) {
+/** @param {{run: Api.RunItem, diagnosis: Api.DiagnosisItem}} props */
+function Shown({ run, diagnosis }) {
   const { verdict, causes, warnings, unjudged } = diagnosis;
   const { title, icon, tone } = VERDICTS[verdict];
   const isOpen = !['healthy', 'inconclusive'].includes(verdict);
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2><${Icon} name=${icon} /> ${title}</h2>
     <p>${summaryOf(diagnosis)}</p>
-    ${isOpen && html`<${Causes} causes=${causes} />`}
+    ${isOpen && html`<${Causes} run=${run} causes=${causes} />`}
     <${Warnings} warnings=${warnings} />
     ${
       isOpen &&
@@ -45,6 +47,7 @@ function Shown({ diagnosis }) {
         </ul>
       </details>`
     }
+    <${Trials} run=${run.id} />
     <p class="faint">
       Computed from the run's metrics. <a href="/help/diagnosis">How it works, and its error rates</a>
     </p>
@@ -76,15 +79,17 @@ const stepsOf = (steps) =>
       ? `from step ${steps.sick}`
       : `between steps ${steps.healthy} and ${steps.sick}`;
 
-/** @param {{causes: Api.CauseItem[]}} props */
-function Causes({ causes }) {
+/** @param {{run: Api.RunItem, causes: Api.CauseItem[]}} props */
+function Causes({ run, causes }) {
   if (!causes.length)
-    return html`<p class="quiet">No other metric changed before that. This log does not show the cause.</p>`;
+    return html`<p class="quiet">
+      No other metric changed before that. This log does not show the cause. <${TryRemedy} run=${run} />
+    </p>`;
   const own = causes.filter((cause) => !cause.explained_by);
   const rest = causes.filter((cause) => cause.explained_by);
   const titles = new Map(causes.map((cause) => [cause.cause, cause.title]));
   return html`<ol class="diagnosis-causes">
-      ${own.map((cause) => html`<${Cause} key=${cause.cause} cause=${cause} alone=${own.length === 1} />`)}
+      ${own.map((cause) => html`<${Cause} key=${cause.cause} run=${run} cause=${cause} alone=${own.length === 1} />`)}
     </ol>
     ${
       rest.length > 0 &&
@@ -102,8 +107,8 @@ function Causes({ causes }) {
     }`;
 }
 
-/** @param {{cause: Api.CauseItem, alone: boolean}} props */
-function Cause({ cause, alone }) {
+/** @param {{run: Api.RunItem, cause: Api.CauseItem, alone: boolean}} props */
+function Cause({ run, cause, alone }) {
   const { title, share, tier, onset, evidence, remedy } = cause;
   return html`<li>
     <h3>
@@ -124,7 +129,8 @@ function Cause({ cause, alone }) {
               .map(([path, value]) => `${path}: ${JSON.stringify(value)}`)
               .join(', ')}
           </code>`
-      }
+      }${' '}
+      <${TryRemedy} run=${run} cause=${cause.cause} />
     </p>
   </li>`;
 }

@@ -1,0 +1,91 @@
+/** Trials with their verdicts so far: of a run in its diagnosis, of an experiment above its curves. */
+import { html } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { address } from '../../lib/url.js';
+import { formatValue } from '../../lib/text/format.js';
+import { Ago } from '../shared/states.js';
+
+/** @param {{run?: string, experiment?: string}} props whose trials */
+export function Trials({ run, experiment }) {
+  const found = useGet(
+    '/trials',
+    { run, experiment },
+    {
+      live: ['run'],
+      concerns: (data) => data.id === run || data.tags?.includes('trial'),
+      every: 3000,
+    },
+  );
+  if (found.error && !found.data)
+    return html`<p class="quiet" role="alert">Trials unavailable: ${found.error.message}</p>`;
+  return (found.data?.items ?? []).map(
+    (trial) => html`<${Trial} key=${trial.id} trial=${trial} isAlone=${Boolean(experiment)} />`,
+  );
+}
+
+/** @param {{trial: Api.TrialItem, isAlone: boolean}} props `isAlone`: on the page of its experiment */
+function Trial({ trial, isAlone }) {
+  const { verdict, experiment } = trial;
+  const [first, ...rest] = verdict.sentences;
+  const what = trial.title || 'cause unknown';
+  const Heading = isAlone ? 'h2' : 'h3';
+  return html`<article class=${isAlone ? 'trial card' : 'trial'} aria-label=${`Trial: ${what}`}>
+    <${Heading}>
+      Trial
+      ${isAlone && html` of <a href=${`/run/${trial.run}`}>${trial.run_name}</a>`}: ${what}${' '}
+      <span class="faint">
+        ${verdict.complete ? 'ended' : html`<span class="status-running">in progress</span>`}, started${' '}
+        <${Ago} time=${trial.created_at} />
+      </span>
+    <//>
+    <p><b>${first}</b></p>
+    ${rest.map((words) => html`<p key=${words}>${words}</p>`)}
+    <div class="table-scroll" tabindex="0" role="group" aria-label="Arms of the trial">
+      <table class="table">
+        <thead>
+          <tr>
+            <th>arm</th>
+            <th>changes</th>
+            <th class="number">ended</th>
+            <th class="number">fell</th>
+            <th class="number">healthy</th>
+            <th class="number">not counted</th>
+            <th class="number">goal at end</th>
+            <th class="number">p</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${verdict.arms.map((arm) => html`<${Arm} key=${arm.name} arm=${arm} />`)}
+        </tbody>
+      </table>
+    </div>
+    <p class="quiet">
+      ${trial.fork.words} Every run ends at step ${trial.steps}.
+      ${
+        !isAlone &&
+        (experiment
+          ? html`${' '}<a href=${address('/compare', { experiment, baseline: 'no change' })}>Compare the curves</a>`
+          : ' Its runs have been deleted.')
+      }
+    </p>
+  </article>`;
+}
+
+/** @param {{arm: Api.ArmResult}} props */
+function Arm({ arm }) {
+  const changes = Object.entries(arm.changes).map(([path, value]) => `${path}: ${JSON.stringify(value)}`);
+  const { failed, stopped, unjudged, deleted } = arm;
+  const apart = Object.entries({ failed, stopped, 'no verdict': unjudged, deleted })
+    .filter(([, count]) => count > 0)
+    .map(([words, count]) => `${count} ${words}`);
+  return html`<tr>
+    <td>${arm.name}</td>
+    <td><code>${changes.join(', ') || '–'}</code></td>
+    <td class="number">${arm.planned - arm.waiting} of ${arm.planned}</td>
+    <td class="number">${arm.recurred}</td>
+    <td class="number">${arm.spared}</td>
+    <td class="number">${apart.join(', ') || 0}</td>
+    <td class="number">${formatValue(arm.goal_end)}</td>
+    <td class="number">${formatValue(arm.p)}</td>
+  </tr>`;
+}

@@ -1,0 +1,226 @@
+/** The way to a trial: a dialog that says what it would do and cost, and starts it. */
+import { html, useEffect, useState } from '../../dom.js';
+import { say } from '../../app/state.js';
+import { post } from '../../data/api.js';
+import { resync } from '../../data/live.js';
+import { usePostOnce } from '../../data/post_once.js';
+import { useLoad } from '../../data/resource.js';
+import { changesText, placedErrors, readChanges } from '../../lib/trials.js';
+import { formatBytes, formatCount, formatDurationRange, plural } from '../../lib/text/format.js';
+import { Dialog } from '../shared/overlay.js';
+import { Icon } from '../shared/icons.js';
+import { ForOperator } from '../shared/role.js';
+
+/** @typedef {{name: string, text: string}} Arm */
+/** @typedef {{arms: Arm[] | null, seeds: string, steps: string}} Draft empty or null: as the plan proposes */
+
+const PAUSE_MS = 300;
+const MOST_ARMS = 4;
+const NOTHING = /** @type {Draft} */ ({ arms: null, seeds: '', steps: '' });
+
+/** @param {{run: Api.RunItem, cause?: string}} props without a cause the diagnosis has none */
+export function TryRemedy({ run, cause = '' }) {
+  const [open, setOpen] = useState(false);
+  if (run.origin) return null;
+  return html`<${ForOperator}>
+    <button
+      type="button"
+      class="button button-small"
+      onClick=${() => setOpen(true)}
+      title="Fork from before the onset, with and without the remedy, over several seeds"
+    >
+      <${Icon} name="fork" size=${12} /> ${cause ? 'Try the remedy' : 'Try a change'}
+    </button>
+    ${open && html`<${TrialDialog} run=${run} cause=${cause} onClose=${() => setOpen(false)} />`}
+  <//>`;
+}
+
+const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
+
+/** The request that a draft asks for; `errors` by field where it says none. @param {Draft} draft @param {string} cause */
+function requestOf({ arms, seeds, steps }, cause) {
+  const read = (arms ?? []).map(({ text }) => readChanges(text));
+  const errors = new Map(
+    read.flatMap(({ error }, i) => (error ? [/** @type {[string, string]} */ ([String(i), error])] : [])),
+  );
+  if (seeds && !isNumber(seeds)) errors.set('seeds', 'is no whole number');
+  if (steps && !isNumber(steps)) errors.set('steps', 'is no whole number');
+  const body = {
+    cause,
+    ...(arms && { arms: arms.map(({ name }, i) => ({ name, changes: read[i].changes })) }),
+    ...(seeds && { seeds: Number(seeds) }),
+    ...(steps && { steps: Number(steps) }),
+  };
+  return { body, errors };
+}
+
+/** A value once it has not changed for a moment. @template T @param {T} value @returns {T} */
+function useSettled(value) {
+  const [settled, setSettled] = useState(value);
+  const key = JSON.stringify(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  return settled;
+}
+
+/** @param {{run: Api.RunItem, cause: string, onClose: () => void}} props */
+function TrialDialog({ run, cause, onClose }) {
+  const [draft, setDraft] = useState(NOTHING);
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState(/** @type {import('../../data/api.js').ApiError | null} */ (null));
+  const postOnce = usePostOnce();
+  const { body, errors: own } = requestOf(draft, cause);
+  const settled = useSettled(body);
+  const path = /** @type {const} */ (`/runs/${run.id}/trials/plan`);
+  const plan = useLoad(own.size ? null : JSON.stringify(settled), (signal) => post(path, settled, { signal }), {
+    subject: 'plan',
+  });
+  const found = plan.data;
+  const arms = draft.arms ?? found?.arms.map(({ name, changes }) => ({ name, text: changesText(changes) })) ?? [];
+  const refused = failure ?? plan.error;
+  const errors = new Map([...placedErrors(refused?.errors ?? found?.errors ?? []), ...own]);
+  const change = (/** @type {Partial<Draft>} */ changes) => {
+    setFailure(null);
+    setDraft((old) => ({ ...old, ...changes }));
+  };
+  const isOld = JSON.stringify(settled) !== JSON.stringify(body) || plan.loading;
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      await postOnce([{ path: `/runs/${run.id}/trials`, body }]);
+      say(`Trial of ${run.name} started`);
+      resync();
+      onClose();
+    } catch (error) {
+      setFailure(/** @type {any} */ (error));
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} title=${cause ? 'Try the remedy' : 'Try a change'} onClose=${onClose}>
+    <form onSubmit=${submit} class="evaluate-form trial-form">
+      ${
+        found &&
+        html`
+          <p>${found.title && html`<b>${found.title}.</b>`} ${found.fork.words}</p>
+          ${found.notes.map((note) => html`<p class="formula-warning" key=${note}><${Icon} name="warn" size=${12} /> ${note}</p>`)}
+          <${Arms} arms=${arms} errors=${errors} onChange=${(/** @type {Arm[]} */ next) => change({ arms: next })} />
+          <${NumberField}
+            name="seeds"
+            label="Runs of each arm"
+            help=${`Further seeds. One run without change and one of each arm have the same seed.`}
+            value=${draft.seeds}
+            proposed=${found.seeds.length}
+            error=${errors.get('seeds')}
+            onChange=${(/** @type {string} */ seeds) => change({ seeds })}
+          />
+          <${NumberField}
+            name="steps"
+            label="Last step"
+            help=${`The trouble showed at step ${found.alarm}.`}
+            value=${draft.steps}
+            proposed=${found.steps}
+            error=${errors.get('steps')}
+            onChange=${(/** @type {string} */ steps) => change({ steps })}
+          />
+          <${Price} plan=${found} />
+        `
+      }
+      ${
+        refused && !refused.errors?.length
+          ? html`<p class="field-error" role="alert">${refused.message}</p>`
+          : !found && html`<p class="faint">Planning…</p>`
+      }
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>Cancel</button>
+        <button class="button button-primary" disabled=${busy || isOld || !found || errors.size > 0}>
+          ${found ? `Start ${plural(found.price.runs, 'run')}` : 'Start'}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}
+
+/** @param {{arms: Arm[], errors: Map<string, string>, onChange: (arms: Arm[]) => void}} props */
+function Arms({ arms, errors, onChange }) {
+  const set = (/** @type {number} */ at, /** @type {string} */ text) =>
+    onChange(arms.map((arm, i) => (i === at ? { ...arm, text } : arm)));
+  return html`
+    <p class="quiet">Beside the runs without change:</p>
+    ${arms.map(
+      (arm, i) => html`<div class="trial-arm" key=${arm.name}>
+        <label for=${`trial-arm-${i}`}>${arm.name}</label>
+        <button
+          type="button"
+          class="button-icon"
+          aria-label=${`Remove ${arm.name}`}
+          onClick=${() => onChange(arms.filter((other) => other !== arm))}
+        >
+          <${Icon} name="cross" size=${12} />
+        </button>
+        <textarea
+          class="field"
+          id=${`trial-arm-${i}`}
+          rows=${Math.max(2, arm.text.split('\n').length)}
+          spellcheck="false"
+          placeholder="optimizer.lr: 0.0001"
+          aria-invalid=${errors.has(String(i)) ? 'true' : undefined}
+          value=${arm.text}
+          onInput=${(/** @type {any} */ event) => set(i, event.target.value)}
+        ></textarea>
+        ${errors.has(String(i)) && html`<span class="field-error" role="alert">${errors.get(String(i))}</span>`}
+      </div>`,
+    )}
+    ${errors.has('arms') && html`<p class="field-error" role="alert">${errors.get('arms')}</p>`}
+    ${
+      arms.length < MOST_ARMS &&
+      html`<button
+        type="button"
+        class="button button-small"
+        onClick=${() => onChange([...arms, { name: freeName(arms), text: '' }])}
+      >
+        <${Icon} name="plus" size=${12} /> Add a change to try
+      </button>`
+    }
+  `;
+}
+
+/** A name that no arm has. @param {Arm[]} arms */
+const freeName = (arms) =>
+  ['change 1', 'change 2', 'change 3', 'change 4'].find((name) => arms.every((arm) => arm.name !== name)) ?? 'change';
+
+/**
+ * @param {{name: string, label: string, help: string, value: string, proposed: number, error?: string,
+ *   onChange: (value: string) => void}} props
+ */
+function NumberField({ name, label, help, value, proposed, error, onChange }) {
+  return html`<div class="evaluate-field">
+    <label for=${`trial-${name}`}>${label}</label>
+    <input
+      class="field"
+      id=${`trial-${name}`}
+      inputmode="numeric"
+      value=${value}
+      placeholder=${String(proposed)}
+      aria-invalid=${error ? 'true' : undefined}
+      aria-describedby=${`trial-${name}-help`}
+      onInput=${(/** @type {any} */ event) => onChange(event.target.value)}
+    />
+    <span class=${error ? 'field-error' : 'faint'} id=${`trial-${name}-help`} role=${error ? 'alert' : undefined}>
+      ${error ?? help}
+    </span>
+  </div>`;
+}
+
+/** @param {{plan: Api.TrialPlanItem}} props */
+function Price({ plan: { price, repeat_seed: seed } }) {
+  const disk = price.disk_bytes + (price.checkpoint_bytes ?? 0);
+  return html`<p class="trial-price" role="note" aria-label="Price">
+    <b>${plural(price.runs, 'run')}, ${formatCount(price.steps)} steps together</b>, one of them with the run's own
+    seed ${seed}: it must repeat the run and is not counted. About
+    ${' '}${formatDurationRange(price.seconds_low, price.seconds_high)} one after the other, at most
+    ${' '}${formatBytes(Math.round(disk))} of disk${price.checkpoint_bytes === null ? ' and the checkpoints' : ''}.
+  </p>`;
+}

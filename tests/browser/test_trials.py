@@ -1,0 +1,205 @@
+"""A person's way from a diagnosis to a trial and its verdict, in a real browser."""
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from backend.db.models import Run
+from backend.runs import lifecycle
+from tests.backend.diagnosis.logs import broken, healthy
+from tests.browser.service import HOSTILE, TOKEN, VIEWER_TOKEN, running
+from tests.browser.test_diagnosis import stored
+from tests.browser.test_pages import AXE
+from tests.contract.test_trials import store
+from tests.factories import make_checkpoint
+
+PICTURES = os.environ.get("GRPOLAB_PICTURES", "")
+"""Folder for pictures of what the tests see; empty: none."""
+
+ILL = broken(
+    broken(healthy(), 70, policy__entropy=lambda values: values * 4),
+    75,
+    reward__accuracy=lambda values: values * 0.05,
+)
+SILENT = broken(healthy(), 75, reward__accuracy=lambda values: values * 0.05)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lab")
+    with running(directory) as service:
+        service.failed = stored(service, "collapsed", ILL)
+        service.waiting = stored(service, "silent", SILENT)
+        with service.sessions.begin() as session:
+            for run_id in (service.failed, service.waiting):
+                run = session.get_one(Run, run_id)
+                config = run.config | {
+                    "steps": 120,
+                    "checkpointing": run.config["checkpointing"] | {"every": 20},
+                }
+                run.config, run.steps = config, 120
+            for step in (20, 40):
+                make_checkpoint(session, session.get_one(Run, service.failed), directory, step=step)
+        yield service
+
+
+@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+def page(request, service, browser):
+    width, scheme = request.param
+    context = opened(browser, service, width, scheme)
+    yield context.new_page()
+    context.close()
+
+
+def opened(browser, service, width=1400, scheme="light", token=TOKEN):
+    return browser.new_context(
+        base_url=service.base,
+        color_scheme=scheme,
+        viewport={"width": width, "height": 1000},
+        extra_http_headers={"Authorization": f"Bearer {token}"},
+    )
+
+
+def picture(page, name):
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / f"{name}-{page.viewport_size['width']}.png")
+
+
+def looks_right(page, where):
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    found = page.evaluate("where => axe.run(where)", where)["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+
+
+def finish(service, experiment):
+    """The runs of a trial as they ended: those without change fell."""
+    with service.sessions.begin() as session:
+        for run in session.query(Run).where(Run.experiment_id == experiment):
+            store(session, run, healthy() if run.variant == "remedy" else ILL, after=run.fork_step)
+            run.status = "running"
+            session.flush()
+            lifecycle.finish_run(session, run.id, run.attempt, "finished")
+
+
+def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_there(page, service):
+    before = {trial["id"] for trial in service.get("/trials", run=service.failed)["items"]}
+    page.goto(f"/run/{service.failed}")
+    card = page.get_by_role("region", name="Diagnosis")
+    card.get_by_role("button", name="Try the remedy").click()
+    dialog = page.get_by_role("dialog", name="Try the remedy")
+    expect(dialog).to_contain_text("Every run forks from step 40, the nearest earlier one.")
+    expect(dialog.get_by_role("textbox", name="remedy")).to_have_value("optimizer.lr: 0.0001")
+    expect(dialog.get_by_role("note", name="Price")).to_contain_text("11 runs")
+    start = dialog.get_by_role("button", name="Start 11 runs")
+    expect(start).to_be_enabled()
+    looks_right(page, ".dialog")
+    picture(page, "dialog")
+    start.click()
+    expect(dialog).to_have_count(0)
+    trial = card.get_by_role("article", name="Trial: Entropy exploded").first
+    expect(trial).to_contain_text("So far: 0 of 5 runs without change have ended and 0 of 5 with the remedy.")
+    (found,) = [
+        each for each in service.get("/trials", run=service.failed)["items"] if each["id"] not in before
+    ]
+    finish(service, found["experiment"])
+    page.reload()
+    expect(trial).to_contain_text(
+        "The collapse recurred in 5 of 5 runs without change and in 0 of 5 with the remedy (Fisher's exact "
+        "test, one-sided p = .004)."
+    )
+    expect(trial).to_contain_text("the run repeats itself bit by bit")
+    looks_right(page, ".diagnosis")
+    trial.scroll_into_view_if_needed()
+    picture(page, "verdict")
+    trial.get_by_role("link", name="Compare the curves").click()
+    expect(page.get_by_role("heading", name="Trial of", level=1)).to_be_visible()
+    shown = page.get_by_role("article", name="Trial: Entropy exploded")
+    expect(shown).to_contain_text("The collapse recurred in 5 of 5 runs without change")
+    expect(shown.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")
+    looks_right(page, ".trial")
+    picture(page, "experiment")
+
+
+def test_changes_are_checked_while_they_are_written(browser, service):
+    context = opened(browser, service)
+    page = context.new_page()
+    page.goto(f"/run/{service.failed}")
+    page.get_by_role("button", name="Try the remedy").click()
+    dialog = page.get_by_role("dialog")
+    remedy = dialog.get_by_role("textbox", name="remedy")
+    start = dialog.locator("footer .button-primary")
+    remedy.fill("optimizer.lr: -1")
+    expect(dialog.get_by_role("alert")).to_contain_text("optimizer.lr input should be greater than 0")
+    expect(start).to_be_disabled()
+    remedy.fill("optimizer.lr")
+    expect(dialog.get_by_role("alert")).to_contain_text("line 1 is no “path: value”")
+    remedy.fill(f"preset: {HOSTILE!r}")
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    remedy.fill("optimizer.lr: 0.00005")
+    expect(start).to_be_enabled()
+    dialog.get_by_role("button", name="Add a change to try").click()
+    dialog.get_by_role("textbox", name="change 1").fill("objective.surrogate.eps_high: 0.28")
+    expect(start).to_have_text("Start 16 runs")
+    dialog.get_by_role("textbox", name="Runs of each arm").fill("2")
+    expect(start).to_have_text("Start 7 runs")
+    expect(dialog).to_contain_text("no result can be significant")
+    dialog.get_by_role("textbox", name="Last step").fill("30")
+    expect(dialog.get_by_role("alert")).to_contain_text("is 30, but the fork starts after step 40")
+    expect(start).to_be_disabled()
+    context.close()
+
+
+def test_a_run_without_a_cause_offers_to_write_a_change_down(browser, service):
+    context = opened(browser, service)
+    page = context.new_page()
+    page.goto(f"/run/{service.waiting}")
+    card = page.get_by_role("region", name="Diagnosis")
+    card.get_by_role("button", name="Try").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_contain_text("write down at least one change to try")
+    dialog.get_by_role("button", name="Add a change to try").click()
+    dialog.get_by_role("textbox", name="change 1").fill("optimizer.lr: 0.0001")
+    dialog.locator("footer .button-primary").click()
+    expect(dialog).to_have_count(0)
+    expect(card.get_by_role("article", name="Trial")).to_contain_text("Every run starts from step 0.")
+    context.close()
+
+
+def test_a_viewer_sees_trials_and_no_button(browser, service):
+    context = opened(browser, service, token=VIEWER_TOKEN)
+    page = context.new_page()
+    page.goto(f"/run/{service.failed}")
+    card = page.get_by_role("region", name="Diagnosis")
+    expect(card.get_by_role("heading", name="Collapsed")).to_be_visible()
+    expect(card.get_by_role("button", name="Try")).to_have_count(0)
+    context.close()
+
+
+def test_changes_are_read_line_by_line(in_browser):
+    read = "(m, text) => m.readChanges(text)"
+    assert in_browser("lib/trials.js", read, 'a.b: 1\n\n  c: {"type": "k3"} \nd: word\ne: "x: y"') == {
+        "changes": {"a.b": 1, "c": {"type": "k3"}, "d": "word", "e": "x: y"},
+        "error": "",
+    }
+    for text in ("a", "a:", ": 1", "a: 1\na: 2", "a: {", "a b: 1"):
+        assert in_browser("lib/trials.js", read, text)["error"]
+    changes = {"objective.kl": {"type": "k3", "coef": 0.01}, "optimizer.lr": 1e-7, "x": [1, None, "é\n"]}
+    back = "(m, changes) => m.readChanges(m.changesText(changes)).changes"
+    assert in_browser("lib/trials.js", back, changes) == changes
+
+
+def test_errors_stand_at_their_arm(in_browser):
+    errors = [
+        {"path": "arms.1.changes.optimizer.lr", "message": "is bad"},
+        {"path": "arms.1.changes", "message": "changes nothing"},
+        {"path": "arms", "message": "is empty"},
+        {"path": "steps", "message": "is small"},
+    ]
+    assert in_browser("lib/trials.js", "(m, errors) => [...m.placedErrors(errors)]", errors) == [
+        ["1", "optimizer.lr is bad; changes nothing"],
+        ["arms", "is empty"],
+        ["steps", "is small"],
+    ]
