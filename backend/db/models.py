@@ -305,7 +305,6 @@ class Trial(Base):
     __table_args__ = (
         Index("ix_trial_run", "run_id"),
         Index("ix_trial_experiment", "experiment_id"),
-        Index("ix_trial_judged", "judged_at"),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)

@@ -9,6 +9,9 @@ from backend.diagnosis.outcome import Verdict
 from backend.diagnosis.schemas import RemedyItem, Steps
 from backend.runs.schemas import Body, Fields
 
+MOST_PARTS = 12
+"""Of a dotted path; a config is not as deep."""
+
 NO_CHANGE, REPEAT = "no change", "repeat"
 """Variants of a trial's experiment beside its arms: the control, and the run again with its own seed."""
 
@@ -19,6 +22,13 @@ class ArmRequest(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     changes: Fields
     """Fields of the run's config by dotted path, as in a remedy of the diagnosis."""
+
+    @field_validator("changes")
+    @classmethod
+    def _short_paths(cls, changes: dict[str, Any]) -> dict[str, Any]:
+        if any(path.count(".") >= MOST_PARTS for path in changes):
+            raise ValueError(f"a path has at most {MOST_PARTS} parts")
+        return changes
 
 
 class TrialRequest(Body):

@@ -44,13 +44,15 @@ class Case(NamedTuple):
 
 
 CASES = (
+    Case("lr", 0),
     Case("lr", 1),
-    Case("k1_sum", 2),
+    Case("wrong_answers", 2, {"problems": [{"name": "file", "path": "sums.jsonl"}]}),
     Case("cap", 2),
     Case("stale", 1),
-    Case("entropy_bonus", 2),
-    Case("wrong_answers", 2, {"problems": [{"name": "file", "path": "sums.jsonl"}]}),
     Case("no_rate", 1, {"optimizer.lr": 3e-4}),
+    Case("k1_sum", 0),
+    Case("k1_sum", 2),
+    Case("entropy_bonus", 2),
     Case("lr_start", 1),
 )
 

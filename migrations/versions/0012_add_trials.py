@@ -39,7 +39,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_trial_run", "trial", ["run_id"])
     op.create_index("ix_trial_experiment", "trial", ["experiment_id"])
-    op.create_index("ix_trial_judged", "trial", ["judged_at"])
 
 
 def downgrade() -> None:

@@ -215,6 +215,7 @@ def test_a_plan_names_what_keeps_it_from_starting(client, database, made, body, 
         {"seeds": 21},
         {"steps": 0},
         {"arms": [{"name": "a", "changes": {"optimizer.lr": "x" * 70_000}}]},
+        {"arms": [{"name": "a", "changes": {"optimizer.lr" + ".a" * 30_000: 1}}]},
         {"step": 20},
     ],
 )

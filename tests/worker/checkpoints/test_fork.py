@@ -77,6 +77,22 @@ def test_a_fork_says_what_it_took_over_and_what_begins_anew(sessions, queued, tr
     assert sorted(series(sessions, fork)["reward/mean"]) == [5]
 
 
+def test_a_fork_with_another_seed_samples_anew_from_the_same_weights(sessions, queued, train):
+    config = resolve(SMALL)
+    parent = queued(config)
+    train(parent, config)
+    found = {}
+    for seed in (config.seed, 7, 8, 7):
+        other = config.with_(seed=seed)
+        fork = queued(other, parent=parent, step=2)
+        train(fork, other)
+        found.setdefault(seed, []).append(series(sessions, fork))
+    assert found[7][0] == found[7][1]
+    lengths = [each[0]["length/mean"] for each in found.values()]
+    assert all(sorted(each) == [3, 4] for each in lengths)
+    assert len({tuple(each.values()) for each in lengths}) == 3
+
+
 def test_a_fork_remembers_the_history_that_it_inherited(sessions, queued, train):
     config = resolve(SMALL)
     parent = queued(config)

@@ -37,7 +37,10 @@ export function TryRemedy({ run, cause = '' }) {
 
 const isNumber = (/** @type {string} */ text) => /^\d{1,9}$/.test(text.trim());
 
-/** The request that a draft asks for; `errors` by field where it says none. @param {Draft} draft @param {string} cause */
+/**
+ * The request that a draft asks for; `errors` by field where it says none.
+ * @param {Draft} draft @param {string} cause
+ */
 function requestOf({ arms, seeds, steps }, cause) {
   const read = (arms ?? []).map(({ text }) => readChanges(text));
   const errors = new Map(
@@ -105,7 +108,7 @@ function TrialDialog({ run, cause, onClose }) {
         found &&
         html`
           <p>${found.title && html`<b>${found.title}.</b>`} ${found.fork.words}</p>
-          ${found.notes.map((note) => html`<p class="formula-warning" key=${note}><${Icon} name="warn" size=${12} /> ${note}</p>`)}
+          ${found.notes.map((note) => html`<${Note} key=${note} words=${note} />`)}
           <${Arms} arms=${arms} errors=${errors} onChange=${(/** @type {Arm[]} */ next) => change({ arms: next })} />
           <${NumberField}
             name="seeds"
@@ -142,6 +145,9 @@ function TrialDialog({ run, cause, onClose }) {
     </form>
   <//>`;
 }
+
+/** @param {{words: string}} props */
+const Note = ({ words }) => html`<p class="formula-warning"><${Icon} name="warn" size=${12} /> ${words}</p>`;
 
 /** @param {{arms: Arm[], errors: Map<string, string>, onChange: (arms: Arm[]) => void}} props */
 function Arms({ arms, errors, onChange }) {
