@@ -27,8 +27,8 @@ SEEDS = 2**31
 
 SIGNIFICANT = 0.05
 
-OWN = ("seed", "steps")
-"""Fields that the trial itself sets."""
+OWN = ("seed", "steps", "stop_rules")
+"""Fields that the trial itself sets: its runs end at one step, unless their numbers are no longer finite."""
 
 
 class Arm(NamedTuple):
@@ -74,10 +74,11 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     alarm = first_alarm(log, diagnosis)
     steps = request.steps or _default_steps(config, diagnosis, alarm, point.step)
     errors: list[FieldError] = []
-    base = _forked(settings, run, point, {"steps": steps}, "", errors)
+    common = {"steps": steps, "stop_rules": _lasting_rules(run)}
+    base = _forked(settings, run, point, common, "", errors)
     wanted = request.arms if request.arms is not None else default_arms(diagnosis, cause)
     arms = tuple(
-        Arm(arm.name, arm.changes, _changed(settings, run, point, steps, base, number, arm, errors))
+        Arm(arm.name, arm.changes, _changed(settings, run, point, common, base, number, arm, errors))
         for number, arm in enumerate(wanted)
     )
     if not arms:
@@ -85,6 +86,10 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
     return TrialPlan(run, diagnosis, cause, alarm, point, steps, base, arms, seeds, notes, tuple(errors))
+
+
+def _lasting_rules(run: Run) -> list[dict[str, Any]]:
+    return [rule for rule in run.config.get("stop_rules", ()) if rule["type"] == "non_finite"]
 
 
 def _chosen(diagnosis: Diagnosis, name: str) -> Ranked | None:
@@ -163,7 +168,7 @@ def _changed(
     settings: Settings,
     run: Run,
     point: ForkPoint,
-    steps: int,
+    common: Mapping[str, Any],
     base: RunConfig | None,
     number: int,
     arm: ArmRequest,
@@ -175,7 +180,7 @@ def _changed(
     if taken := [name for name in OWN if name in changes]:
         errors.append(FieldError(f"{place}.{taken[0]}", "is set by the trial"))
         return None
-    found = _forked(settings, run, point, merge(changes, {"steps": steps}), place, errors) if base else None
+    found = _forked(settings, run, point, merge(changes, common), place, errors) if base else None
     if found is not None and base is not None and found.with_(preset=base.preset) == base:
         errors.append(FieldError(place, "changes nothing: these are the values of the run"))
         return None

@@ -243,6 +243,16 @@ def test_a_schedule_that_ends_with_the_run_is_followed_to_its_end(client, made):
     assert "The cosine schedule ends with the run" in plan(client, run, steps=100).json()["notes"][0]
 
 
+def test_no_stop_rule_ends_a_run_of_a_trial_before_it_can_be_judged(client, database, made):
+    rules = [{"type": "wall_time", "seconds": 1}, {"type": "non_finite"}, {"type": "accuracy", "value": 0.5}]
+    run = made(config=CONFIG | {"stop_rules": rules})
+    trial = start(client, run, seeds=1).json()
+    kept = [[rule["type"] for rule in each.config["stop_rules"]] for each in runs_of(database, trial)]
+    assert kept == [["non_finite"]] * 3
+    answer = start(client, run, arms=[{"name": "a", "changes": {"stop_rules": rules}}])
+    assert answer.json()["errors"][0]["message"] == "is set by the trial"
+
+
 def test_few_seeds_and_few_steps_are_called_too_few(client, made):
     notes = plan(client, made(), seeds=2, steps=70).json()["notes"]
     assert "a trial that ends at step 70 may not see it" in notes[0]
