@@ -46,6 +46,8 @@ PACK_SECONDS = 0.1
 PACK_PAUSE_SECONDS = 5.0
 TRIAL_PAUSE_SECONDS = 5.0
 """How often trials are looked at; each look judges one."""
+FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
+"""Errors of a diagnosis that no test has met: one trial must not keep the others from their verdicts."""
 MARK_SECONDS = 10.0
 """How often the high-water mark of the database is raised."""
 
@@ -65,6 +67,7 @@ class Reconciler:
         self._packing: Iterator[None] | None = None
         self._pack_after = 0.0
         self._trials: list[str] = []
+        self._refused_trials: set[str] = set()
         self._trials_after = 0.0
         self._mark_after = 0.0
         self._owner = uuid.uuid4().hex
@@ -130,7 +133,7 @@ class Reconciler:
         if self._packing:
             self._go_on_packing(self._packing)
         if self._trials:
-            settle(self._sessions, self._trials.pop(0))
+            self._settle(self._trials.pop(0))
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -172,7 +175,14 @@ class Reconciler:
         """Every few seconds: trials whose runs have all ended."""
         if not self._trials and time.monotonic() > self._trials_after:
             self._trials_after = time.monotonic() + TRIAL_PAUSE_SECONDS
-            self._trials = due_trials(session)
+            self._trials = [trial for trial in due_trials(session) if trial not in self._refused_trials]
+
+    def _settle(self, trial: str) -> None:
+        try:
+            settle(self._sessions, trial)
+        except FAULTS:
+            self._refused_trials.add(trial)
+            logger.exception("trial %s cannot be judged", trial)
 
     def _go_on_packing(self, packing: Iterator[None]) -> None:
         """A piece of what there is to pack."""

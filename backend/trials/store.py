@@ -1,6 +1,5 @@
 """Trials in SQL: lists, and verdicts that are stored once all runs have ended."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,11 +15,6 @@ from backend.runs.events import add_event
 from backend.runs.lifecycle import ENDED
 from backend.trials.schemas import TrialVerdict
 from backend.trials.verdict import judge
-
-logger = logging.getLogger(__name__)
-
-FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
-"""Errors of a diagnosis that no test has met: one trial must not keep the others from their verdicts."""
 
 
 def list_trials(session: Session, *, run: str, experiment: str, limit: int, cursor: str) -> Sequence[Trial]:
@@ -94,11 +88,7 @@ def settle(sessions: Sessions, trial_id: str) -> bool:
         trial = session.get(Trial, trial_id)
         if trial is None:
             return False
-        try:
-            verdict = judge(session, trial)
-        except FAULTS:
-            logger.exception("trial %s cannot be judged", trial_id)
-            return False
+        verdict = judge(session, trial)
         seen = trial.judged_at
     return verdict.complete and _store(sessions, trial_id, verdict, seen)
 

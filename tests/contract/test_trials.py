@@ -15,6 +15,7 @@ from backend.metrics.store import write_points
 from backend.runs.deletion import carry_on
 from backend.trials.schemas import TrialItem, TrialPage, TrialPlanItem
 from backend.trials.store import due_trials, settle
+from backend.trials.verdict import judge
 from tests.api_client import VIEWER_TOKEN
 from tests.backend.diagnosis.logs import broken, healthy
 from tests.factories import make_attempt, make_checkpoint, make_run
@@ -445,6 +446,38 @@ def test_a_failed_run_that_is_retried_is_judged_again(client, database, made):
         assert due_trials(session) == [trial["id"]]
     assert settle(database.sessions, trial["id"])
     assert trial_of(client, run)["verdict"]["repeat"]["state"] == "repeats"
+
+
+def test_a_trial_that_cannot_be_judged_keeps_no_other_from_its_verdict(
+    client, database, made, settings, monkeypatch, caplog
+):
+    run = made()
+    for trial in (start(client, run, seeds=1).json(), start(client, run, seeds=2).json()):
+        for each in runs_of(database, trial):
+            finish(database, each, ILL)
+    real = judge
+
+    def failing(session, trial):
+        if len(trial.seeds) == 1:
+            raise ValueError("nobody has met this")
+        return real(session, trial)
+
+    monkeypatch.setattr("backend.trials.store.judge", failing)
+    monkeypatch.setattr("backend.maintenance.reconciler.TRIAL_PAUSE_SECONDS", 0.0)
+    reconciler = Reconciler(settings, database.sessions)
+    for _ in range(4):
+        reconciler.look()
+    first, _ = trial_ids(database)
+    assert [record.getMessage() for record in caplog.records if "judged" in record.getMessage()] == [
+        f"trial {first} cannot be judged"
+    ]
+    with database.sessions() as session:
+        assert due_trials(session) == [first]
+
+
+def trial_ids(database):
+    with database.sessions() as session:
+        return list(session.scalars(select(Trial.id).order_by(Trial.id)))
 
 
 def test_numbers_that_are_not_finite_repeat_themselves_too(client, database, made):
