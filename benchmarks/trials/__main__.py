@@ -152,7 +152,11 @@ def posted(service: Service, path: str, body: Any) -> dict[str, Any]:
 
 def report(found: Mapping[str, Mapping[str, Any]]) -> str:
     """The table of the trials, one line per arm."""
-    lines = [HEAD, "|---" * HEAD.count(" |") + "|"]
+    seeds = sorted({len(trial["seeds"]) for trial in found.values()})
+    done = sum(case.name in found for case in CASES)
+    arms = " or ".join(map(str, seeds))
+    lines = [f"{done} of {len(CASES)} cases; recipe `{RECIPE}`, {arms} further seeds in every arm.", ""]
+    lines += [HEAD, "|---" * HEAD.count(" |") + "|"]
     for case in CASES:
         if (trial := found.get(case.name)) is not None:
             lines += _rows(case, trial)
