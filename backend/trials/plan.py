@@ -16,6 +16,7 @@ from backend.diagnosis.findings import Diagnosis, Ranked
 from backend.diagnosis.log import Log
 from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.experiments.estimates import estimates
+from backend.experiments.launch import MOST_STEPS_TOGETHER
 from backend.runs.checks import runnable
 from backend.runs.children import forked_config
 from backend.runs.origin import refuse_imported
@@ -83,6 +84,10 @@ def plan_trial(session: Session, settings: Settings, run_id: str, request: Trial
     )
     if not arms:
         errors.append(FieldError("arms", "is empty: write down at least one change to try"))
+    together = (steps - point.step) * _runs(request.seeds, len(arms))
+    if together > MOST_STEPS_TOGETHER:
+        reason = f"makes {together:,} steps together; at most {MOST_STEPS_TOGETHER:,} are expected"
+        errors.append(FieldError("steps", reason))
     seeds = tuple((run.seed + 1 + number) % SEEDS for number in range(request.seeds))
     notes = tuple(_notes(run, config, diagnosis, cause, alarm, steps, len(seeds)))
     return TrialPlan(run, diagnosis, cause, alarm, point, steps, base, arms, seeds, notes, tuple(errors))
@@ -238,6 +243,11 @@ def least_p(seeds: int) -> float:
     return 1 / comb(2 * seeds, seeds)
 
 
+def _runs(seeds: int, arms: int) -> int:
+    """Of each seed one run per arm and one without change; and the repetition."""
+    return seeds * (1 + arms) + 1
+
+
 def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str, Any]:
     """schemas.TrialPrice: of each arm the estimate of a whole run, as far as its steps are trained."""
     count = len(plan.seeds)
@@ -254,5 +264,5 @@ def price_of(session: Session, settings: Settings, plan: TrialPlan) -> dict[str,
         size = found["checkpoint_bytes"]
         known = price["checkpoint_bytes"]
         price["checkpoint_bytes"] = None if size is None or known is None else known + size * runs
-    runs = count * (1 + len(plan.arms)) + 1
+    runs = _runs(count, len(plan.arms))
     return price | {"runs": runs, "steps": runs * max(own, 0), "least_p": least_p(count)}

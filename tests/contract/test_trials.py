@@ -177,6 +177,7 @@ def test_what_cannot_be_tried_is_refused(client, made, log, fields, words):
     ("body", "path", "words"),
     [
         ({"steps": 60}, "steps", "at least 61 is expected"),
+        ({"steps": 10_000_000}, "steps", "makes 109,999,340 steps together; at most 100,000,000"),
         (
             {"arms": [{"name": "a", "changes": {"optimizer.lr": -1}}]},
             "arms.0.changes.optimizer.lr",
