@@ -3,6 +3,9 @@
 from backend.diagnosis.findings import Remedy
 from backend.diagnosis.log import Log
 
+MOST_KL = 0.04
+"""Coefficient of k3 in DeepSeekMath (arXiv:2402.03300), section 4.1; that of a sum is no measure for it."""
+
 
 def remedy_for(cause: str, log: Log) -> Remedy:
     """The first remedy of a cause; its values follow the run's config where that is known."""
@@ -26,7 +29,7 @@ def changes_for(cause: str, log: Log) -> dict[str, object]:
         case "mismatch":
             return {"sampling.precision": "policy", "objective.correction": {"type": "token_tis", "cap": 2.0}}
         case "kl_pull":
-            return {"objective.kl": {"type": "k3", "coef": coefficient or 0.01}}
+            return {"objective.kl": {"type": "k3", "coef": min(coefficient or 0.01, MOST_KL)}}
         case "kl_runaway":
             return {"objective.kl": {"type": "k3", "coef": 2 * coefficient if coefficient else 0.01}}
         case "entropy_collapse":
@@ -58,7 +61,7 @@ REMEDIES: dict[str, tuple[str, str]] = {
     "router_drift": ("Replay the sampler's experts in the learner.", "arXiv:2510.11370"),
     "update_size": ("A third of the learning rate; gradient norm at most 1.", "arXiv:2503.14476"),
     "kl_pull": (
-        "Estimate the KL by k3 instead of k1: the gradient of k1 in the loss is no pull to the reference.",
+        "Estimate the KL by k3, coefficient at most 0.04: the gradient of k1 is no pull to the reference.",
         "arXiv:2510.01555",
     ),
     "kl_runaway": ("Twice the KL coefficient, or renew the reference every n steps.", "arXiv:2501.12948"),

@@ -94,6 +94,8 @@ def _changed_at_once(log: Log) -> Answer:
 
 def dead_run(log: Log, outcome: Outcome) -> Answer:
     """Weights that no update moves. A loss of 0 or a ratio of 1 says nothing of it."""
+    if outcome.onset is not None:
+        return None  # what fell has moved
     limits = {"optim/update_norm": 0.0, "optim/lr": NO_RATE, "optim/grad_norm": 0.0}
     known = [found for name in limits if (found := log.find(name, least=5)) is not None]
     if not known:
@@ -134,11 +136,14 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     )
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
     words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
-    share = _share_of_kl(log, found.onset.sick if found else 0, outcome)
+    always = _share_of_kl(log, 0, outcome)
+    share = _share_of_kl(log, found.onset.sick, outcome) if found else always
     if share > DOMINANT:
         words = (f"the KL term makes {share:.0%} of the gradient in the median step", *words)
+    if always > DOMINANT:
+        return _always_pulled(log, words)
     if found is None:
-        return _always_pulled(log, words) if share > DOMINANT else None
+        return None
     is_specific = kind == "k1" or share > DOMINANT
     return finding_of("kl_pull", found, tier="specific" if is_specific else "consistent", words=words)
 
