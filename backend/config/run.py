@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from backend.config.base import Frozen, refusal
+from backend.config.causes import Cause
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
 from backend.config.objective import Objective
@@ -205,7 +206,25 @@ class StopOnNonFinite(Frozen):
     """Skipped updates in a row."""
 
 
-StopRule = Annotated[StopAtAccuracy | StopAfterTime | StopOnNonFinite, Field(discriminator="type")]
+class StopOnDiagnosis(Frozen):
+    """Pause or stop when the diagnosis of the steps so far says that the run breaks."""
+
+    type: Literal["diagnosis"] = "diagnosis"
+
+    severity: Literal["warning", "declining", "collapsed"] = "collapsed"
+    """From what on. collapsed: the goal fell and stayed low; declining: or it is surely sinking; warning: or
+    another metric left its healthy values, which comes earlier and is wrong more often."""
+
+    causes: Annotated[tuple[Cause, ...], Field(max_length=32)] = ()
+    """Only where one of these is found, as the table of causes names them; empty: whatever the cause."""
+
+    action: Literal["pause", "stop"] = "pause"
+    """pause: with a checkpoint, until somebody resumes the run, which then goes on; stop: for good."""
+
+
+StopRule = Annotated[
+    StopAtAccuracy | StopAfterTime | StopOnNonFinite | StopOnDiagnosis, Field(discriminator="type")
+]
 
 
 class ResourcesConfig(Frozen):

@@ -92,6 +92,7 @@ class Run(Base):
         Index("ix_run_changed", "changed_at"),
         Index("ix_run_deleting", "deleting_at"),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
+        Index("ix_run_judged", "status", "judged_step", "last_step"),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -135,6 +136,15 @@ class Run(Base):
     """Whose token pushes this run while another trainer makes it, "" for the operator's; else NULL."""
     writer_key: Mapped[str | None] = mapped_column(String(128))
     """The id that the client has given it, unique for each writer."""
+    verdict: Mapped[str | None] = mapped_column(String(16))
+    """Verdict of the diagnosis at `judged_step`; NULL: not judged, or nothing was trained."""
+    onset_healthy: Mapped[int | None]
+    onset_sick: Mapped[int | None]
+    """Steps between which what made the goal fall began."""
+    cause: Mapped[str] = mapped_column(String(32), default="", server_default="")
+    """First cause by its word, e.g. "update_size"; "" where there is none."""
+    judged_step: Mapped[int | None]
+    """The last step that the diagnosis knew; NULL, or another than `last_step`: it is due."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
     """Of the request that cloned, forked, evaluated or imported; other runs of experiments have none."""
     request_hash: Mapped[str | None] = mapped_column(String(64))
@@ -295,6 +305,10 @@ class Checkpoint(Base):
     """Of the manifest, which holds the SHA-256 of every file."""
     bytes_total: Mapped[int] = mapped_column(BigInteger)
     manifest: Mapped[dict[str, Any]]
+    kept_for: Mapped[str | None] = mapped_column(String(8))
+    """"warning" or "verdict": the diagnosis whose onset it precedes; retention leaves it then."""
+    onset: Mapped[int | None]
+    """First step at which that had surely begun."""
     created_at: Mapped[float] = mapped_column(default=db_now())
 
 
@@ -348,7 +362,8 @@ class Event(Base):
     attempt: Mapped[int | None]
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
-    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial"."""
+    """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial",
+    "diagnosis"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)

@@ -1,5 +1,6 @@
 """Logs of runs as diagnosis reads them: series of metrics by their names in the catalog, and the config."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,56 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+METRICS = (
+    "reward/accuracy",
+    "eval/accuracy",
+    "reward/correctness/mean",
+    "reward/mean",
+    "policy/entropy",
+    "policy/token_prob_mean",
+    "policy/distinct_frac",
+    "policy/lift_right",
+    "text/repetition",
+    "text/compression",
+    "text/structure_ok",
+    "text/structure_polluted",
+    "text/structure_broken",
+    "text/unusual_script_frac",
+    "length/mean",
+    "length/truncated_frac",
+    "groups/zero_variance_frac",
+    "groups/all_wrong_frac",
+    "reward/unearned_share",
+    "kl/k1",
+    "kl/k2",
+    "kl/k3",
+    "loss/total",
+    "loss/policy",
+    "loss/kl",
+    "loss/entropy",
+    "optim/grad_norm",
+    "optim/lr",
+    "optim/updates",
+    "optim/update_norm",
+    "optim/kl_share",
+    "optim/skipped",
+    "ratio/max",
+    "clip/low_frac",
+    "clip/high_frac",
+    "sampling/staleness",
+    "mismatch/k3",
+    "mismatch/prob_diff_mean",
+    "mismatch/ess",
+    "router/expert_change_frac",
+    "router/shift_mean",
+    "critic/loss",
+    "critic/explained_variance",
+)
+"""Metrics that a detector reads."""
+
+MOST_POINTS = 5_000
+"""Of a series; longer ones are judged by the medians of equal parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +83,19 @@ class Series:
         """The points of first <= step <= last."""
         is_inside = (self.steps >= first) & (self.steps <= last)
         return Series(self.steps[is_inside], self.values[is_inside])
+
+    def thinned(self) -> "Series":
+        """The same with at most MOST_POINTS points, each the median of a part; one not finite value shows."""
+        if len(self) <= MOST_POINTS:
+            return self
+        parts = np.array_split(np.arange(len(self)), MOST_POINTS)
+        values = np.array([_middle(self.values[part]) for part in parts])
+        return Series(self.steps[[part[-1] for part in parts]], values)
+
+
+def _middle(values: Floats) -> float:
+    """The median; a value that is not finite shows."""
+    return float(np.median(values)) if np.isfinite(values).all() else math.nan
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """The goal of a run and what became of it: what is wanted rose and stayed, fell, or never rose."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from backend.config.causes import Verdict
 from backend.diagnosis.log import Floats, Log, Series
 from backend.diagnosis.smoothing import luck_of_best, noise, robust_noise, trailing_mean, window_for
-
-Verdict = Literal["healthy", "recovered", "declining", "collapsed", "never_learned", "inconclusive"]
 
 GOALS = ("reward/accuracy", "eval/accuracy", "reward/correctness/mean", "reward/mean")
 """Training accuracy has a point at every step; the held-out accuracy decides beside it."""

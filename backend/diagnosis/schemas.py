@@ -4,17 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from backend.config.causes import Verdict
 from backend.diagnosis.findings import Tier
-from backend.diagnosis.outcome import Verdict
-
-
-class Steps(BaseModel):
-    """Steps between which something began."""
-
-    healthy: int
-    """Last step at which it surely had not."""
-    sick: int
-    """First step at which it surely had."""
+from backend.runs.schemas import Steps
 
 
 class RemedyItem(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, field_validator
 
-from backend.runs.schemas import Body, Fields, Name, Tag
+from backend.runs.schemas import Body, Fields, Judged, Name, Tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_RUNS = 500
@@ -148,11 +148,15 @@ class MetricSummary(BaseModel):
     no `delta` then."""
 
 
+class SummarizedRun(LaunchedRun, Judged):
+    """A run in a row of the summary."""
+
+
 class VariantSummary(BaseModel):
     """A row of the summary."""
 
     variant: str
-    runs: list[LaunchedRun]
+    runs: list[SummarizedRun]
     metrics: dict[str, MetricSummary]
 
 

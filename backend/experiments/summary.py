@@ -13,6 +13,7 @@ from backend.experiments.comparable import apart
 from backend.experiments.store import runs_of
 from backend.metrics.reading import read_curves
 from backend.metrics.statistics import Spread, difference, spread
+from backend.runs.store import shown_verdict
 
 METRICS = ("eval/accuracy", "reward/accuracy", "reward/mean", "length/mean", "policy/entropy")
 Values = Sequence[float | None]
@@ -45,6 +46,7 @@ def _row(
 ) -> dict[str, Any]:
     shown = [
         {"id": run.id, "name": run.name, "variant": run.variant, "seed": run.seed, "status": run.status}
+        | shown_verdict(run)
         for run in runs
     ]
     found = {}

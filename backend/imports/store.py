@@ -14,6 +14,9 @@ from backend.db.engine import db_now, insert_into, is_postgres, new_id
 from backend.db.models import Attempt, Experiment, Run
 from backend.db.numbers import spell, spell_all
 from backend.db.text import clean_text, unstorable
+from backend.diagnosis.log import METRICS, Log
+from backend.diagnosis.log import Series as LogSeries
+from backend.diagnosis.store import columns_of, diagnosis_of
 from backend.imports.plan import Plan, Series
 from backend.metrics.store import write_series
 from backend.redaction import redact_document
@@ -61,12 +64,19 @@ def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", dige
         "request_hash": digest or None,
         "started_at": facts.started_at,
         "finished_at": facts.finished_at or facts.started_at,
+        **_verdict(plan, names),
     }
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
     made: str | None = session.scalar(statement.returning(Run.id))
     if made is not None:
         _enter_points(session, made, plan, names.file)
     return made
+
+
+def _verdict(plan: Plan, names: Names) -> dict[str, Any]:
+    """The columns of its diagnosis: an imported run is complete from the beginning."""
+    series = {name: LogSeries(*points).thinned() for name, points in plan.series.items() if name in METRICS}
+    return columns_of(diagnosis_of(Log(series), names.run) if plan.last_step else None, plan.last_step)
 
 
 def _enter_points(session: Session, run_id: str, plan: Plan, file: str) -> None:

@@ -1,5 +1,6 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
-deletions, removes files that belong to nobody, packs points for reading, judges trials whose runs have ended,
+deletions, removes files that belong to nobody, packs points for reading, judges runs that have no verdict
+and trials whose runs have ended,
 and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
@@ -17,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, reading
 from backend.db.models import Run, Singleton
+from backend.diagnosis.store import judge_runs, unjudged
 from backend.maintenance.clock_jumps import ClockWatch, Look, mend, tell
 from backend.metrics.packing import pack, packable
 from backend.queue.doorbell import ring
@@ -48,6 +50,9 @@ TRIAL_PAUSE_SECONDS = 5.0
 """How often trials are looked at; each look judges one."""
 FAULTS = (ArithmeticError, LookupError, TypeError, ValueError)
 """Errors of a diagnosis that no test has met: one trial must not keep the others from their verdicts."""
+JUDGE_SECONDS = 0.1
+"""So long a look diagnoses runs; the next one goes on."""
+JUDGE_PAUSE_SECONDS = 5.0
 MARK_SECONDS = 10.0
 """How often the high-water mark of the database is raised."""
 
@@ -69,6 +74,8 @@ class Reconciler:
         self._trials: list[str] = []
         self._refused_trials: set[str] = set()
         self._trials_after = 0.0
+        self._judging: Iterator[None] | None = None
+        self._judge_after = 0.0
         self._mark_after = 0.0
         self._owner = uuid.uuid4().hex
         self._looked_at = time.monotonic()
@@ -107,12 +114,14 @@ class Reconciler:
             is_deleting = session.scalar(select(Run.id).where(Run.deleting_at.is_not(None)).limit(1))
             self._look_for_points(session)
             self._look_for_trials(session)
+            self._look_for_unjudged(session)
             if time.monotonic() > self._mark_after:
                 raise_mark(self._settings, session)
                 self._mark_after = time.monotonic() + MARK_SECONDS
         is_odd = bool(clock.jump) or clock.went_back
         is_sweeping = time.monotonic() > self._sweep_after
-        if not (rings or lost or is_deleting or is_odd or is_sweeping or self._packing or self._trials):
+        is_busy = bool(self._packing or self._trials or self._judging)
+        if not (rings or lost or is_deleting or is_odd or is_sweeping or is_busy):
             return 0
         with self._sessions.begin() as session:
             if not take_lease(session, NAME, self._owner, seconds=LEASE_SECONDS):
@@ -134,6 +143,8 @@ class Reconciler:
             self._go_on_packing(self._packing)
         if self._trials:
             self._settle(self._trials.pop(0))
+        if self._judging:
+            self._go_on_judging(self._judging)
         return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
@@ -191,6 +202,22 @@ class Reconciler:
             if time.monotonic() > until:
                 return
         self._packing = None
+
+    def _look_for_unjudged(self, session: Session) -> None:
+        """Every few seconds: whether there are runs without a verdict."""
+        if self._judging is None and time.monotonic() > self._judge_after:
+            self._judge_after = time.monotonic() + JUDGE_PAUSE_SECONDS
+            if runs := unjudged(session):
+                self._judging = judge_runs(self._sessions, runs)
+                self._judge_after = 0.0  # there may be more
+
+    def _go_on_judging(self, judging: Iterator[None]) -> None:
+        """A piece of what there is to judge."""
+        until = time.monotonic() + JUDGE_SECONDS
+        for _ in judging:
+            if time.monotonic() > until:
+                return
+        self._judging = None
 
 
 def take_lease(session: Session, name: str, owner: str, *, seconds: float) -> bool:

@@ -1,11 +1,13 @@
 """Routes of runs."""
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, BackgroundTasks, Query
 from starlette.responses import FileResponse
 
+from backend.config.causes import Verdict
 from backend.db.engine import reading
 from backend.db.models import Checkpoint, LogChunk
 from backend.db.run_lookup import must_exist
@@ -51,6 +53,7 @@ Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))
 def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     session: ReadSession,
     status: Annotated[str, Query(max_length=200, description="Statuses, separated by commas.")] = "",
+    verdict: Annotated[str, Query(max_length=200, description="Verdicts, separated by commas.")] = "",
     experiment: Text = "",
     variant: Text = "",
     tag: Text = "",
@@ -66,11 +69,9 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     deleted: bool = False,
 ) -> Json:
     """Runs, newest first unless sorted otherwise. A missing value sorts last."""
-    statuses = split_list(status)
-    if unknown := [name for name in statuses if name not in lifecycle.STATUSES]:
-        reason = f"is {unknown[0]!r}; any of {', '.join(lifecycle.STATUSES)} are expected"
-        raise InvalidRequest([FieldError("status", reason)])
-    wanted = RunFilter(statuses, experiment, variant, tag, q, archived, deleted)
+    statuses = _some_of("status", status, lifecycle.STATUSES)
+    verdicts = _some_of("verdict", verdict, get_args(Verdict))
+    wanted = RunFilter(statuses, verdicts, experiment, variant, tag, q, archived, deleted)
     with_config = "config" in include
     rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
     with_attempts = "attempts" in include
@@ -80,6 +81,15 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
         return shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
 
     return Json(page_of(rows, limit, shown, place_of, order=sort))
+
+
+def _some_of(field: str, text: str, known: Sequence[str]) -> list[str]:
+    """The words of a list with commas; raises InvalidRequest for an unknown one."""
+    words = split_list(text)
+    if unknown := [word for word in words if word not in known]:
+        reason = f"is {unknown[0]!r}; any of {', '.join(known)} are expected"
+        raise InvalidRequest([FieldError(field, reason)])
+    return words
 
 
 @router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)
@@ -215,6 +225,8 @@ def _shown_checkpoint(row: Checkpoint) -> dict[str, Any]:
         "bytes": row.bytes_total,
         "sha256": row.sha256,
         "accuracy": row.manifest.get("accuracy"),
+        "kept_for": row.kept_for,
+        "onset": row.onset,
         "created_at": iso(row.created_at),
         "files": [{"name": f"{row.path}/{name}"} for name in files],
     }

@@ -1,7 +1,7 @@
 """Rows of checkpoints."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 from backend.db.models import Checkpoint, Run
 from backend.errors import NotFound
 from backend.runs.retention import SavedCheckpoint, kept
+
+KeptFor = Literal["verdict", "warning"]
 
 
 def checkpoints_of(session: Session, run_id: str) -> list[Checkpoint]:
@@ -43,16 +45,34 @@ def add_checkpoint(session: Session, row: dict[str, Any]) -> None:
         session.execute(update(Run).where(Run.id == row["run_id"]).values(own_failures=0))
 
 
+def keep_before(session: Session, run_id: str, kind: KeptFor, *, healthy: int, sick: int) -> None:
+    """Keep the newest checkpoint from before an onset, in place of the one kept for the same kind so far.
+
+    The onset lies behind step `healthy` and at `sick` at the latest. One is kept for a verdict and one
+    for a warning at most. Where there is none from before, nothing changes.
+    """
+    rows = checkpoints_of(session, run_id)
+    found = next((row for row in rows if row.step <= healthy), None)
+    if found is None or (found.kept_for == "verdict" and kind == "warning"):
+        return
+    for row in rows:
+        if row.kept_for == kind:
+            row.kept_for = row.onset = None
+    found.kept_for, found.onset = kind, sick
+
+
 def forget_old_checkpoints(
     session: Session, run_id: str, *, keep: int, spaced: int = 0, damaged: Collection[str] = ()
 ) -> set[str]:
-    """Keep what `retention.kept` says and the origins of other runs; returns their paths.
+    """Keep what `retention.kept` says, other runs' origins and those before an onset; returns their paths.
 
     What is known to be damaged, by id, is not kept and takes the place of none that is whole.
     """
     rows = [row for row in checkpoints_of(session, run_id) if row.id not in damaged]
     origins = set(session.scalars(select(Run.fork_step).where(Run.parent_run == run_id)))
     saved = [SavedCheckpoint(row.id, row.step, row.attempt, row.manifest.get("accuracy")) for row in rows]
-    stay = kept(saved, keep=keep, spaced=spaced, needed={step for step in origins if step is not None})
+    before_onset = {row.step for row in rows if row.kept_for}
+    needed = before_onset | {step for step in origins if step is not None}
+    stay = kept(saved, keep=keep, spaced=spaced, needed=needed)
     session.execute(delete(Checkpoint).where(Checkpoint.run_id == run_id, Checkpoint.id.not_in(stay)))
     return {row.path for row in rows if row.id in stay}

@@ -27,6 +27,8 @@ SORTABLE: dict[str, Any] = {
     "seed": Run.seed,
     "last_step": Run.last_step,
     "priority": Run.priority,
+    "verdict": Run.verdict,
+    "onset": Run.onset_sick,
 }
 
 METRIC_NAME = re.compile(r"[\w./@:<>-]{1,128}")
@@ -57,6 +59,11 @@ COLUMNS = (
     Run.origin_file,
     Run.writer,
     Run.progress_at,
+    Run.verdict,
+    Run.onset_healthy,
+    Run.onset_sick,
+    Run.cause,
+    Run.judged_step,
     Run.created_at,
     Run.queued_at,
     Run.started_at,
@@ -70,6 +77,7 @@ class RunFilter:
     """The filter of a list of runs."""
 
     status: Sequence[str] = ()
+    verdict: Sequence[str] = ()
     experiment: str = ""
     variant: str = ""
     tag: str = ""
@@ -150,6 +158,8 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     ]
     if wanted.status:
         found.append(Run.status.in_(wanted.status))
+    if wanted.verdict:
+        found.append(Run.verdict.in_(wanted.verdict))
     if wanted.experiment:
         found.append(Run.experiment_id == wanted.experiment)
     if wanted.variant:

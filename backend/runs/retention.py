@@ -23,7 +23,7 @@ class SavedCheckpoint(NamedTuple):
 def kept(
     saved: Collection[SavedCheckpoint], *, keep: int, spaced: int, needed: Collection[int] = ()
 ) -> set[str]:
-    """Ids of those that stay. `needed` are steps that other runs begin with."""
+    """Ids of those that stay. `needed` are steps that other runs begin with, or from before an onset."""
     newest_first = sorted(saved, key=lambda one: (one.step, one.attempt), reverse=True)
     newest = newest_first[:keep]
     measured = [one for one in newest_first if one.accuracy is not None]
@@ -35,7 +35,10 @@ def kept(
 
 
 def most_kept(*, keep: int, spaced: int) -> int:
-    """The largest number of checkpoints kept, not counting those that other runs start from."""
+    """The largest number of checkpoints kept, not counting those that other runs start from.
+
+    Nor those from before an onset, of which there are two at most.
+    """
     return keep + spaced + 1
 
 

@@ -6,6 +6,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from backend.config.causes import Verdict
 from backend.db.text import clean_text, unstorable
 from backend.redaction import secret_errors
 
@@ -76,7 +77,29 @@ class AttemptItem(BaseModel):
     outcome: str
 
 
-class RunItem(BaseModel):
+class Steps(BaseModel):
+    """Steps between which something began."""
+
+    healthy: int
+    """Last step at which it surely had not."""
+    sick: int
+    """First step at which it surely had."""
+
+
+class Judged(BaseModel):
+    """The stored verdict of a run's diagnosis."""
+
+    verdict: Verdict | None
+    """null: not judged yet, or nothing was trained."""
+    onset: Steps | None
+    """Of what made the goal fall."""
+    cause: str
+    """First cause, as `GET /runs/{id}/diagnosis` names it; empty: none."""
+    judged_step: int | None
+    """The last step that the verdict knows."""
+
+
+class RunItem(Judged):
     """A run in a list."""
 
     id: str

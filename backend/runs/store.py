@@ -50,6 +50,7 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "origin_file": row.origin_file,
         "writer": row.writer,
         "seen_at": None if row.writer is None else iso(row.progress_at),
+        **shown_verdict(row),
         **{
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
         },
@@ -59,6 +60,17 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
     if attempts is not None:
         shown["attempts"] = [shown_attempt(attempt) for attempt in attempts]
     return shown
+
+
+def shown_verdict(row: Any) -> dict[str, Any]:
+    """The stored verdict on a run: schemas.Verdict."""
+    onset = {"healthy": row.onset_healthy, "sick": row.onset_sick}
+    return {
+        "verdict": row.verdict,
+        "onset": None if row.onset_sick is None else onset,
+        "cause": row.cause,
+        "judged_step": row.judged_step,
+    }
 
 
 def shown_attempt(attempt: Attempt) -> dict[str, Any]:

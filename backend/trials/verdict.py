@@ -15,7 +15,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.db.models import Run, Trial
-from backend.diagnosis.api import log_of
+from backend.diagnosis.store import log_of
 from backend.diagnosis.diagnose import ILL, diagnose
 from backend.runs.lifecycle import ENDED
 from backend.trials.fisher import fisher

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,10 +26,11 @@ from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
+from backend.runs.checkpoints import keep_before
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
-from worker.recording.records import GroupRecord, StepRecord
+from worker.recording.records import EventRecord, GroupRecord, StepRecord, VerdictRecord
 from worker.recording.selection import recording_mode, select_groups
 from worker.recording.write_queue import WriteQueue
 
@@ -46,16 +46,7 @@ BYTES_PER_TOKEN = 100
 
 Found = TypeVar("Found")
 
-
-@dataclass(frozen=True, slots=True)
-class EventRecord:
-    """Something worth a line in the run's history."""
-
-    kind: str
-    level: str
-    message: str
-    step: int | None
-    data: Mapping[str, Any]
+Record = StepRecord | EventRecord | VerdictRecord
 
 
 class Recorder:
@@ -72,16 +63,16 @@ class Recorder:
         note: Path | None = None,
     ) -> None:
         """`note` is the file that tells the service while steps wait for the database."""
+        self.run_id = run_id
         self.wish = ""
         """The user's last seen wish: "", "stop" or "pause"."""
         self._sessions = sessions
-        self._run_id = run_id
         self._attempt = attempt
         self._config = config
         self._mode = recording_mode(config)
         self._lease_seconds = lease_seconds
         self._summary = Summary()
-        self._outbox: WriteQueue[StepRecord | EventRecord] = WriteQueue()
+        self._outbox: WriteQueue[Record] = WriteQueue()
         self._steps_put = 0  # the training thread counts these, the writer thread those
         self._steps_written = 0
         self._vigil = Outage(note, run_id, self._backlog)
@@ -127,6 +118,10 @@ class Recorder:
     ) -> None:
         """Hand over a line for the run's history."""
         self._outbox.put(EventRecord(kind, level, message, step, data or {}), 0)
+
+    def verdict(self, record: VerdictRecord) -> None:
+        """Hand over the diagnosis of the steps so far."""
+        self._outbox.put(record, 0)
 
     def lull(self) -> AbstractContextManager[None]:
         """Around what the training thread computes without the interpreter: then the writer works."""
@@ -187,21 +182,26 @@ class Recorder:
                 with left_for_later("look for a wish"):
                     self._look_for_wish()
 
-    def _prepare(self, batch: list[StepRecord | EventRecord]) -> Callable[[Session], None]:
+    def _prepare(self, batch: list[Record]) -> Callable[[Session], None]:
         """The transaction that stores a batch; what it stores is decided here, once."""
         steps = [item for item in batch if isinstance(item, StepRecord)]
         events = [item for item in batch if isinstance(item, EventRecord)]
+        verdicts = [item for item in batch if isinstance(item, VerdictRecord)]
         for record in steps:
             self._summary.take(record.step, record.metrics)
         points = [(record.step, record.metrics) for record in steps]
         groups = [self._packed(record) for record in steps]
-        summary = self._summary.document()
+        progress = _progress(steps[-1].step, self._summary.document()) if steps else {}
+        columns = progress | (dict(verdicts[-1].columns) if verdicts else {})
 
         def write(session: Session) -> None:
-            self._guard(session, _progress(steps[-1].step, summary) if steps else {})
-            write_points(session, self._run_id, self._attempt, points)
+            self._guard(session, columns)
+            write_points(session, self.run_id, self._attempt, points)
             for packed in groups:
                 write_groups(session, packed)
+            for verdict in verdicts:
+                for kind, onset in verdict.onsets.items():
+                    keep_before(session, self.run_id, kind, **onset._asdict())
             self._add_events(session, events)
 
         return write
@@ -217,7 +217,7 @@ class Recorder:
         )
         stored = [record.groups[n] for n in chosen]
         with_tokens = self._config.recording.tokens
-        return pack_groups(self._run_id, record.step, self._attempt, stored, with_tokens=with_tokens)
+        return pack_groups(self.run_id, record.step, self._attempt, stored, with_tokens=with_tokens)
 
     def _add_events(self, session: Session, events: Sequence[EventRecord]) -> None:
         for event in events:
@@ -225,7 +225,7 @@ class Recorder:
                 session,
                 event.kind,
                 event.message,
-                run_id=self._run_id,
+                run_id=self.run_id,
                 attempt=self._attempt,
                 level=event.level,
                 step=event.step,
@@ -236,27 +236,27 @@ class Recorder:
         """Prove ownership and renew the lease, as the first statement of a transaction; raises Fenced."""
         values = dict(changes) or {"changed_at": Run.changed_at}
         until = db_now() + self._lease_seconds
-        self.wish = leases.fence(session, self._run_id, self._attempt, lease_until=until, **values)
+        self.wish = leases.fence(session, self.run_id, self._attempt, lease_until=until, **values)
 
     def _summary_at(self, session: Session, step: int) -> Summary:
         summary = Summary()
-        for number, metrics in valid_steps(session, self._run_id, up_to=step):
+        for number, metrics in valid_steps(session, self.run_id, up_to=step):
             summary.take(number, metrics)
         return summary
 
     def _begin(self, session: Session, from_step: int) -> None:
-        lifecycle.begin_attempt(session, self._run_id, self._attempt, from_step)
+        lifecycle.begin_attempt(session, self.run_id, self._attempt, from_step)
         self._guard(session, _progress(max(from_step, 0), self._summary.document()))
 
     def _look_for_wish(self) -> None:
         """Between steps: what the user wants, and whether the run is still ours."""
         query = select(Run.wish).where(
-            Run.id == self._run_id, Run.attempt == self._attempt, Run.status == "running"
+            Run.id == self.run_id, Run.attempt == self._attempt, Run.status == "running"
         )
         with reading(self._sessions) as session:
             wish = session.scalar(query)
         if wish is None:
-            raise Fenced(self._run_id, self._attempt)
+            raise Fenced(self.run_id, self._attempt)
         self.wish = wish
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from backend.diagnosis.outcome import Interval
+from backend.runs.checkpoints import KeptFor
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,27 @@ class GroupRecord:
     def longest(self) -> int:
         """Tokens of the longest completion."""
         return max((len(completion.token_ids) for completion in self.completions), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """Something worth a line in the run's history."""
+
+    kind: str
+    level: str
+    message: str
+    step: int | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictRecord:
+    """A diagnosis of the run as it is stored, with what it keeps."""
+
+    columns: Mapping[str, Any]
+    """Of the run's row."""
+    onsets: Mapping[KeptFor, Interval] = field(default_factory=dict)
+    """Onsets from before which a checkpoint is to be kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnNonFinite, StopRule
+from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
+from backend.diagnosis.findings import Diagnosis, Finding
+from backend.diagnosis.news import between, summary_of
 from worker.outcome import Outcome
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics
@@ -24,3 +26,36 @@ def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Met
             case StopOnNonFinite(patience=patience) if counters.skipped_steps >= patience:
                 return Outcome("failed", f"{patience} steps in a row had no finite loss or gradient")
     return None
+
+
+def reason_by_diagnosis(
+    rules: Sequence[StopOnDiagnosis], before: Diagnosis | None, now: Diagnosis
+) -> Outcome | None:
+    """The outcome of the first rule that holds now and did not at the judgement before.
+
+    A run that was paused by a rule and is resumed therefore goes on.
+    """
+    for rule in rules:
+        ground = _ground(rule, now)
+        if ground and not (before and _ground(rule, before)):
+            return Outcome(
+                "paused" if rule.action == "pause" else "stopped", f"stop rule diagnosis: {ground}"
+            )
+    return None
+
+
+def _ground(rule: StopOnDiagnosis, diagnosis: Diagnosis) -> str:
+    """Verdict, cause and onset for which the rule holds; empty if it does not."""
+    fallen = ("collapsed",) if rule.severity == "collapsed" else ("collapsed", "declining")
+    own = [each.finding for each in diagnosis.causes if not each.explained_by]
+    found = next((each for each in own if _is_meant(rule, each)), None)
+    if diagnosis.outcome.verdict in fallen and (found or not rule.causes):
+        return summary_of(diagnosis)
+    if rule.severity != "warning":
+        return ""
+    found = found or next((each for each in diagnosis.warnings if _is_meant(rule, each)), None)
+    return f"warning: {found.title}, {between(found.onset)}" if found else ""
+
+
+def _is_meant(rule: StopOnDiagnosis, finding: Finding) -> bool:
+    return not rule.causes or finding.cause in rule.causes

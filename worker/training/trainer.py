@@ -6,6 +6,7 @@ for each step:
     learn     advantages -> policy loss -> optimizer
     evaluate  every `evaluation.every` steps
     record    metrics and rollouts, through a writer thread
+    diagnose  every few steps: whether the goal fell, and what broke first
     save      a checkpoint every `checkpointing.every` steps
     obey      shutdown, stop, pause, stop rules
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable
 import torch
 
 from backend.config.run import RunConfig
+from backend.runs.lifecycle import ENDED
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -33,6 +35,7 @@ from worker.rollout.collector import Collected, Collector
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
 from worker.state import Parts
 from worker.training.learner import Learner
+from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
 from worker.training.reference import ReferenceUpdates
 from worker.training.run_counters import RunCounters
@@ -86,6 +89,7 @@ class Trainer:
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
         self.counters = RunCounters()
+        self.diagnosis = OnlineDiagnosis(config, recorder)
         self.parts: Parts = {
             "progress": self.counters,
             "random": Randomness({"training": self.generator}),
@@ -103,13 +107,15 @@ class Trainer:
         """Train until the last step, a shutdown, a wish or a stop rule ends it."""
         try:
             self._begin()
-            outcome = None
+            outcome = self.diagnosis.reason_to_end()
             while outcome is None and self.counters.step < self.config.steps:
                 metrics = self._step()
                 outcome = self._reason_to_end(metrics)
+            outcome = outcome or Outcome("finished")
+            self.diagnosis.end(is_final=outcome.status in ENDED)
             if self.config.steps:
                 self._save()
-            return outcome or Outcome("finished")
+            return outcome
         finally:
             self.scorer.close()
             self.mixture.close()
@@ -127,11 +133,14 @@ class Trainer:
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
         if restored is None:
             self.recorder.begin(-1)
+            self.diagnosis.begin(0)
             if self.config.evaluation.every:
                 metrics, groups = self._evaluate()
                 self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
+                self.diagnosis.take(0, metrics)
             return
         self.recorder.begin(restored)
+        self.diagnosis.begin(restored)
 
     def _wants_routers(self) -> bool:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"
@@ -166,6 +175,7 @@ class Trainer:
         metrics |= self._clocks()
         is_alarmed = bool(update_stats.skipped) or not collected.trained
         self.recorder.record_step(StepRecord(self.counters.step, metrics, groups, is_alarmed=is_alarmed))
+        self.diagnosis.take(self.counters.step, metrics)
         if self._is_due(self.config.checkpointing.every):
             self._save()
         return metrics
@@ -254,7 +264,8 @@ class Trainer:
             return Outcome("stopped", "stopped by the user")
         if self.recorder.wish == "pause":
             return Outcome("paused", "paused by the user")
-        return reason_to_end(self.config.stop_rules, self.counters, metrics)
+        by_rule = reason_to_end(self.config.stop_rules, self.counters, metrics)
+        return by_rule or self.diagnosis.reason_to_end()
 
     def _save(self) -> None:
         """A checkpoint of this step, unless there is one."""

@@ -1,9 +1,10 @@
 """Detectors: one pure function per cause, from a log and its outcome to a finding, or to what it lacks."""
 
+from backend.config.causes import Cause
 from backend.diagnosis.detectors import behaviour, goal, optimization
 from backend.diagnosis.signs import Detector
 
-DETECTORS: dict[str, Detector] = {
+DETECTORS: dict[Cause, Detector] = {
     "non_finite": optimization.non_finite,
     "verifier": goal.verifier,
     "mismatch": behaviour.mismatch,

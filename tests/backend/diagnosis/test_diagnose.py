@@ -1,16 +1,17 @@
 """Causes: each alone, before its consequences, and never without its evidence."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from backend.config.causes import Cause
 from backend.config.metrics import METRICS
 from backend.config.run import RunConfig
-from backend.diagnosis.api import READ
 from backend.diagnosis.detectors import DETECTORS
 from backend.diagnosis.diagnose import CONSEQUENCES, ORDER, diagnose
+from backend.diagnosis.log import METRICS as READ_METRICS
 from backend.diagnosis.log import Log, Series
 from backend.diagnosis.remedies import REMEDIES, remedy_for
 from backend.diagnosis.signs import TITLES
@@ -158,7 +159,7 @@ def test_every_cause_has_its_words():
 
 def test_every_metric_that_is_read_is_in_the_catalog():
     known = METRICS.keys() | {"reward/correctness/mean"}
-    assert set(READ) <= known
+    assert set(READ_METRICS) <= known
 
 
 @pytest.mark.parametrize("cause", REMEDIES)
@@ -286,3 +287,7 @@ def test_a_pull_that_begins_before_the_gradients_grow_explains_them():
     assert (
         next(each for each in found.causes if each.finding.cause == "update_size").explained_by == "kl_pull"
     )
+
+
+def test_every_cause_of_the_config_has_a_detector_and_a_title():
+    assert set(get_args(Cause)) == set(DETECTORS) == set(TITLES)

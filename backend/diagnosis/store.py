@@ -1,0 +1,106 @@
+"""Logs of runs out of SQL, and verdicts into their rows."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, reading
+from backend.db.models import Run
+from backend.diagnosis.diagnose import diagnose
+from backend.diagnosis.findings import Diagnosis
+from backend.diagnosis.log import METRICS, Log, Series
+from backend.diagnosis.news import first_cause
+from backend.errors import RunNotFound
+from backend.metrics.reading import read_curves
+
+logger = logging.getLogger(__name__)
+
+AT_REST = ("paused", "finished", "stopped", "failed")
+"""Statuses of runs that do not train; the verdict of all others is stored by their trainer."""
+
+AT_ONCE = 100
+"""Runs that are looked up at a time."""
+
+
+def log_of(session: Session, run_id: str) -> Log:
+    """The log of a run; a fork's begins with the steps it inherited."""
+    run = session.get(Run, run_id)
+    if run is None or run.deleting_at is not None:
+        raise RunNotFound(run_id)
+    series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
+    config = {} if run.origin else run.config  # another trainer's fields mean other things
+    return Log(series, config, run.status, run.reason)
+
+
+def series_of(session: Session, run_id: str) -> dict[str, Series]:
+    """The recorded points of every metric that a detector reads."""
+    curves = read_curves(session, [run_id], METRICS, "step")
+    return {metric: Series(curve.steps, curve.values) for (_, metric), curve in curves.items()}
+
+
+def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
+    """The columns of a run's row that hold its diagnosis after a step; None: there is none."""
+    onset = diagnosis.onset if diagnosis else None
+    return {
+        "verdict": diagnosis.outcome.verdict if diagnosis else None,
+        "onset_healthy": onset.healthy if onset else None,
+        "onset_sick": onset.sick if onset else None,
+        "cause": first_cause(diagnosis) if diagnosis else "",
+        "judged_step": step,
+    }
+
+
+def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
+    """The diagnosis; None, and a line in the service's log, where a detector fails."""
+    try:
+        return diagnose(log)
+    except Exception:  # the run is stored, and all others are judged, all the same
+        logger.exception("run %s cannot be diagnosed", name)
+        return None
+
+
+class Judged(NamedTuple):
+    """The diagnosis of a run that does not train, as its row holds it."""
+
+    run_id: str
+    last_step: int
+    columns: dict[str, Any]
+
+
+def judge_run(session: Session, run_id: str) -> Judged:
+    """Diagnose a run by what is recorded; raises RunNotFound."""
+    row = session.execute(select(Run.last_step, Run.steps).where(Run.id == run_id)).one_or_none()
+    if row is None:
+        raise RunNotFound(run_id)
+    diagnosis = None
+    if row.last_step and row.steps:
+        diagnosis = diagnosis_of(log_of(session, run_id), run_id)
+    return Judged(run_id, row.last_step, columns_of(diagnosis, row.last_step))
+
+
+def store_verdict(session: Session, judged: Judged) -> None:
+    """Write it into the run's row, unless the run trains again or has come further."""
+    still = (Run.id == judged.run_id, Run.status.in_(AT_REST), Run.last_step == judged.last_step)
+    session.execute(update(Run).where(*still).values(**judged.columns))
+
+
+def unjudged(session: Session) -> list[str]:
+    """Some of the runs at rest whose verdict is missing or older than their last step."""
+    is_due = Run.judged_step.is_distinct_from(Run.last_step)
+    query = select(Run.id).where(Run.status.in_(AT_REST), is_due, Run.deleting_at.is_(None))
+    return list(session.scalars(query.limit(AT_ONCE)))
+
+
+def judge_runs(sessions: Sessions, run_ids: Sequence[str]) -> Iterator[None]:
+    """Judge these runs one after the other, each in a transaction of its own."""
+    for run_id in run_ids:
+        with suppress(RunNotFound):  # deleted meanwhile
+            with reading(sessions) as session:
+                judged = judge_run(session, run_id)
+            with sessions.begin() as session:
+                store_verdict(session, judged)
+        yield

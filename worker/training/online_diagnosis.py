@@ -1,0 +1,107 @@
+"""Diagnosis of the run while it trains: every few steps, told when it changes, obeyed by stop rules."""
+
+import logging
+from collections.abc import Mapping
+
+from sqlalchemy import exists, or_, select
+
+from backend.config.run import RunConfig, StopOnDiagnosis
+from backend.db.models import Attempt, Run
+from backend.diagnosis.findings import Diagnosis
+from backend.diagnosis.news import News, news
+from backend.diagnosis.online import GrowingLog, is_due, last_due
+from backend.diagnosis.outcome import Interval
+from backend.diagnosis.store import columns_of, series_of
+from backend.runs.checkpoints import KeptFor
+from worker.outcome import Outcome
+from worker.recording.recorder import Recorder
+from worker.recording.records import VerdictRecord
+from worker.training.stop_rules import reason_by_diagnosis
+
+logger = logging.getLogger(__name__)
+
+
+class OnlineDiagnosis:
+    """Takes every step's metrics. A fault in a detector ends up in the run's output and never in training."""
+
+    def __init__(self, config: RunConfig, recorder: Recorder) -> None:
+        self._document = config.model_dump(mode="json")
+        self._rules = [rule for rule in config.stop_rules if isinstance(rule, StopOnDiagnosis)]
+        self._recorder = recorder
+        self._log = GrowingLog(self._document)
+        self._step = self._judged_step = 0
+        self._last: Diagnosis | None = None
+        """At the last step at which it was due."""
+        self._outcome: Outcome | None = None
+
+    def begin(self, step: int) -> None:
+        """Continue behind a step with what is recorded up to it, which a fork inherits."""
+        recorded = self._recorder.read(lambda session: series_of(session, self._recorder.run_id))
+        self._log = GrowingLog(
+            self._document, {name: each.between(0, step) for name, each in recorded.items()}
+        )
+        self._step, due = step, last_due(step)
+        self._last = self._diagnosis(due) if due else None
+        self._recorder.verdict(VerdictRecord(columns_of(self._last, due if self._last else None)))
+        if self._rules and self._last and due == step:
+            self._outcome = self._left_undone(step, self._last)
+
+    def _left_undone(self, step: int, now: Diagnosis) -> Outcome | None:
+        """The outcome that an attempt of this run reached at its last step and did not live to write down."""
+        earlier = last_due(step - 1)
+        outcome = reason_by_diagnosis(self._rules, self._diagnosis(earlier) if earlier else None, now)
+        if outcome is None:
+            return None
+        run = self._recorder.run_id
+        is_known = or_(
+            exists().where(Attempt.run_id == run, Attempt.outcome == outcome.reason),
+            exists().where(Run.id == run, Run.fork_step == step),
+        )
+        return None if self._recorder.read(lambda session: session.scalar(select(is_known))) else outcome
+
+    def take(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Enter a step's metrics and, if it is due, judge the run."""
+        self._step, self._outcome = step, None
+        self._log.take(step, metrics)
+        if is_due(step):
+            self._judge(is_told=True)
+
+    def end(self, *, is_final: bool) -> None:
+        """Judge the run as it ends; a run that goes on some day tells what is new at its next due step."""
+        if self._step and self._judged_step != self._step:
+            self._judge(is_told=is_final)
+
+    def reason_to_end(self) -> Outcome | None:
+        """The outcome by the first stop rule that holds since this step."""
+        return self._outcome
+
+    def _judge(self, *, is_told: bool) -> None:
+        step = self._step
+        now = self._diagnosis(step)
+        if now is None:
+            return
+        told = news(self._last, now) if is_told else []
+        self._recorder.verdict(VerdictRecord(columns_of(now, step), _onsets(told, now)))
+        for each in told:
+            self._recorder.event("diagnosis", each.level, each.message, each.data, step=step)
+        if is_told:
+            self._outcome = reason_by_diagnosis(self._rules, self._last, now)
+            self._last = now
+        self._judged_step = step
+
+    def _diagnosis(self, step: int) -> Diagnosis | None:
+        try:
+            return self._log.diagnosis(up_to=step)
+        except Exception:
+            logger.exception("the run cannot be diagnosed at step %d", step)
+            return None
+
+
+def _onsets(told: list[News], now: Diagnosis) -> dict[KeptFor, Interval]:
+    """The onset of a verdict that is new, and the earliest of all warnings when one is."""
+    onsets: dict[KeptFor, Interval] = {
+        each.kind: each.onset for each in told if each.kind == "verdict" and each.onset is not None
+    }
+    if any(each.kind == "warning" for each in told):
+        onsets["warning"] = min((each.onset for each in now.warnings), key=lambda onset: onset.healthy)
+    return onsets
