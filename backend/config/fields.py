@@ -123,6 +123,8 @@ def _values(node: Node, models: Node) -> Iterator[str]:
         yield from _values(part, models)
     if names:
         yield ("a list of " if node.get("type") == "array" else "") + _codes(names)
+    elif choices := node.get("items", {}).get("enum"):
+        yield "a list of " + _choices(choices)
     elif not plain and not any(_members(node, models)):
         yield _plain(node)
 

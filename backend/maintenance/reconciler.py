@@ -1,7 +1,6 @@
 """The reconciler: calls workers for waiting runs, takes back runs whose worker was lost, carries out
 deletions, removes files that belong to nobody, packs points for reading, judges runs that have no verdict
-and trials whose runs have ended,
-and mends what a clock that was set has disturbed.
+and trials whose runs have ended, and mends what a clock that was set has disturbed.
 
 Runs in the service's process. One process at a time does it, by a lease in SQL; two would do no harm.
 """

@@ -262,6 +262,10 @@ declare namespace Api {
   }
   type Role = 'viewer' | 'operator' | 'writer';
   interface RunItem {
+    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
+    onset: Steps | null;
+    cause: string;
+    judged_step: number | null;
     id: string;
     name: string;
     experiment: string | null;
@@ -360,6 +364,17 @@ declare namespace Api {
     healthy: number;
     sick: number;
   }
+  interface SummarizedRun {
+    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
+    onset: Steps | null;
+    cause: string;
+    judged_step: number | null;
+    id: string;
+    name: string;
+    variant: string;
+    seed: number;
+    status: string;
+  }
   interface Summary {
     step?: number;
     last?: Record<string, number | string>;
@@ -451,7 +466,7 @@ declare namespace Api {
   }
   interface VariantSummary {
     variant: string;
-    runs: LaunchedRun[];
+    runs: SummarizedRun[];
     metrics: Record<string, MetricSummary>;
   }
 }

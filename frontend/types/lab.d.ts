@@ -15,6 +15,8 @@ declare namespace Api {
     attempt: number;
     accuracy: number | null;
     bytes: number;
+    kept_for: 'warning' | 'verdict' | null;
+    onset: number | null;
     created_at: string;
     files: { name: string }[];
   }

@@ -5,7 +5,8 @@
 import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
-import { visible } from '../lib/text/visible.js';
+import { markTrace, onsetTraces } from './marks.js';
+import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
 /**
@@ -14,7 +15,8 @@ import { bandToShade, extentOf, layoutOf } from './layout.js';
  *   string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
- *   marks?: {step: number, text: string}[]}} View `marks`: events of the one run that is drawn
+ *   marks?: {step: number, text: string}[], onsets?: import('../lib/runs/verdicts.js').Onset[]}} View `marks`: events
+ *   of the one run that is drawn
  */
 
 /** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */
@@ -31,14 +33,6 @@ const NON_FINITE = {
   Infinity: { symbol: 'triangle-up', at: AT_TOP, text: '+∞' },
   '-Infinity': { symbol: 'triangle-down', at: AT_BOTTOM, text: '−∞' },
 };
-
-/** Text that Plotly shows as it is. @param {unknown} text */
-export const plain = (text) =>
-  visible(String(text))
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('%{', '%\u200b{');
 
 /** What identifies a line: its run or its group. @param {Series} series */
 export const keyOf = (series) => series.run ?? series.group ?? series.name;
@@ -277,44 +271,6 @@ function nonFiniteTrace({ series, name, look, key = keyOf(series) }, unit) {
 }
 
 /**
- * Where on the x axis a step of a line lies: at its point, or at the last one before it.
- * @param {Series} series @param {number} step
- */
-function placeOf({ x, steps }, step) {
-  const after = steps.findIndex((each) => each > step);
-  return x[after < 0 ? steps.length - 1 : after - 1];
-}
-
-/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view @param {Unit} unit */
-function markTrace(series, { marks = [], xKind, theme }, unit) {
-  const places = marks
-    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) }))
-    .filter(({ x }) => typeof x === 'number');
-  /** @template T @param {(place: {step: number, text: string, x: number}) => T[]} values */
-  const each = (values) => places.flatMap(values);
-  return {
-    type: 'scatter',
-    mode: 'lines+markers',
-    yaxis: 'y2',
-    x: scaled(
-      each(({ x }) => [x, x, null]),
-      unit,
-    ),
-    y: each(() => [0, 1, null]),
-    customdata: each(({ step }) => [step, step, null]),
-    text: each(({ text }) => [plain(text), plain(text), '']),
-    line: { width: 1, dash: 'dot', color: theme.label },
-    marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
-    meta: { key: null, run: series.run ?? null, role: 'mark' },
-    hovertemplate: '%{text}<br>step %{customdata}<extra></extra>',
-    cliponaxis: false,
-  };
-}
-
-/** @param {(number | null)[]} x @param {Unit} unit */
-const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));
-
-/**
  * Events and bands first, faint lines next, means on top, markers last.
  * @param {Line[]} lines
  * @param {View} view
@@ -324,6 +280,7 @@ export function tracesOf(lines, view, unit) {
   const role = (/** @type {string} */ wanted) => lines.filter((line) => (line.role ?? 'main') === wanted);
   const main = role('main');
   return [
+    ...onsetTraces(main, view, unit),
     ...(view.marks?.length && main.length ? [markTrace(main[0].series, view, unit)] : []),
     ...main.filter(({ series }) => series.low?.length).map((line) => bandTrace(line, view, unit)),
     ...role('raw').map((line) => lineTrace(line, view, unit)),

@@ -1,6 +1,13 @@
 /** Colours of the current theme as values that Plotly understands. */
 
-const TOKENS = { grid: '--line', axis: '--line-strong', label: '--ink-3', ink: '--ink', raised: '--raised' };
+const TOKENS = {
+  grid: '--line',
+  axis: '--line-strong',
+  label: '--ink-3',
+  ink: '--ink',
+  raised: '--raised',
+  bad: '--bad',
+};
 
 /** @returns {Record<string, string>} */
 export function chartTheme() {

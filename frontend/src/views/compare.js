@@ -13,6 +13,7 @@ import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
 import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
+import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
@@ -124,7 +125,9 @@ function Comparison({ runs, view, change }) {
     groupBy: isGrouped ? 'variant' : '',
     band: bandOf(view.band, groups),
     seeds: isGrouped && view.seeds,
+    onsets: view.onsets,
   };
+  const onsets = onsetsOf(runs);
   useKeys({
     v: { label: 'group by variant or by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
     d: { label: 'show or hide individual seeds', run: () => change({ seeds: !view.seeds }) },
@@ -142,7 +145,7 @@ function Comparison({ runs, view, change }) {
   return html`<div class="page compare">
     <${Head} runs=${runs} groups=${groups} />
     ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
-    <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} />
+    <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} onsets=${onsets.length > 0} />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend}
       looks=${looks}
@@ -162,6 +165,7 @@ function Comparison({ runs, view, change }) {
           change=${change}
           looks=${visible}
           names=${names}
+          onsets=${onsets}
           sections=${sections.length > 1 || !view.metrics.includes('key') ? sections : null}
           enlarged=${view.panel}
           onPoint=${onPoint}

@@ -38,7 +38,7 @@ function OfRun({ id }) {
           View run
         </a>
       </div>
-      <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} />
+      <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} onset=${data.onset} />
     `}
   <//>`;
 }

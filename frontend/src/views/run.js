@@ -71,7 +71,7 @@ function Page({ run, onChange }) {
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${at}`}>
       ${
         at === 'rollouts'
-          ? html`<${RolloutBrowser} run=${run.id} live=${live} />`
+          ? html`<${RolloutBrowser} run=${run.id} live=${live} onset=${run.onset} />`
           : html`<${Part} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
       }
     </div>

@@ -8,6 +8,7 @@ import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
 import { groupsOf } from '../lib/runs/groups.js';
 import { fieldOf, runTitle } from '../lib/runs/fields.js';
+import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
 import { highlight } from '../charts/draw.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
@@ -18,12 +19,13 @@ import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
 import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
-const FIELDS = ['reward/mean', 'eval/accuracy'];
+const FIELDS = ['verdict', 'onset', 'reward/mean', 'eval/accuracy'];
 const MOST_SHOWN_AT_FIRST = 10;
 
 const SPEC = {
   q: text(),
   status: choice(STATUSES),
+  verdict: choice(['', ...VERDICT_NAMES]),
   tag: text(),
   variant: text(),
   experiment: text(),
@@ -42,10 +44,11 @@ const SPEC = {
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} RunsView */
 
 const parametersOf = (
-  /** @type {RunsView} */ { q, status, tag, variant, experiment, archived, trash, sort, columns, group },
+  /** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash, sort, columns, group },
 ) => ({
   q,
   status,
+  verdict,
   tag,
   variant,
   experiment,
@@ -55,8 +58,8 @@ const parametersOf = (
   include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
-const isFiltered = (/** @type {RunsView} */ { q, status, tag, variant, experiment, archived, trash }) =>
-  Boolean(q || status || tag || variant || experiment || archived || trash);
+const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
+  Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
@@ -205,7 +208,7 @@ function Body({ runs, view, change, children }) {
   if (runs.items.length) return children;
   if (isFiltered(view)) {
     const clear = () =>
-      change({ q: '', status: '', tag: '', variant: '', experiment: '', archived: false, trash: false });
+      change({ q: '', status: '', verdict: '', tag: '', variant: '', experiment: '', archived: false, trash: false });
     if (view.trash && !isFiltered({ ...view, trash: false }))
       return html`<${Empty}
         title="The trash is empty"

@@ -1,10 +1,12 @@
 """Stored verdicts: of runs that ended without one, of imported runs, and in agreement with the diagnosis."""
 
+from typing import Any
+
 import pytest
 from sqlalchemy import select, update
 
 from backend.db.models import Run
-from backend.diagnosis import store
+from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.store import judge_run, judge_runs, store_verdict, unjudged
 from backend.metrics.store import write_series
 from tests.backend.diagnosis.logs import broken, healthy
@@ -84,14 +86,13 @@ def test_a_run_that_trained_nothing_has_no_verdict_and_is_asked_once(database, s
 
 def test_a_fault_in_a_detector_costs_one_run_its_verdict(database, stored, monkeypatch):
     broken_one, whole = stored(healthy(50)), stored(healthy())
-    diagnose = store.diagnose
 
     def fail_on_short(log):
         if len(log.series["reward/accuracy"]) == 50:
             raise ZeroDivisionError
         return diagnose(log)
 
-    monkeypatch.setattr(store, "diagnose", fail_on_short)
+    monkeypatch.setattr("backend.diagnosis.store.diagnose", fail_on_short)
     judge_all(database)
     assert row_of(database, broken_one).verdict is None
     assert row_of(database, whole).verdict == "healthy"
@@ -139,10 +140,10 @@ def test_pages_sorted_by_onset_hold_every_run_once(client):
     with client.app.state.lab.sessions.begin() as session:
         made = {make_run(session, onset_sick=onset).id for onset in (5, None, 3, None, 5, 9, None)}
     for sort in ("onset", "-onset", "verdict"):
-        seen, cursor = [], ""
-        while cursor is not None:
-            page = client.get(f"/api/v1/runs?sort={sort}&limit=2&cursor={cursor}").json()
+        seen: list[str] = []
+        page: dict[str, Any] = {"next": ""}
+        while page["next"] is not None:
+            page = client.get(f"/api/v1/runs?sort={sort}&limit=2&cursor={page['next']}").json()
             seen += [run["id"] for run in page["items"]]
-            cursor = page["next"]
         assert len(seen) == len(made)
         assert set(seen) == made

@@ -26,9 +26,9 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 
 /**
  * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[]}} props
+ *   groups: Group[], onsets: boolean}} props `onsets`: whether there are any
  */
-export function CompareControls({ view, change, available, groups }) {
+export function CompareControls({ view, change, available, groups, onsets }) {
   const isGrouped = view.by === 'variant';
   return html`<div class="compare-controls">
     <div class="toolbar">
@@ -56,7 +56,7 @@ export function CompareControls({ view, change, available, groups }) {
           </button>
         `
       }
-      <${CurveControls} view=${view} change=${change} />
+      <${CurveControls} view=${view} change=${change} onsets=${onsets} />
       <span class="spacer"></span>
       <button class="button" onClick=${() => copyText(location.href, 'Link')}>
         <${Icon} name="link" /> Copy link

@@ -2,6 +2,7 @@
 import { html } from '../../dom.js';
 import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
+import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { formatShort, formatValue, plural } from '../../lib/text/format.js';
 import { useGet } from '../../data/resource.js';
 import { aboutMetric } from '../../app/state.js';
@@ -83,6 +84,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
           <tr>
             <th>variant</th>
             <th class="number">n</th>
+            <th>verdicts</th>
             ${fields.map(
               (i) => html`<th class="number" key=${i}>
                 ${SUMMARY_FIELDS[i].title}
@@ -111,6 +113,7 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
                   </span>`
                 }
               </td>
+              <td><${Verdicts} counts=${row.verdicts} /></td>
               ${fields.map(
                 (i) => html`<td class="number" key=${i}>
                   <${Cell} cell=${row.cells[i]} runs=${row.runs} />
@@ -128,6 +131,32 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
       </table>
     </div>
   </section>`;
+}
+
+/**
+ * How many runs of a variant have each verdict; those that fell lead to their pages.
+ * @param {{counts: ReturnType<typeof summaryRows>[number]['verdicts']}} props
+ */
+function Verdicts({ counts }) {
+  if (!counts.length) return html`<span class="faint">–</span>`;
+  return html`<ul class="verdicts">
+    ${counts.map(
+      ({ verdict, runs }) => html`<li key=${verdict}>
+        <span class=${`verdict-${VERDICTS[verdict].tone}`}>${runs.length} ${verdictTitle(verdict)}</span>
+        ${
+          ['collapsed', 'declining'].includes(verdict) &&
+          html`<span class="faint">
+            ${' '}
+            ${runs.map(
+              (run) => html`<a key=${run.id} href=${`/run/${run.id}`} title=${`${run.name}, ${verdictText(run)}`}>
+                seed ${run.seed}
+              </a> `,
+            )}
+          </span>`
+        }
+      </li>`,
+    )}
+  </ul>`;
 }
 
 /** @param {{cell: Partial<SummaryCell>, runs: number}} props */

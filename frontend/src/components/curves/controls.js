@@ -1,6 +1,6 @@
 /** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
 import { html } from '../../dom.js';
-import { choice, list, number, range } from '../../lib/url.js';
+import { choice, flag, list, number, range } from '../../lib/url.js';
 import { Segments, Select } from '../shared/marks.js';
 
 /** View parameters of pages with curves. */
@@ -9,6 +9,7 @@ export const CURVE_SPEC = {
   smoothing: number(0, { min: 0, max: 0.999 }),
   log: list([]),
   zoom: range(),
+  onsets: flag(true),
 };
 
 const X = [
@@ -23,8 +24,10 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 
 /** @typedef {import('../../lib/url.js').Values<typeof CURVE_SPEC>} CurveView */
 
-/** @param {{view: CurveView, change: (changes: object) => void}} props */
-export function CurveControls({ view, change }) {
+/**
+ * @param {{view: CurveView, change: (changes: object) => void, onsets?: boolean}} props `onsets`: whether there are any
+ */
+export function CurveControls({ view, change, onsets = false }) {
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
     <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null })} />
@@ -44,6 +47,17 @@ export function CurveControls({ view, change }) {
         log x
       </button>
     </div>
+    ${
+      onsets &&
+      html`<button
+        class="button-quiet"
+        aria-pressed=${view.onsets}
+        title="Where the diagnosis sees the goal begin to fall"
+        onClick=${() => change({ onsets: !view.onsets })}
+      >
+        onsets
+      </button>`
+    }
     ${
       view.zoom &&
       html`<button

@@ -14,7 +14,8 @@ import { Icon } from '../shared/icons.js';
 /**
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
- *   log: string[], seeds?: boolean}} PanelView `log` holds 'x', 'y' or both; `seeds` adds the single runs to groups
+ *   log: string[], seeds?: boolean, onsets?: boolean}} PanelView `log` holds 'x', 'y' or both; `seeds` adds the single
+ *   runs to groups; `onsets` shows where goals began to fall
  */
 
 /** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
@@ -74,7 +75,8 @@ function useLines(metric, runs, view, near, tall, looks, names) {
 
 /**
  * @param {{metric: string, runs: string[], view: PanelView, looks: Looks,
- *   names: Map<string, string>, marks?: {step: number, text: string}[], onPoint?: (run: string | null, step: number,
+ *   names: Map<string, string>, marks?: {step: number, text: string}[],
+ *   onsets?: import('../../lib/runs/verdicts.js').Onset[], onPoint?: (run: string | null, step: number,
  *   key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
@@ -87,6 +89,7 @@ export function Panel({
   looks,
   names,
   marks,
+  onsets,
   onPoint = openRollouts,
   onZoom,
   onExpand,
@@ -125,6 +128,7 @@ export function Panel({
         zoom: view.zoom,
         theme: chartTheme(),
         marks,
+        onsets: view.onsets === false ? [] : onsets,
         healthy: about?.band,
       }),
     );
@@ -133,7 +137,7 @@ export function Panel({
     Boolean(main.error),
     look,
     shade,
-    JSON.stringify([view, marks]),
+    JSON.stringify([view, marks, onsets]),
     about,
     ...useIdentity(all.map(({ series }) => series)),
   ]);

@@ -11,7 +11,8 @@ import { Panel } from './panel.js';
  * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView,
  *   change: (changes: object, options?: object) => void, looks:
  *   Map<string, import('../../lib/colours.js').Look>,
- *   names: Map<string, string>, marks?: {step: number, text: string}[], sections?: {section: string, metrics:
+ *   names: Map<string, string>, marks?: {step: number, text: string}[],
+ *   onsets?: import('../../lib/runs/verdicts.js').Onset[], sections?: {section: string, metrics:
  *   string[]}[] | boolean | null, enlarged: string, onPoint?: Function,
  *   warning?: (metric: string) => string}} props `warning`: what to know before comparing the curves of a metric
  */
@@ -23,6 +24,7 @@ export function Panels({
   looks,
   names,
   marks,
+  onsets,
   sections = null,
   enlarged,
   onPoint,
@@ -36,6 +38,7 @@ export function Panels({
     looks=${looks}
     names=${names}
     marks=${marks}
+    onsets=${onsets}
     onPoint=${onPoint}
     warning=${warning(metric)}
     onZoom=${(zoom) => change({ zoom })}
@@ -60,6 +63,7 @@ export function Panels({
           looks=${looks}
           names=${names}
           marks=${marks}
+          onsets=${onsets}
           onPoint=${onPoint}
           warning=${warning(enlarged)}
           onZoom=${(zoom) => change({ zoom })}

@@ -11,6 +11,7 @@ import {
   writeTyped,
 } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
+import { ChoicesField } from './choices_field.js';
 import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
@@ -41,6 +42,7 @@ const PARTS = {
   union: UnionField,
   section: SectionField,
   list: ListField,
+  choices: ChoicesField,
   tuple: TupleField,
   boolean: CheckField,
   choice: ChoiceField,

@@ -39,8 +39,11 @@ const KINDS = [
 const stepsOf = (items, kind) =>
   [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
 
-/** @param {{run: string, live: boolean}} props `live`: the run is still training */
-export function RolloutBrowser({ run, live }) {
+/**
+ * @param {{run: string, live: boolean, onset: Api.Steps | null}} props `live`: the run is still training; `onset`: of
+ *   what made its goal fall
+ */
+export function RolloutBrowser({ run, live, onset }) {
   const steps = useGet(
     '/rollouts/steps',
     { run },
@@ -58,15 +61,15 @@ export function RolloutBrowser({ run, live }) {
       }
     <//>`}
   >
-    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} />`}
+    ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} onset=${onset} />`}
   <//>`;
 }
 
 /**
  * @typedef {import('../../lib/url.js').Values<typeof ROLLOUT_SPEC>} RolloutView
- * @param {{run: string, items: Api.StepItem[], live: boolean}} props
+ * @param {{run: string, items: Api.StepItem[], live: boolean, onset: Api.Steps | null}} props
  */
-function Browser({ run, items, live }) {
+function Browser({ run, items, live, onset }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
   const kind = stepsOf(items, view.kind).length ? view.kind : view.kind === 'train' ? 'eval' : 'train';
   const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
@@ -107,7 +110,7 @@ function Browser({ run, items, live }) {
           </span>`
         }
       </div>
-      <${StepBar} run=${run} steps=${steps} step=${step} onStep=${goTo} />
+      <${StepBar} run=${run} steps=${steps} step=${step} onset=${onset} onStep=${goTo} />
     </div>
     <${Loaded} resource=${rollouts} skeleton=${html`<${Skeleton} rows=${10} />`}>
       ${(groups) => html`<${Step} groups=${groups} steps=${steps} step=${step} view=${view} change=${change} />`}

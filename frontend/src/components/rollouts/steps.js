@@ -3,6 +3,7 @@ import { html } from '../../dom.js';
 import { useSeries } from '../../data/series.js';
 import { formatValue, plural } from '../../lib/text/format.js';
 import { nearestStep } from '../../lib/rollouts.js';
+import { stepsText } from '../../lib/runs/verdicts.js';
 import { Icon } from '../shared/icons.js';
 
 /** @type {import('../../data/series.js').Shape} */
@@ -20,10 +21,10 @@ function extent(values) {
 }
 
 /**
- * @param {{run: string, steps: number[], step: number, onStep: (step: number) => void}} props `steps`:
- *   those with rollouts, ascending
+ * @param {{run: string, steps: number[], step: number, onset: Api.Steps | null, onStep: (step: number) =>
+ *   void}} props `steps`: those with rollouts, ascending; `onset`: of what made the goal fall
  */
-export function StepBar({ run, steps, step, onStep }) {
+export function StepBar({ run, steps, step, onset, onStep }) {
   const at = nearestStep(steps, step);
   const go = (/** @type {number} */ by) => {
     const next = steps[at + by];
@@ -67,18 +68,29 @@ export function StepBar({ run, steps, step, onStep }) {
         <${Icon} name="right" />
       </button>
       <span class="faint">${plural(steps.length, 'step')} with rollouts</span>
+      ${
+        onset &&
+        html`<button
+          type="button"
+          class="button-quiet"
+          title=${`The diagnosis sees the onset ${stepsText(onset)}`}
+          onClick=${() => onStep(steps.find((each) => each >= onset.sick) ?? steps[steps.length - 1])}
+        >
+          onset: step ${onset.sick}
+        </button>`
+      }
     </div>
-    ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onStep=${onStep} go=${go} />`}
+    ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} onStep=${onStep} go=${go} />`}
   </div>`;
 }
 
 /** @typedef {Event & {target: HTMLInputElement}} InputEvent */
 
 /**
- * @param {{run: string, steps: number[], at: number, onStep: (step: number) => void, go: (by: number) => void}} props
- *   `at`: place of the step in `steps`
+ * @param {{run: string, steps: number[], at: number, onset: Api.Steps | null, onStep: (step: number) => void,
+ *   go: (by: number) => void}} props `at`: place of the step in `steps`
  */
-function Slider({ run, steps, at, onStep, go }) {
+function Slider({ run, steps, at, onset, onStep, go }) {
   const [from, to] = [Math.min(0, steps[0]), Math.max(steps[steps.length - 1], steps[0] + 1)];
   const left = (/** @type {number} */ step) => ((step - from) / (to - from)) * 100;
   const slide = (/** @type {InputEvent} */ event) => onStep(closest(steps, Number(event.target.value)));
@@ -98,6 +110,13 @@ function Slider({ run, steps, at, onStep, go }) {
   };
   return html`<div class="step-slider">
     <${Curves} run=${run} from=${from} to=${to} step=${steps[at]} />
+    ${
+      onset &&
+      html`<span
+        class="step-onset"
+        style=${{ left: `${inside(left(onset.healthy))}%`, right: `${inside(100 - left(onset.sick))}%` }}
+      ></span>`
+    }
     <span class="step-cursor" style=${{ left: `${left(steps[at])}%` }}></span>
     <input
       type="range"
@@ -111,6 +130,8 @@ function Slider({ run, steps, at, onStep, go }) {
     />
   </div>`;
 }
+
+const inside = (/** @type {number} */ percent) => Math.min(100, Math.max(0, percent));
 
 /** The recorded step nearest to a place on the slider. @param {number[]} steps @param {number} value */
 function closest(steps, value) {

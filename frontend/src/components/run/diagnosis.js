@@ -1,20 +1,13 @@
 /** The diagnosis of a run: its verdict, when it began, ranked causes with their evidence, and what to try. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
+import { isImported } from '../../lib/runs/origin.js';
+import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { formatValue } from '../../lib/text/format.js';
+import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Trials } from '../trials/trials.js';
 import { TryRemedy } from '../trials/try_remedy.js';
-
-/** @type {Record<string, {title: string, icon: string, tone: string}>} */
-const VERDICTS = {
-  healthy: { title: 'Healthy', icon: 'check', tone: 'good' },
-  recovered: { title: 'Recovered', icon: 'warn', tone: 'warn' },
-  declining: { title: 'Declining', icon: 'warn', tone: 'warn' },
-  collapsed: { title: 'Collapsed', icon: 'cross', tone: 'bad' },
-  never_learned: { title: 'Never learned', icon: 'cross', tone: 'bad' },
-  inconclusive: { title: 'No verdict', icon: 'circle', tone: 'quiet' },
-};
 
 /** @param {{run: Api.RunItem}} props */
 export function Diagnosis({ run }) {
@@ -34,7 +27,15 @@ function Shown({ run, diagnosis }) {
   const isOpen = !['healthy', 'inconclusive'].includes(verdict);
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2><${Icon} name=${icon} /> ${title}</h2>
-    <p>${summaryOf(diagnosis)}</p>
+    <p>
+      ${summaryOf(diagnosis)}
+      ${
+        diagnosis.onset &&
+        !isImported(run) &&
+        html`${' '}
+          <a href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>First bad rollouts</a>`
+      }
+    </p>
     ${isOpen && html`<${Causes} run=${run} causes=${causes} />`}
     <${Warnings} warnings=${warnings} />
     ${
@@ -57,7 +58,7 @@ function Shown({ run, diagnosis }) {
 /** What happened to the goal, in a sentence or two. @param {Api.DiagnosisItem} diagnosis */
 function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset, first_signals: signals }) {
   const numbers = `a best of ${formatValue(best)} (step ${at})`;
-  const first = signals.length ? ` First signal: ${signals.join(', ')}, ${stepsOf(onset)}.` : '';
+  const first = signals.length ? ` First signal: ${signals.join(', ')}, ${stepsText(onset)}.` : '';
   const added = note ? ` Note: ${note}.` : '';
   switch (verdict) {
     case 'healthy':
@@ -67,17 +68,9 @@ function summaryOf({ verdict, goal, best, best_step: at, end, note, fall, onset,
     case 'never_learned':
       return `${goal} never rose above its noise; it ended at ${formatValue(end)}.${first}${added}`;
     default:
-      return `${goal} fell from ${numbers} to ${formatValue(end)}, ${stepsOf(fall)}.${first}${added}`;
+      return `${goal} fell from ${numbers} to ${formatValue(end)}, ${stepsText(fall)}.${first}${added}`;
   }
 }
-
-/** @param {Api.Steps | null} steps */
-const stepsOf = (steps) =>
-  !steps
-    ? 'step unknown'
-    : steps.healthy === steps.sick
-      ? `from step ${steps.sick}`
-      : `between steps ${steps.healthy} and ${steps.sick}`;
 
 /** @param {{run: Api.RunItem, causes: Api.CauseItem[]}} props */
 function Causes({ run, causes }) {
@@ -98,7 +91,7 @@ function Causes({ run, causes }) {
         <ul>
           ${rest.map(
             (cause) => html`<li key=${cause.cause}>
-              ${cause.title}, ${stepsOf(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
+              ${cause.title}, ${stepsText(cause.onset)}: follows from “${titles.get(cause.explained_by)}”.
               ${' '}${cause.evidence[0]}.
             </li>`,
           )}
@@ -113,7 +106,7 @@ function Cause({ run, cause, alone }) {
   return html`<li>
     <h3>
       ${title}${' '}
-      <span class="faint">${stepsOf(onset)}${alone ? '' : `, ${Math.round(100 * share)} % of the evidence`}</span>
+      <span class="faint">${stepsText(onset)}${alone ? '' : `, ${Math.round(100 * share)} % of the evidence`}</span>
     </h3>
     <ul>
       ${evidence.map((words, i) => html`<li key=${i}>${words}</li>`)}
@@ -143,7 +136,7 @@ function Warnings({ warnings }) {
     <ul>
       ${warnings.map(
         ({ cause, title, onset, evidence }) => html`<li key=${cause}>
-          ${title}, ${stepsOf(onset)}: ${evidence.join('; ')}.
+          ${title}, ${stepsText(onset)}: ${evidence.join('; ')}.
         </li>`,
       )}
     </ul>

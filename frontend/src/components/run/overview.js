@@ -8,6 +8,7 @@ import { matching } from '../../lib/metrics.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
 import { marksOf } from '../../lib/runs/marks.js';
+import { onsetsOf } from '../../lib/runs/verdicts.js';
 import { SandboxLayers } from '../shared/marks.js';
 import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
 import { CurveControls } from '../curves/controls.js';
@@ -45,6 +46,7 @@ function lineOf(run, events) {
     looks: runLooks([run.id]),
     names: new Map([[run.id, run.name]]),
     marks: marksOf(events),
+    onsets: onsetsOf([run]),
   };
 }
 
@@ -286,7 +288,7 @@ export function Charts({ run, view, change }) {
         value=${view.q}
         onInput=${(event) => change({ q: event.target.value })}
       />
-      <${CurveControls} view=${view} change=${change} />
+      <${CurveControls} view=${view} change=${change} onsets=${line.onsets.length > 0} />
     </div>
     ${
       metrics.length

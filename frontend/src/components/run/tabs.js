@@ -261,7 +261,8 @@ export function FilesTab({ run }) {
             ${plural(items.length, 'checkpoint')},${' '}
             ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Kept: the latest${' '}
             ${run.config?.checkpointing?.keep ?? ''}, the best by held-out accuracy, up to${' '}
-            ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, and any that other runs use.
+            ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, the newest before the onset of a
+            fall or warning, and any that other runs use.
           </p>
           <div class="table-scroll" tabindex="0" role="group" aria-label="Checkpoints">
             <table class="table run-checkpoints">
@@ -283,6 +284,12 @@ export function FilesTab({ run }) {
                   (item) => html`<tr key=${item.id}>
                     <td class="number" data-label="step">
                       ${item.step}
+                      ${
+                        item.kept_for &&
+                        html`<div class="faint run-kept">
+                          kept: before the onset at step ${item.onset}${item.kept_for === 'warning' && ' (warning)'}
+                        </div>`
+                      }
                     </td>
                     <td class="number" data-label="attempt">
                       ${item.attempt}

@@ -4,7 +4,7 @@ import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
 import { renameRun } from '../../data/actions.js';
 import { Icon } from '../shared/icons.js';
-import { Progress, Status, Swatch, Tag } from '../shared/marks.js';
+import { Progress, Status, Swatch, Tag, Verdict } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
 
 /**
@@ -134,12 +134,15 @@ function fieldColumn(key) {
     hint: key,
     number: field.number,
     sort: field.sort,
-    cell:
-      key === 'tags'
-        ? ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)
-        : (run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`,
+    cell: CELLS[key] ?? ((run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`),
   };
 }
+
+/** Cells that are more than text. @type {Record<string, Column['cell']>} */
+const CELLS = {
+  tags: ({ tags }) => tags.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`),
+  verdict: (run) => html`<${Verdict} run=${run} />`,
+};
 
 const stay = (/** @type {Event} */ event) => event.stopPropagation();
 

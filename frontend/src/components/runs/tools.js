@@ -4,6 +4,7 @@ import { csv } from '../../lib/text/csv.js';
 import { distinct, fieldOf, possibleFields } from '../../lib/runs/fields.js';
 import { matching } from '../../lib/metrics.js';
 import { formatValue, plural } from '../../lib/text/format.js';
+import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
 import { spread } from '../../lib/runs/stats.js';
 import { download } from '../../data/actions.js';
 import { Menu } from '../shared/overlay.js';
@@ -98,6 +99,12 @@ export function RunFilters({ view, change, runs, search, statuses }) {
         value=${rest.includes(view.status) ? view.status : ''}
         options=${plainOptions(rest)}
         onChange=${(status) => change({ status })}
+      />
+      <${Filter}
+        name="verdict"
+        value=${view.verdict}
+        options=${VERDICT_NAMES.map((value) => ({ value, label: verdictTitle(value) }))}
+        onChange=${(verdict) => change({ verdict })}
       />
       <${Filter}
         name="experiment"

@@ -1,5 +1,6 @@
 /** Small marks of identity and status: swatch, status, tag, trust. */
 import { html } from '../../dom.js';
+import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { Icon } from './icons.js';
 
 /**
@@ -44,6 +45,17 @@ export function Status({ run, bare = false }) {
   return html`<span class=${`status status-${run.status}`} title=${run.reason ? `${word}: ${run.reason}` : word}>
     <${Icon} name=${icon} size=${12} label=${bare ? word : undefined} />
     ${!bare && html`<span>${word}</span>`}
+  </span>`;
+}
+
+/**
+ * Verdict of a run's diagnosis: sign, word and colour. @param {{run: Api.RunItem}} props
+ */
+export function Verdict({ run }) {
+  if (!run.verdict) return html`<span class="faint">–</span>`;
+  const { icon, tone } = VERDICTS[run.verdict];
+  return html`<span class=${`status verdict-${tone}`} title=${verdictText(run)}>
+    <${Icon} name=${icon} size=${12} /> <span>${verdictTitle(run.verdict)}</span>
   </span>`;
 }
 

@@ -4,7 +4,7 @@
  */
 
 /** @typedef {Record<string, any>} Node a JSON Schema node */
-/** @typedef {'section'|'union'|'list'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|'constant'} Kind */
+/** @typedef {'section'|'union'|'list'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|'constant'} Kind */
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
 /**
@@ -24,6 +24,7 @@ export function kindOf(node) {
   if (node.oneOf && node.discriminator) return 'union';
   if (node.properties) return 'section';
   if (node.prefixItems) return 'tuple';
+  if (node.items?.enum) return 'choices';
   if (node.type === 'array') return 'list';
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
@@ -134,7 +135,7 @@ export function defaultOf(root, node) {
 }
 
 /** What a kind holds at first where its schema names no default. @type {Partial<Record<Kind, unknown>>} */
-const EMPTY = { list: [], tuple: [], record: {}, boolean: false };
+const EMPTY = { list: [], choices: [], tuple: [], record: {}, boolean: false };
 
 /** @param {Node} root @param {Node | undefined} node @returns {Record<string, any>} */
 const newSection = (root, node) =>

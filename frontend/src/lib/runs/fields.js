@@ -1,17 +1,22 @@
 /** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
 import { flatten, formatField } from './config.js';
 import { originTitle } from './origin.js';
+import { causeText, verdictTitle } from './verdicts.js';
 import { own } from '../own.js';
 import { formatAgo, formatValue } from '../text/format.js';
 
 /** @typedef {Api.RunItem} Run */
 
 /**
- * @type {Record<string, {title: string, of: (run: Run) => any, show?: (value: any) => string, sort?: string}>}
+ * @type {Record<string, {title: string, of: (run: Run) => any, show?: (value: any) => string, sort?: string,
+ *   number?: boolean}>}
  */
 const PLAIN = {
   experiment: { title: 'experiment', of: (run) => run.experiment_name, sort: undefined },
   created: { title: 'created', of: (run) => run.created_at, show: formatAgo, sort: 'created_at' },
+  verdict: { title: 'verdict', of: (run) => verdictTitle(run.verdict), sort: 'verdict' },
+  onset: { title: 'onset', of: (run) => run.onset?.sick, sort: 'onset', number: true },
+  cause: { title: 'cause', of: (run) => causeText(run.cause) },
   tags: { title: 'tags', of: (run) => run.tags, show: (tags) => tags.join(' ') },
   reason: { title: 'reason', of: (run) => run.reason },
   origin: {
@@ -30,8 +35,8 @@ const PLAIN = {
  */
 export function fieldOf(key) {
   if (Object.hasOwn(PLAIN, key)) {
-    const { title, of, show = (value) => value || '–', sort } = PLAIN[key];
-    return { key, title, number: false, sort, of, text: (run) => show(of(run)) };
+    const { title, of, show = (value) => value || '–', sort, number = false } = PLAIN[key];
+    return { key, title, number, sort, of, text: (run) => show(of(run)) };
   }
   if (key.startsWith('config:')) return configField(key);
   return metricField(key);

@@ -1,6 +1,9 @@
 /** What of a run's history is drawn into its charts: where the meaning of a curve changes. Pure. */
 
-/** Kinds of events that are drawn whatever their level; an error is drawn whatever its kind. */
+/**
+ * Kinds of events that are drawn whatever their level; an error is drawn whatever its kind, but for a diagnosis: its
+ * onset is drawn, and not the step at which it was told.
+ */
 const TURNS = ['reference', 'checkpoint'];
 
 /**
@@ -12,7 +15,7 @@ export function marksOf(events) {
   /** @type {Map<number, Set<string>>} */
   const told = new Map();
   for (const { kind, level, step, message } of events) {
-    if (typeof step !== 'number' || !(TURNS.includes(kind) || level === 'error')) continue;
+    if (typeof step !== 'number' || !(TURNS.includes(kind) || (level === 'error' && kind !== 'diagnosis'))) continue;
     told.set(step, (told.get(step) ?? new Set()).add(message));
   }
   return [...told]

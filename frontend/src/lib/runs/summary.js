@@ -1,6 +1,7 @@
 /** Runs as groups to be compared, and the table of their numbers. Pure. */
 import { difference, spread } from './stats.js';
 import { isNonFinite } from '../text/format.js';
+import { VERDICT_NAMES } from './verdicts.js';
 import { KEY_METRICS, bySection, sectionOf } from '../metrics.js';
 import { scalesApart } from './comparable.js';
 
@@ -40,6 +41,7 @@ export function summaryRows(groups, baseline, about = () => undefined) {
   return groups.map(({ name, runs }) => ({
     name,
     runs: runs.length,
+    verdicts: verdictCounts(runs),
     unfinished: runs.filter(({ status }) => status !== 'finished').length,
     cells: SUMMARY_FIELDS.map(({ key, of }) => {
       const apart = base ? scalesApart(key, about(key), [base.runs[0], runs[0]]) : [];
@@ -54,6 +56,15 @@ export function summaryRows(groups, baseline, about = () => undefined) {
     }),
   }));
 }
+
+/**
+ * The runs that have each verdict, the gravest first.
+ * @param {Api.RunItem[]} runs @returns {{verdict: import('./verdicts.js').Verdict, runs: Api.RunItem[]}[]}
+ */
+export const verdictCounts = (runs) =>
+  VERDICT_NAMES.map((verdict) => ({ verdict, runs: runs.filter((run) => run.verdict === verdict) })).filter(
+    ({ runs }) => runs.length > 0,
+  );
 
 /** Fields of the summary for which any group has a value. @param {ReturnType<typeof summaryRows>} rows */
 export const presentFields = (rows) =>

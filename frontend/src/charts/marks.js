@@ -1,0 +1,72 @@
+/** Events and onsets in a panel, from its floor to its ceiling. Pure. */
+import { withOpacity } from '../lib/colours.js';
+import { placeOf, plain, scaled } from './parts.js';
+
+/** @typedef {import('./figure.js').Line} Line */
+/** @typedef {import('./figure.js').Series} Series */
+/** @typedef {import('./figure.js').Unit} Unit */
+/** @typedef {import('./figure.js').View} View */
+
+/** A dotted line from floor to ceiling at each event. @param {Series} series @param {View} view @param {Unit} unit */
+export function markTrace(series, { marks = [], xKind, theme }, unit) {
+  const places = marks
+    .map(({ step, text }) => ({ step, text, x: xKind === 'step' ? step : placeOf(series, step) }))
+    .filter(({ x }) => typeof x === 'number');
+  /** @template T @param {(place: {step: number, text: string, x: number}) => T[]} values */
+  const each = (values) => places.flatMap(values);
+  return {
+    type: 'scatter',
+    mode: 'lines+markers',
+    yaxis: 'y2',
+    x: scaled(
+      each(({ x }) => [x, x, null]),
+      unit,
+    ),
+    y: each(() => [0, 1, null]),
+    customdata: each(({ step }) => [step, step, null]),
+    text: each(({ text }) => [plain(text), plain(text), '']),
+    line: { width: 1, dash: 'dot', color: theme.label },
+    marker: { symbol: each(() => ['line-ew', 'triangle-down', 'line-ew']), size: 7, color: theme.label },
+    meta: { key: null, run: series.run ?? null, role: 'mark' },
+    hovertemplate: '%{text}<br>step %{customdata}<extra></extra>',
+    cliponaxis: false,
+  };
+}
+
+/** Height of the word beside the band, as a share of the panel's. */
+const WORD_AT = 0.94;
+
+/**
+ * A band from the last healthy to the first sick step of each run whose goal fell, in the colour of its line; that of a
+ * single run has the colour of alarms, and a word.
+ * A mean along time or tokens has no place for a step of one of its runs.
+ * @param {Line[]} lines @param {View} view @param {Unit} unit
+ */
+export function onsetTraces(lines, { onsets = [], xKind, theme }, unit) {
+  const isOne = lines.length === 1 && onsets.length === 1;
+  return onsets.flatMap(({ run, from, to, text }) => {
+    const line = lines.find(({ series }) => series.run === run || series.runs?.includes(run));
+    if (!line || (xKind !== 'step' && !line.series.run)) return [];
+    const [left, right] = [from, to].map((step) => (xKind === 'step' ? step : placeOf(line.series, step)));
+    if (typeof right !== 'number') return [];
+    const first = typeof left === 'number' ? left : right;
+    const colour = isOne ? theme.bad : line.look.colour;
+    return {
+      type: 'scatter',
+      mode: isOne ? 'lines+text' : 'lines',
+      yaxis: 'y2',
+      fill: 'toself',
+      x: scaled([first, first, right, right, first, null, right], unit),
+      y: [0, 1, 1, 0, 0, null, WORD_AT],
+      customdata: [to, to, to, to, to, null, to],
+      text: ['', '', '', '', '', '', isOne ? ' onset' : ''],
+      hovertext: plain(text),
+      textposition: 'middle right',
+      textfont: { size: 11, color: colour },
+      line: { width: 1, color: colour },
+      fillcolor: withOpacity(colour, 0.16),
+      meta: { key: null, run, role: 'onset' },
+      hovertemplate: '%{hovertext}<extra></extra>',
+    };
+  });
+}

@@ -1,0 +1,25 @@
+/** What the traces of a panel share: text that Plotly does not read, and places on the x axis. Pure. */
+import { visible } from '../lib/text/visible.js';
+
+/** @typedef {import('./figure.js').Series} Series */
+/** @typedef {import('./figure.js').Unit} Unit */
+
+/** Text that Plotly shows as it is. @param {unknown} text */
+export const plain = (text) =>
+  visible(String(text))
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('%{', '%\u200b{');
+
+/**
+ * Where on the x axis a step of a line lies: at its point, or at the last one before it.
+ * @param {Series} series @param {number} step
+ */
+export function placeOf({ x, steps }, step) {
+  const after = steps.findIndex((each) => each > step);
+  return x[after < 0 ? steps.length - 1 : after - 1];
+}
+
+/** @param {(number | null)[]} x @param {Unit} unit */
+export const scaled = (x, { size }) => (size === 1 ? x : x.map((value) => (value === null ? null : value / size)));

@@ -1,0 +1,31 @@
+/** A list in the form whose items are words of a fixed choice: one box for each. */
+import { html, useId } from '../../dom.js';
+import { Row } from './field.js';
+
+/** @param {import('./field.js').FieldProps} props */
+export function ChoicesField({ field, value, layer, label }) {
+  const id = useId();
+  /** @type {string[]} */
+  const options = field.node.items.enum;
+  const chosen = Array.isArray(value) ? value : [];
+  const turn = (/** @type {string} */ option) =>
+    layer.onChange(
+      field.path,
+      options.filter((each) => chosen.includes(each) !== (each === option)),
+    );
+  return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} wide>
+    <span class="form-choices" role="group" aria-label=${label} aria-describedby=${`${id}-help`}>
+      ${options.map(
+        (option, i) => html`<label key=${option}>
+          <input
+            type="checkbox"
+            id=${i ? undefined : id}
+            checked=${chosen.includes(option)}
+            onChange=${() => turn(option)}
+          />
+          ${option}
+        </label>`,
+      )}
+    </span>
+  <//>`;
+}

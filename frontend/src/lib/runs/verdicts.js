@@ -1,0 +1,51 @@
+/** Verdicts of the diagnosis in words, signs and colours, and the onsets that charts show. Pure. */
+
+/** @typedef {NonNullable<Api.RunItem['verdict']>} Verdict */
+
+/** @type {Record<Verdict, {title: string, icon: string, tone: 'good' | 'warn' | 'bad' | 'quiet'}>} */
+export const VERDICTS = {
+  collapsed: { title: 'Collapsed', icon: 'cross', tone: 'bad' },
+  declining: { title: 'Declining', icon: 'warn', tone: 'warn' },
+  never_learned: { title: 'Never learned', icon: 'cross', tone: 'bad' },
+  recovered: { title: 'Recovered', icon: 'warn', tone: 'warn' },
+  healthy: { title: 'Healthy', icon: 'check', tone: 'good' },
+  inconclusive: { title: 'No verdict', icon: 'circle', tone: 'quiet' },
+};
+
+/** The verdicts in the order of their weight. */
+export const VERDICT_NAMES = /** @type {Verdict[]} */ (Object.keys(VERDICTS));
+
+/** Verdicts of runs whose goal fell at some step; one that never rose has no such step. */
+const FELL = ['collapsed', 'declining', 'recovered'];
+
+/** @param {Verdict | null | undefined} verdict */
+export const verdictTitle = (verdict) => (verdict ? VERDICTS[verdict].title.toLowerCase() : '');
+
+/** The word of a cause in plain text: `update_size` as "update size". @param {string} cause */
+export const causeText = (cause) => cause.replaceAll('_', ' ');
+
+/** @param {Api.Steps | null | undefined} steps */
+export const stepsText = (steps) =>
+  !steps
+    ? 'step unknown'
+    : steps.healthy === steps.sick
+      ? `from step ${steps.sick}`
+      : `between steps ${steps.healthy} and ${steps.sick}`;
+
+/** Verdict, first cause and onset in a line. @param {Pick<Api.RunItem, 'verdict' | 'cause' | 'onset'>} run */
+export function verdictText({ verdict, cause, onset }) {
+  const about = [cause && causeText(cause), onset && stepsText(onset)].filter(Boolean).join(', ');
+  return about ? `${verdictTitle(verdict)}: ${about}` : verdictTitle(verdict);
+}
+
+/**
+ * Where the goal of these runs began to fall, as bands of a chart.
+ * @typedef {{run: string, from: number, to: number, text: string}} Onset
+ * @param {Api.RunItem[]} runs @returns {Onset[]}
+ */
+export const onsetsOf = (runs) =>
+  runs.flatMap((run) =>
+    run.onset && FELL.includes(run.verdict ?? '')
+      ? [{ run: run.id, from: run.onset.healthy, to: run.onset.sick, text: `${run.name}, ${verdictText(run)}` }]
+      : [],
+  );

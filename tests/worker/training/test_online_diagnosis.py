@@ -1,0 +1,247 @@
+"""Diagnosis while a run trains: what is stored and told, and that an interruption changes nothing of it."""
+
+import logging
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.run import RunConfig
+from backend.db.models import Checkpoint, Event, Run
+from backend.diagnosis import online
+from backend.runs import lifecycle
+from backend.runs.checkpoints import add_checkpoint, forget_old_checkpoints, keep_before
+from tests.backend.diagnosis.logs import broken, healthy
+from tests.backend.diagnosis.test_online import COLLAPSE, steps_of
+from tests.factories import make_run
+from worker.outcome import Outcome
+from worker.recording.recorder import Recorder
+from worker.recording.records import StepRecord
+from worker.training.online_diagnosis import OnlineDiagnosis
+
+WARNED = broken(healthy(), 70, policy__entropy=lambda values: values * 4)
+
+
+@pytest.fixture
+def queued(database):
+    """A function that queues a run of 120 steps with these stop rules."""
+
+    def queue(*rules, **fields):
+        with database.sessions.begin() as session:
+            return make_run(session, config={"steps": 120, "stop_rules": list(rules)}, **fields).id
+
+    return queue
+
+
+@pytest.fixture
+def train(database):
+    """A function that trains a run by a log, from behind its checkpoint to `last` or where a rule ends it.
+
+    `dies` leaves the run as a killed process does; later ones claim it again.
+    """
+
+    def run(run_id, log, *, begin=-1, last=120, dies=False, saves=()):
+        with database.sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+            config = RunConfig.model_validate(claim.config)
+        outcome = None
+        with Recorder(database.sessions, run_id, claim.attempt, config=config) as recorder:
+            recorder.begin(begin)
+            diagnosis = OnlineDiagnosis(config, recorder)
+            diagnosis.begin(max(begin, 0))
+            outcome = diagnosis.reason_to_end()
+            for step, metrics in steps_of(log):
+                if begin < step <= last and outcome is None:
+                    recorder.record_step(StepRecord(step, metrics))
+                    diagnosis.take(step, metrics)
+                    outcome = diagnosis.reason_to_end()
+                    if step in saves:
+                        _save(recorder, run_id, step)
+            if not dies:
+                diagnosis.end(is_final=last == 120 and outcome is None)
+        with database.sessions.begin() as session:
+            if dies or (outcome is None and last < 120):
+                lifecycle.release_run(session, run_id, claim.attempt)
+            else:
+                status, reason = outcome or Outcome("finished")
+                assert status != "queued"
+                lifecycle.finish_run(session, run_id, claim.attempt, status, reason)
+        return outcome
+
+    return run
+
+
+def _save(recorder, run_id, step):
+    row = {"path": f"s{step}", "sha256": "", "bytes_total": 1, "manifest": {}}
+
+    def save(session):
+        add_checkpoint(session, {"run_id": run_id, "step": step, "attempt": 1, **row})
+        forget_old_checkpoints(session, run_id, keep=2)
+
+    recorder.commit(save)
+
+
+def told(database, run_id, *, after=0):
+    query = select(Event.step, Event.level, Event.message).where(Event.run_id == run_id)
+    with database.sessions() as session:
+        return session.execute(
+            query.where(Event.kind == "diagnosis", Event.step > after).order_by(Event.id)
+        ).all()
+
+
+def verdict(database, run_id):
+    with database.sessions() as session:
+        columns = (Run.verdict, Run.onset_healthy, Run.onset_sick, Run.cause, Run.judged_step)
+        return tuple(session.execute(select(*columns).where(Run.id == run_id)).one())
+
+
+def kept(database, run_id):
+    with database.sessions() as session:
+        rows = session.execute(select(Checkpoint.step, Checkpoint.kept_for, Checkpoint.onset))
+        return {step: (why, onset) for step, why, onset in rows}
+
+
+def test_a_collapse_is_stored_and_told_while_the_run_trains(database, queued, train):
+    run_id = queued()
+    train(run_id, COLLAPSE)
+    assert verdict(database, run_id)[0::3] == ("collapsed", "entropy_explosion")
+    lines = told(database, run_id)
+    assert lines[0].level == "info"
+    assert lines[-1].level == "error"
+    assert lines[-1].message.startswith("verdict collapsed: Entropy exploded, between steps ")
+    assert 75 < lines[-1].step <= 100
+
+
+@pytest.mark.parametrize("at", [20, 73, 80, 90, 115])
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_resumed_run_is_judged_as_one_that_was_not_interrupted(database, queued, train, at, dies):
+    straight, resumed = queued(), queued()
+    train(straight, COLLAPSE)
+    train(resumed, COLLAPSE, last=at, dies=dies)
+    back = at - 7 if dies else at
+    train(resumed, COLLAPSE, begin=back)
+    assert verdict(database, resumed) == verdict(database, straight)
+    assert told(database, resumed, after=at) == told(database, straight, after=at)
+    if not dies:
+        assert told(database, resumed) == told(database, straight)
+
+
+def test_a_run_that_begins_anew_has_no_verdict_of_the_attempt_before(database, queued, train):
+    run_id = queued()
+    train(run_id, COLLAPSE, last=110, dies=True)
+    train(run_id, COLLAPSE, last=5, dies=True)
+    assert verdict(database, run_id) == (None, None, None, "", None)
+
+
+def test_a_fork_is_judged_with_the_steps_it_inherited(database, queued, train):
+    parent = queued()
+    train(parent, healthy())
+    fork = queued(parent_run=parent, fork_step=65)
+    train(fork, COLLAPSE, begin=65)
+    assert verdict(database, fork)[0] == "collapsed"
+    assert "healthy" not in [line.message.split(":")[0] for line in told(database, fork)]
+
+
+def test_a_fault_in_a_detector_stops_nothing_and_is_logged(database, queued, train, monkeypatch, caplog):
+    def fail(_log):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(online, "diagnose", fail)
+    run_id = queued({"type": "diagnosis"})
+    with caplog.at_level(logging.ERROR):
+        assert train(run_id, COLLAPSE) is None
+    assert verdict(database, run_id)[0] is None
+    assert "the run cannot be diagnosed at step 10" in caplog.text
+
+
+def test_the_newest_checkpoint_before_the_onset_outlives_retention(database, queued, train):
+    run_id = queued()
+    train(run_id, COLLAPSE, saves=range(5, 121, 5))
+    (step, (why, onset)) = next(item for item in kept(database, run_id).items() if item[1][0])
+    assert (step, why) == (70, "verdict")
+    assert onset == verdict(database, run_id)[2]
+    assert set(kept(database, run_id)) == {70, 115, 120}
+
+
+def test_a_warning_keeps_a_checkpoint_too(database, queued, train):
+    run_id = queued()
+    train(run_id, WARNED, saves=range(5, 121, 5))
+    assert {step: why for step, (why, _) in kept(database, run_id).items()} == {
+        70: "warning",
+        115: None,
+        120: None,
+    }
+
+
+def test_at_most_one_checkpoint_is_kept_for_each_kind(database, queued):
+    run_id = queued()
+    with database.sessions.begin() as session:
+        for step in range(10, 100, 10):
+            row = {"path": f"s{step}", "sha256": "", "bytes_total": 1, "manifest": {}}
+            add_checkpoint(session, {"run_id": run_id, "step": step, "attempt": 1, **row})
+        for healthy_step in (35, 5, 62, 48):
+            for kind in ("warning", "verdict", "warning"):
+                keep_before(session, run_id, kind, healthy=healthy_step, sick=healthy_step + 4)
+    marks = {step: mark for step, mark in kept(database, run_id).items() if mark[0]}
+    assert marks == {40: ("verdict", 52)}
+    with database.sessions.begin() as session:
+        keep_before(session, run_id, "warning", healthy=25, sick=30)
+        assert forget_old_checkpoints(session, run_id, keep=1) == {"s20", "s40", "s90"}
+
+
+def rule(**fields):
+    return {"type": "diagnosis"} | fields
+
+
+@pytest.mark.parametrize(
+    ("log", "fields", "status"),
+    [
+        (COLLAPSE, {}, "paused"),
+        (COLLAPSE, {"action": "stop"}, "stopped"),
+        (COLLAPSE, {"severity": "declining"}, "paused"),
+        (COLLAPSE, {"causes": ["entropy_explosion"]}, "paused"),
+        (COLLAPSE, {"causes": ["dead_run"]}, None),
+        (COLLAPSE, {"severity": "warning", "causes": ["dead_run"]}, None),
+        (WARNED, {}, None),
+        (WARNED, {"severity": "declining"}, None),
+        (WARNED, {"severity": "warning"}, "paused"),
+        (WARNED, {"severity": "warning", "causes": ["entropy_explosion"]}, "paused"),
+        (WARNED, {"severity": "warning", "causes": ["critic"]}, None),
+    ],
+)
+def test_a_rule_ends_a_run_by_severity_and_cause_and_says_why(database, queued, train, log, fields, status):
+    run_id = queued(rule(**fields))
+    outcome = train(run_id, log)
+    assert (outcome and outcome.status) == status
+    if outcome:
+        assert outcome.reason.startswith("stop rule diagnosis: ")
+        assert "Entropy exploded, between steps " in outcome.reason
+        with database.sessions() as session:
+            events = select(Event.message).where(Event.run_id == run_id, Event.kind == "lifecycle")
+            assert any(outcome.reason in message for message in session.scalars(events))
+
+
+def test_a_run_that_a_rule_paused_goes_on_when_it_is_resumed(database, queued, train):
+    run_id = queued(rule())
+    train(run_id, COLLAPSE)
+    step = verdict(database, run_id)[-1]
+    with database.sessions.begin() as session:
+        lifecycle.resume_run(session, run_id)
+    assert train(run_id, COLLAPSE, begin=step) is None
+    assert verdict(database, run_id)[-1] == 120
+
+
+@pytest.mark.parametrize("back", [0, 5])
+def test_a_process_that_dies_between_the_judgement_and_the_pause_loses_nothing(database, queued, train, back):
+    other, run_id = queued(rule()), queued(rule())
+    expected = train(other, COLLAPSE)
+    step = verdict(database, other)[-1]
+    train(run_id, COLLAPSE, dies=True)
+    assert train(run_id, COLLAPSE, begin=step - back) == expected
+
+
+def test_a_fork_from_the_very_step_that_paused_its_parent_trains(database, queued, train):
+    parent = queued(rule())
+    train(parent, COLLAPSE)
+    step = verdict(database, parent)[-1]
+    fork = queued(rule(), parent_run=parent, fork_step=step)
+    assert train(fork, COLLAPSE, begin=step) is None
