@@ -42,6 +42,7 @@ from backend.runs import api as runs
 from backend.runs.high_water_mark import tell_if_older
 from backend.settings import Settings
 from backend.trials import api as trials
+from backend.webhook.sender import Sender
 from backend.workers import api as workers
 
 VERSION = "0.2.0"
@@ -87,6 +88,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.streams = Counter()
     app.state.status = status.Status(settings)
     app.state.reconciler = Reconciler(settings, app.state.lab.sessions)
+    app.state.webhook = Sender(settings, app.state.lab.sessions)
     answer_errors(app)
     for part in (
         catalog,
@@ -129,10 +131,12 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     await anyio.to_thread.run_sync(_look_for_older, app)
     reconciler: Reconciler = app.state.reconciler
     reconciler.start()
+    app.state.webhook.start()
     try:
         yield
     finally:
         app.state.broadcaster.close()
+        await anyio.to_thread.run_sync(app.state.webhook.stop)
         await anyio.to_thread.run_sync(reconciler.stop)
         app.state.status.close()
         lab.engine.dispose()

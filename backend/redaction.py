@@ -53,7 +53,8 @@ def learn_secrets(settings: Settings, environment: Mapping[str, str] | None = No
     environment = os.environ if environment is None else environment
     values = [value for name, value in environment.items() if NAMED_LIKE_A_SECRET.search(name)]
     values += [_password(settings.database_url), _password(settings.broker_url)]
-    learn(settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key, *values)
+    own = (settings.grpolab_token, settings.grpolab_viewer_token, settings.grpolab_writer_key)
+    learn(*own, settings.grpolab_webhook_url, settings.grpolab_webhook_secret, *values)
     _watched.clear()  # a process has one installation
     _watched.update(dict.fromkeys(settings.state / name for name in TOKEN_FILES))
     _look_at_tokens()

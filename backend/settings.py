@@ -1,9 +1,11 @@
 """Settings of one installation, read from the environment and validated once."""
 
+import base64
 import ipaddress
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, TypeAdapter, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -77,6 +79,22 @@ class Settings(BaseSettings):
     grpolab_writer_key: str = ""
     """Key that signs the tokens of writers, who only push runs of their own; empty: generated likewise."""
 
+    grpolab_webhook_url: str = ""
+    """Address that events of runs are posted to; empty: none. https://, of the public internet."""
+
+    grpolab_webhook_secret: str = ""
+    """Key that signs webhooks as Standard Webhooks does: `whsec_` and 24 to 64 bytes in base64. Required,
+    unless Slack or Discord receives them."""
+
+    grpolab_webhook_format: Literal["auto", "json", "slack", "discord"] = "auto"
+    """Form of a webhook; `auto`: that of Slack or Discord where the address is theirs, else JSON."""
+
+    grpolab_webhook_level: Literal["info", "warning", "error"] = "info"
+    """Least level of an event that is posted: a collapse or a failed run is an `error`."""
+
+    grpolab_webhook_private: bool = False
+    """Whether the webhook may be at an address of the inside (loopback, private, link-local) and over http://."""
+
     trusted_proxies: str = ""
     """Addresses (comma separated) of proxies whose X-Forwarded-For and -Proto are trusted; empty: none."""
 
@@ -119,6 +137,26 @@ class Settings(BaseSettings):
             if address != "*":
                 ipaddress.ip_network(address, strict=False)
         return addresses
+
+    @field_validator("grpolab_webhook_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
+            raise ValueError("it must be an address that begins with https://")
+        if parts.username or parts.password or " " in url:
+            raise ValueError("it must not hold a user, a password or spaces")
+        parts.port  # noqa: B018 - raises ValueError
+        return url
+
+    @field_validator("grpolab_webhook_secret")
+    @classmethod
+    def _is_a_key(cls, secret: str) -> str:
+        if secret:
+            key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+            if not secret.startswith("whsec_") or not 24 <= len(key) <= 64:
+                raise ValueError("it must be whsec_ and 24 to 64 bytes in base64")
+        return secret
 
     @field_validator("plugin_permissions")
     @classmethod

@@ -7,7 +7,7 @@
                    ├──< checkpoint, event, log_chunk
                    ├──< push_session
                    └──< trial >── experiment
-    worker, singleton, browser_session
+    worker, singleton, browser_session, webhook
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
 older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
@@ -355,7 +355,11 @@ class Event(Base):
     """Something that happened to a run or to the installation; never changed, never removed alone."""
 
     __tablename__ = "event"
-    __table_args__ = (Index("ix_event_run", "run_id", "id"), {"sqlite_autoincrement": True})
+    __table_args__ = (
+        Index("ix_event_run", "run_id", "id"),
+        Index("ix_event_kind", "kind", "level"),
+        {"sqlite_autoincrement": True},
+    )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     run_id: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
@@ -363,11 +367,26 @@ class Event(Base):
     at: Mapped[float] = mapped_column(default=db_now())
     kind: Mapped[str] = mapped_column(String(32))
     """"lifecycle", "checkpoint", "alert", "data", "database", "clock", "reference", "trial",
-    "diagnosis"."""
+    "diagnosis", "webhook"."""
     level: Mapped[str] = mapped_column(String(8), default="info")
     step: Mapped[int | None]
     message: Mapped[str] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class Webhook(Base):
+    """The webhook's position in the events."""
+
+    __tablename__ = "webhook"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    event_id: Mapped[int] = mapped_column(BigInteger)
+    """The last event that was delivered, given up or of no interest."""
+    failures: Mapped[int]
+    """Failed tries of the next one."""
+    try_after: Mapped[float]
+    last_error: Mapped[str] = mapped_column(Text)
+    delivered_at: Mapped[float | None]
 
 
 class LogChunk(Base):

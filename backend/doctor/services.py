@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import db_now, open_engine, open_sessions, reading
 from backend.db.migrate import known_schemas, newest_schema, schema_of
+from backend.db.models import Webhook
 from backend.doctor.finding import Finding, bad, checked, ok, warn
 from backend.monitoring.status import broker_fault
 from backend.process.instance_lock import is_alive, running_instance
@@ -25,6 +26,10 @@ from backend.process.preflight import (
 from backend.queue.broker import choose_broker, find_server, is_ready
 from backend.runs.high_water_mark import find_older
 from backend.settings import Settings, service_url
+from backend.webhook.addresses import Unreachable
+from backend.webhook.messages import UNSIGNED, format_of
+from backend.webhook.post import try_connection
+from backend.webhook.sender import NAME, target_of
 
 CLOCK_SECONDS = 5.0
 """Leases use the database's clock alone; what people read compares with this machine's."""
@@ -54,6 +59,7 @@ def examine_services(settings: Settings) -> Iterator[Finding]:
             with reading(open_sessions(engine)) as session:
                 yield from database(engine, session.connection())
                 yield age(settings, session)
+                yield webhook(settings, session)
         except SQLAlchemyError as error:
             yield bad(
                 "database", f"answers with an error: {str(getattr(error, 'orig', error)).splitlines()[0]}"
@@ -78,6 +84,24 @@ def port(settings: Settings) -> Finding:
         return checked("port", lambda: check_port(settings), f"{settings.port} is free")
     except CannotStart as error:
         return bad("port", error.detail)
+
+
+def webhook(settings: Settings, session: Session) -> Finding:
+    """Whether the address of the webhook may be used and answers, and how the last event fared."""
+    if not settings.grpolab_webhook_url:
+        return ok("webhook", "none is set")
+    form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
+    if form == "json" and not settings.grpolab_webhook_secret:
+        return bad("webhook", UNSIGNED)
+    try:
+        target = target_of(settings)
+        try_connection(target)
+    except Unreachable as error:
+        return bad("webhook", error.detail)
+    row = session.get(Webhook, NAME) if schema_of(session.connection()) == newest_schema() else None
+    if row is not None and row.failures:
+        return warn("webhook", f"{target.host} is reached, but the last try failed: {row.last_error}")
+    return ok("webhook", f"{target.host} is reached; it gets {form}")
 
 
 def leftovers(settings: Settings) -> Iterator[Finding]:

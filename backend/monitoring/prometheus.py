@@ -6,18 +6,20 @@ What lies in SQL is left out while the database is away; `grpolab_database_up` s
 import platform
 from collections.abc import Iterator
 from statistics import median_low
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from backend.config.causes import Verdict
 from backend.db.engine import db_now, reading
 from backend.db.faults import free_bytes
-from backend.db.models import Run
+from backend.db.models import Event, Run, Webhook
 from backend.http.dependencies import Lab
 from backend.runs.lifecycle import STATUSES, claimable
+from backend.webhook.sender import KINDS, LEVELS
 from backend.workers.store import live_slots
 
 SLOT_STATES = ("idle", "busy", "starting")
@@ -42,6 +44,10 @@ GAUGES: dict[str, Gauge] = {
     "grpolab_reconciler_age_seconds": Gauge("Time since the last pass of the reconciler in this process."),
     "grpolab_runs_to_be_stored": Gauge("Runs of this machine with steps that wait for the database."),
     "grpolab_runs": Gauge("Runs by status.", ("status",)),
+    "grpolab_runs_by_verdict": Gauge("Runs by the verdict of their diagnosis.", ("verdict",)),
+    "grpolab_diagnosis_events": Gauge("Changed verdicts and warnings in the history of runs.", ("level",)),
+    "grpolab_webhook_failures": Gauge("Failed tries of the event that the webhook delivers next."),
+    "grpolab_webhook_waiting_events": Gauge("Events of the history behind the webhook's position."),
     "grpolab_queue_depth": Gauge("Runs that could start now."),
     "grpolab_queue_oldest_age_seconds": Gauge("Longest time that one of these runs has waited."),
     "grpolab_lease_oldest_age_seconds": Gauge(
@@ -101,6 +107,7 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     )
     for status, count in (dict.fromkeys(STATUSES, 0) | dict(tuple(row) for row in counted)).items():
         yield "grpolab_runs", (status,), count
+    yield from _of_diagnoses(session)
     waiting: Any = select(func.count(), db_now() - func.min(Run.queued_at)).where(claimable(), Run.wish == "")
     depth, waited = session.execute(waiting).one()
     yield "grpolab_queue_depth", (), depth
@@ -117,3 +124,20 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     slots = [slot.status for slot in live_slots(session)]
     for state in SLOT_STATES:
         yield "grpolab_worker_slots", (state,), slots.count(state)
+
+
+def _of_diagnoses(session: Session) -> Iterator[Sample]:
+    """Verdicts, their events, and the webhook that tells of them."""
+    judged = select(Run.verdict, func.count()).where(Run.deleted_at.is_(None), Run.verdict.is_not(None))
+    counted: Any = session.execute(judged.group_by(Run.verdict)).all()
+    for verdict, count in (dict.fromkeys(get_args(Verdict), 0) | dict(tuple(row) for row in counted)).items():
+        yield "grpolab_runs_by_verdict", (verdict,), count
+    told = select(Event.level, func.count()).where(Event.kind == "diagnosis").group_by(Event.level)
+    events: Any = session.execute(told).all()
+    for level, count in (dict.fromkeys(LEVELS, 0) | dict(tuple(row) for row in events)).items():
+        yield "grpolab_diagnosis_events", (level,), count
+    webhook = session.scalar(select(Webhook))
+    behind = select(func.count()).where(Event.kind.in_(KINDS))
+    yield "grpolab_webhook_failures", (), webhook.failures if webhook else 0
+    waiting = session.scalar(behind.where(Event.id > webhook.event_id)) if webhook else 0
+    yield "grpolab_webhook_waiting_events", (), waiting or 0

@@ -243,3 +243,36 @@ def test_a_mean_has_a_gap_where_no_run_has_a_value(figure):
     gap = [{"step": 3, "x": 3, "value": "NaN"}]
     line, _ = figure(series(run=None, group="g", n=[1, 1, 1], gaps=gap, non_finite=gap))["data"]
     assert line["y"] == [0, 1, None, 2]
+
+
+def onset(**changes):
+    return {"run": "r", "from": 1, "to": 2, "text": "<b>r</b>, collapsed"} | changes
+
+
+def onset_traces(figure, *items, **view):
+    view = {"theme": {"bad": "rgb(200, 10, 20)"}} | view
+    return [trace for trace in figure(*items, **view)["data"] if trace["meta"]["role"] == "onset"]
+
+
+def test_the_onset_of_a_single_run_is_a_band_with_a_word(figure):
+    [band] = onset_traces(figure, series(), onsets=[onset()])
+    assert band["x"][:4] == [1, 1, 2, 2]
+    assert (band["text"][-1], band["fillcolor"]) == (" onset", "rgba(200,10,20,0.16)")
+    assert band["hovertext"] == "&lt;b&gt;r&lt;/b&gt;, collapsed"
+
+
+def test_the_onset_of_one_of_many_has_the_colour_of_its_line(figure):
+    [band] = onset_traces(figure, series(run="other", name="other"), series(), onsets=[onset()])
+    assert (band["line"]["color"], band["mode"]) == ("#112233", "lines")
+
+
+def test_the_onset_of_a_run_lies_where_its_step_was_reached(figure):
+    points = series(x=[10.0, 20.0, 40.0])
+    [band] = onset_traces(figure, points, onsets=[onset(**{"from": 2, "to": 3})], xKind="tokens")
+    assert band["x"][:4] == [20, 20, 20, 20]
+
+
+def test_a_mean_shows_the_onsets_of_its_runs_along_steps_only(figure):
+    mean = series(run=None, group="g", runs=["r", "s"])
+    assert len(onset_traces(figure, mean, onsets=[onset(), onset(run="s"), onset(run="gone")])) == 2
+    assert onset_traces(figure, mean, onsets=[onset()], xKind="wall") == []

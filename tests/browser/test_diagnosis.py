@@ -1,12 +1,19 @@
 """The diagnosis on the page of a run, in a real browser."""
 
+import re
+import time
+
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import update
 
+from backend.db.models import Run
 from backend.metrics.store import write_points
+from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
+from backend.runs.checkpoints import add_checkpoint, keep_before
 from tests.backend.diagnosis.logs import broken, healthy
-from tests.browser.service import TOKEN, running
+from tests.browser.service import TOKEN, checkpoint_of, group_of, running
 from tests.browser.test_pages import AXE
 
 
@@ -17,7 +24,16 @@ def service(tmp_path_factory):
         collapsed = broken(collapsed, 75, reward__accuracy=lambda values: values * 0.05)
         service.trained = stored(service, "healthy", healthy())
         service.failed = stored(service, "collapsed", collapsed)
+        until(lambda: all(run["verdict"] for run in service.get("/runs")["items"]))
         yield service
+
+
+def until(is_true, seconds=30):
+    """Wait for the service to judge the runs."""
+    ends = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < ends, "nothing happened"
+        time.sleep(0.1)
 
 
 def stored(service, name, log):
@@ -34,6 +50,12 @@ def stored(service, name, log):
         write_points(session, run_id, claim.attempt, sorted(points.items()))
         last = {metric: float(series.values[-1]) for metric, series in log.series.items()}
         summary = {"step": max(points), "last": last, "best": {}}
+        for step in (60, 74, 90):
+            write_groups(session, pack_groups(run_id, step, 1, [group_of("train", step, 0)]))
+        add_checkpoint(session, checkpoint_of(run_id, 1, 60))
+        add_checkpoint(session, checkpoint_of(run_id, 1, 120))
+        if name == "collapsed":
+            keep_before(session, run_id, "verdict", healthy=70, sick=71)
         leases.fence(session, run_id, claim.attempt, last_step=max(points), summary=summary)
         lifecycle.finish_run(session, run_id, claim.attempt, "finished")
     return run_id
@@ -75,3 +97,62 @@ def test_a_healthy_run_says_so_in_a_line(page, service):
     card = page.get_by_role("region", name="Diagnosis")
     expect(card.get_by_role("heading", name="Healthy")).to_be_visible()
     expect(card.get_by_role("heading", level=3)).to_have_count(0)
+
+
+def test_the_list_shows_filters_and_sorts_by_verdict(page, service):
+    page.goto("/runs")
+    table = page.get_by_role("table", name="Runs")
+    row = table.get_by_role("row").filter(has_text="collapsed").first
+    expect(row.locator(".verdict-bad")).to_have_text("collapsed 73")
+    page.locator(".runs-filters").get_by_role("button", name="verdict").click()
+    page.get_by_role("button", name="collapsed", exact=True).click()
+    expect(page).to_have_url(re.compile("verdict=collapsed"))
+    expect(table.locator(".grid-row")).to_have_count(1)
+    page.goto("/runs?sort=onset")
+    expect(table.locator(".grid-row").first).to_contain_text("collapsed")
+
+
+def test_every_curve_shows_the_onset_and_it_can_be_hidden(page, service):
+    page.goto(f"/run/{service.failed}?tab=charts")
+    panel = page.locator("[data-metric='reward/accuracy']")
+    expect(panel.get_by_text("onset")).to_be_visible()
+    page.get_by_role("button", name="onsets").click()
+    expect(panel.get_by_text("onset")).to_have_count(0)
+    expect(page).to_have_url(re.compile("onsets=0"))
+    page.goto(f"/run/{service.trained}?tab=charts")
+    expect(page.locator("[data-metric='reward/accuracy'] .scatterlayer .trace").first).to_be_attached()
+    expect(page.get_by_role("button", name="onsets")).to_have_count(0)
+
+
+def test_the_card_leads_to_the_first_bad_rollouts(page, service):
+    page.goto(f"/run/{service.failed}")
+    page.get_by_role("link", name="First bad rollouts").click()
+    expect(page).to_have_url(re.compile(f"/rollouts.*run={service.failed}"))
+    expect(page.locator(".step-onset")).to_be_attached()
+    page.get_by_role("button", name="onset: step").click()
+    expect(page.get_by_role("spinbutton", name="step")).to_have_value("74")
+
+
+def test_the_comparison_counts_verdicts_and_draws_onsets(page, service):
+    page.goto(f"/compare?runs={service.trained},{service.failed}&by=run")
+    cells = page.locator(".verdicts")
+    expect(cells.filter(has_text="1 collapsed")).to_have_count(1)
+    expect(page.get_by_role("button", name="onsets")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_checkpoint_that_is_kept_says_why(page, service):
+    page.goto(f"/run/{service.failed}?tab=files")
+    expect(page.locator(".run-kept")).to_have_text("kept: before the onset at step 71")
+
+
+def test_a_verdict_appears_without_reloading(page, service):
+    page.goto(f"/run/{service.trained}?tab=charts")
+    expect(page.get_by_role("button", name="onsets")).to_have_count(0)
+    with service.sessions.begin() as session:
+        fallen = {"verdict": "collapsed", "onset_healthy": 50, "onset_sick": 60, "cause": "update_size"}
+        session.execute(update(Run).where(Run.id == service.trained).values(**fallen))
+    expect(page.get_by_role("button", name="onsets")).to_be_visible()
+    with service.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == service.trained).values(judged_step=None))
+    expect(page.get_by_role("button", name="onsets")).to_have_count(0, timeout=20_000)

@@ -71,8 +71,10 @@ export function looksTogether(items, theme) {
   );
 }
 
-/** `#rrggbb` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */
+/** `#rrggbb` or `rgb(r, g, b)` with an opacity, for bands. @param {string} colour @param {number} opacity 0-1 */
 export function withOpacity(colour, opacity) {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const [red, green, blue] = colour.startsWith('#')
+    ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))
+    : (colour.match(/\d+/g) ?? []).map(Number);
   return `rgba(${red},${green},${blue},${opacity})`;
 }

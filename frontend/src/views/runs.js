@@ -19,7 +19,7 @@ import { GroupRow, RunFilters, TableTools } from '../components/runs/tools.js';
 import { RunsCharts } from '../components/runs/charts.js';
 
 const STATUSES = ['', 'running', 'queued', 'finished', 'failed', 'stopped', 'paused'];
-const FIELDS = ['verdict', 'onset', 'reward/mean', 'eval/accuracy'];
+const FIELDS = ['verdict', 'reward/mean', 'eval/accuracy'];
 const MOST_SHOWN_AT_FIRST = 10;
 
 const SPEC = {

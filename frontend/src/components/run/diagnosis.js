@@ -27,15 +27,16 @@ function Shown({ run, diagnosis }) {
   const isOpen = !['healthy', 'inconclusive'].includes(verdict);
   return html`<section class=${`diagnosis diagnosis-${tone}`} aria-label="Diagnosis">
     <h2><${Icon} name=${icon} /> ${title}</h2>
-    <p>
-      ${summaryOf(diagnosis)}
-      ${
-        diagnosis.onset &&
-        !isImported(run) &&
-        html`${' '}
-          <a href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>First bad rollouts</a>`
-      }
-    </p>
+    <p>${summaryOf(diagnosis)}</p>
+    ${
+      diagnosis.onset &&
+      !isImported(run) &&
+      html`<p>
+        <a class="button button-small" href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>
+          First bad rollouts
+        </a>
+      </p>`
+    }
     ${isOpen && html`<${Causes} run=${run} causes=${causes} />`}
     <${Warnings} warnings=${warnings} />
     ${

@@ -284,12 +284,6 @@ export function FilesTab({ run }) {
                   (item) => html`<tr key=${item.id}>
                     <td class="number" data-label="step">
                       ${item.step}
-                      ${
-                        item.kept_for &&
-                        html`<div class="faint run-kept">
-                          kept: before the onset at step ${item.onset}${item.kept_for === 'warning' && ' (warning)'}
-                        </div>`
-                      }
                     </td>
                     <td class="number" data-label="attempt">
                       ${item.attempt}
@@ -302,6 +296,12 @@ export function FilesTab({ run }) {
                     </td>
                     <td data-label="saved">
                       <${Ago} time=${item.created_at} />
+                      ${
+                        item.kept_for &&
+                        html`<div class="faint run-kept">
+                          kept: before the onset at step ${item.onset}${item.kept_for === 'warning' && ' (warning)'}
+                        </div>`
+                      }
                     </td>
                     <td class="run-checkpoint-actions">
                       <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} />

@@ -129,7 +129,7 @@ function fieldColumn(key) {
   const field = fieldOf(key);
   return {
     key,
-    width: field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)',
+    width: WIDTHS[key] ?? (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
     title: field.title,
     hint: key,
     number: field.number,
@@ -137,6 +137,9 @@ function fieldColumn(key) {
     cell: CELLS[key] ?? ((run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`),
   };
 }
+
+/** @type {Record<string, string>} */
+const WIDTHS = { verdict: '120px', onset: '60px' };
 
 /** Cells that are more than text. @type {Record<string, Column['cell']>} */
 const CELLS = {

@@ -49,13 +49,18 @@ export function Status({ run, bare = false }) {
 }
 
 /**
- * Verdict of a run's diagnosis: sign, word and colour. @param {{run: Api.RunItem}} props
+ * Verdict of a run's diagnosis: sign, word, colour, and the step by which what broke it had begun.
+ * @param {{run: Api.RunItem}} props
  */
 export function Verdict({ run }) {
   if (!run.verdict) return html`<span class="faint">–</span>`;
   const { icon, tone } = VERDICTS[run.verdict];
   return html`<span class=${`status verdict-${tone}`} title=${verdictText(run)}>
-    <${Icon} name=${icon} size=${12} /> <span>${verdictTitle(run.verdict)}</span>
+    <${Icon} name=${icon} size=${12} />
+    <span>
+      ${verdictTitle(run.verdict)}
+      ${run.onset && html`${' '}<span class="faint">${run.onset.sick}</span>`}
+    </span>
   </span>`;
 }
 
