@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backend.diagnosis.diagnose import diagnose
-from backend.diagnosis.log import Log
+from backend.diagnosis.log import Log, Series
 from backend.diagnosis.news import news, summary_of
 from backend.diagnosis.online import EVERY, GrowingLog, is_due, last_due
 from tests.backend.diagnosis.logs import broken, healthy
@@ -45,6 +45,17 @@ def test_a_log_that_begins_with_recorded_points_goes_on_like_one_that_saw_them()
             resumed.take(step, metrics)
     for step in (60, 80, 120):
         assert resumed.diagnosis(up_to=step) == seen.diagnosis(up_to=step)
+
+
+@pytest.mark.parametrize("count", [5_000, 5_001, 7_777, 10_000, 123_456])
+def test_a_long_series_becomes_the_medians_of_equal_parts(count):
+    values = np.random.default_rng(count).normal(size=count)
+    values[count // 2] = np.inf
+    found = Series(np.arange(count), values).thinned()
+    parts = np.array_split(np.arange(count), 5_000)
+    assert found.steps.tolist() == [part[-1] for part in parts]
+    expected = [np.median(values[part]) if np.isfinite(values[part]).all() else np.nan for part in parts]
+    np.testing.assert_array_equal(found.values, values if count == 5_000 else expected)
 
 
 def test_numbers_that_are_not_finite_are_taken_as_they_are():
