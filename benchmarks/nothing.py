@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from worker.recording.records import StepRecord
 
@@ -9,13 +10,19 @@ from worker.recording.records import StepRecord
 class Nothing:
     """Takes the place of both: keeps nothing, and nobody wishes anything."""
 
-    wish = ""
+    run_id = wish = ""
 
     def begin(self, _step: int | None, /) -> None: ...
 
     def record_step(self, record: StepRecord) -> None: ...
 
     def event(self, *_args: object, **_kwargs: object) -> None: ...
+
+    def verdict(self, *_args: object) -> None: ...
+
+    def read(self, _query: object) -> dict[str, Any]:
+        """Nothing was recorded before."""
+        return {}
 
     def flush(self) -> None: ...
 

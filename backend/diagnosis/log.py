@@ -97,7 +97,7 @@ class Series:
 
 def _middles(parts: Floats) -> Floats:
     """(N,) medians of the rows; NaN where a value is not finite, so that it shows."""
-    is_finite = np.isfinite(parts).all(axis=1)
+    is_finite = np.asarray(np.isfinite(parts).all(axis=1))
     middles: Floats = np.median(np.where(is_finite[:, None], parts, 0.0), axis=1)
     return np.where(is_finite, middles, math.nan)
 

@@ -26,6 +26,7 @@ from worker.policy.weight_sample import WeightSample
 from worker.recording.records import StepRecord
 from worker.training import step_metrics
 from worker.training.learner import Learner
+from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.trainer import Trainer
 
 HERE = Path(__file__).parent
@@ -38,6 +39,7 @@ TIMED: dict[str, list[tuple[Any, str]]] = {
     "`optim/update_norm`": [(WeightSample, "__init__"), (WeightSample, "moved")],
     "`reward/unearned_share`": [(step_metrics, "_unearned_metrics")],
     "`groups/expected_useful`": [(step_metrics, "expected_useful")],
+    "the diagnosis, every 10 steps": [(OnlineDiagnosis, "take")],
 }
 
 

@@ -131,16 +131,12 @@ class Trainer:
         if self.config.steps == 0:
             self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
-        if restored is None:
-            self.recorder.begin(-1)
-            self.diagnosis.begin(0)
-            if self.config.evaluation.every:
-                metrics, groups = self._evaluate()
-                self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
-                self.diagnosis.take(0, metrics)
-            return
-        self.recorder.begin(restored)
-        self.diagnosis.begin(restored)
+        self.recorder.begin(-1 if restored is None else restored)
+        self.diagnosis.begin(restored or 0)
+        if restored is None and self.config.evaluation.every:
+            metrics, groups = self._evaluate()
+            self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
+            self.diagnosis.take(0, metrics)
 
     def _wants_routers(self) -> bool:
         return self.config.sampling.routing_replay or self.config.objective.router.type != "none"

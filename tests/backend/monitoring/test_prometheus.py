@@ -9,6 +9,7 @@ from sqlalchemy import select
 from backend.db.models import Run, Worker
 from backend.monitoring.prometheus import GAUGES
 from backend.runs import lifecycle
+from backend.runs.events import add_event
 from tests.api_client import serving
 from tests.factories import make_run
 
@@ -68,6 +69,21 @@ def test_runs_workers_leases_and_steps(lab, database):
     assert found["grpolab_worker_slots"] == {("idle",): 1, ("busy",): 2, ("starting",): 0}
     with database.sessions() as session:
         assert session.scalars(select(Run.name)).first() not in str(found)
+
+
+def test_verdicts_and_their_events(lab, database):
+    with database.sessions.begin() as session:
+        for verdict in ("collapsed", "collapsed", "healthy", None):
+            run = make_run(session, verdict=verdict, status="finished")
+        make_run(session, verdict="collapsed", deleted_at=1.0)
+        for level in ("info", "error", "error"):
+            add_event(session, "diagnosis", "verdict", run_id=run.id, level=level)
+        add_event(session, "lifecycle", "failed", run_id=run.id, level="error")
+    found = scraped(lab)
+    verdicts = {verdict: count for (verdict,), count in found["grpolab_runs_by_verdict"].items() if count}
+    assert verdicts == {"collapsed": 2, "healthy": 1}
+    assert found["grpolab_diagnosis_events"] == {("info",): 1, ("warning",): 0, ("error",): 2}
+    assert found["grpolab_webhook_failures"] == found["grpolab_webhook_waiting_events"] == {(): 0}
 
 
 def test_request_times_have_few_labels(lab):
