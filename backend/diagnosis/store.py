@@ -84,8 +84,11 @@ def judge_run(session: Session, run_id: str) -> Judged:
 
 def store_verdict(session: Session, judged: Judged) -> None:
     """Write it into the run's row, unless the run trains again or has come further."""
+    columns = dict(judged.columns)
+    if columns["verdict"] is None:
+        columns["changed_at"] = Run.changed_at  # no page shows a difference
     still = (Run.id == judged.run_id, Run.status.in_(AT_REST), Run.last_step == judged.last_step)
-    session.execute(update(Run).where(*still).values(**judged.columns))
+    session.execute(update(Run).where(*still).values(**columns))
 
 
 def unjudged(session: Session) -> list[str]:

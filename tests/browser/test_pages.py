@@ -243,6 +243,23 @@ def test_a_file_that_is_not_chosen_yet_is_asked_for(page):
     expect(page.locator(".launch-errors li")).to_have_text("grpo problems.1.path choose or upload a file")
 
 
+def test_a_stop_rule_by_diagnosis_is_put_together_in_the_form(page):
+    launch_page(page)
+    page.get_by_text("Evaluation, checkpoints, recording, stop rules, memory").click()
+    page.get_by_label("Add to stop_rules").select_option("diagnosis")
+    item = page.locator("[data-path='stop_rules'] .form-item").nth(1)
+    item.get_by_role("button", name="more fields").click()
+    item.get_by_label("severity").select_option("warning")
+    for cause in ("kl_pull", "update_size", "verifier"):
+        item.get_by_label(cause).check()
+    item.get_by_label("verifier").uncheck()
+    expect(page.get_by_text("checked by the server")).to_be_visible()
+    page.locator("details.result > summary").click()
+    expect(page.locator("details.result pre").first).to_contain_text("causes: [update_size, kl_pull]")
+    expect(page.locator("details.result pre").first).to_contain_text("severity: warning")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.parametrize(("width", "variant"), [(1440, "demo_collapse_16"), (400, "demo_collapse")])
 def test_variants_are_told_apart_in_the_table(page, service, width, variant):
     body = {"name": "wide", "base": {"steps": 30}, "variants": [{"name": variant}], "seeds": [0]}

@@ -145,7 +145,13 @@ function Comparison({ runs, view, change }) {
   return html`<div class="page compare">
     <${Head} runs=${runs} groups=${groups} />
     ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
-    <${CompareControls} view=${view} change=${change} available=${available} groups=${groups} onsets=${onsets.length > 0} />
+    <${CompareControls}
+      view=${view}
+      change=${change}
+      available=${available}
+      groups=${groups}
+      onsets=${onsets.length > 0}
+    />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend}
       looks=${looks}

@@ -80,7 +80,10 @@ export function StepBar({ run, steps, step, onset, onStep }) {
         </button>`
       }
     </div>
-    ${steps.length > 1 && html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} onStep=${onStep} go=${go} />`}
+    ${
+      steps.length > 1 &&
+      html`<${Slider} run=${run} steps=${steps} at=${at} onset=${onset} onStep=${onStep} go=${go} />`
+    }
   </div>`;
 }
 

@@ -1,5 +1,6 @@
 /** Columns of the table of runs. */
 import { html, useEffect, useRef, useState } from '../../dom.js';
+import { own } from '../../lib/own.js';
 import { fieldOf, isEvaluation } from '../../lib/runs/fields.js';
 import { formatCount } from '../../lib/text/format.js';
 import { renameRun } from '../../data/actions.js';
@@ -82,7 +83,7 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
 const IDENTITY = [
   {
     key: 'variant',
-    width: 'minmax(114px, 1fr)',
+    width: 'minmax(clamp(114px, 10vw, 144px), 1fr)',
     title: 'variant',
     sort: 'variant',
     cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,
@@ -129,12 +130,12 @@ function fieldColumn(key) {
   const field = fieldOf(key);
   return {
     key,
-    width: WIDTHS[key] ?? (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
+    width: own(WIDTHS, key) ?? (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
     title: field.title,
     hint: key,
     number: field.number,
     sort: field.sort,
-    cell: CELLS[key] ?? ((run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`),
+    cell: own(CELLS, key) ?? ((run) => html`<span title=${field.text(run)}>${field.text(run)}</span>`),
   };
 }
 

@@ -4,7 +4,10 @@
  */
 
 /** @typedef {Record<string, any>} Node a JSON Schema node */
-/** @typedef {'section'|'union'|'list'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|'constant'} Kind */
+/**
+ * @typedef {'section'|'union'|'list'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|
+ *   'constant'} Kind
+ */
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
 /**
