@@ -26,7 +26,8 @@ class News(NamedTuple):
 def news(before: Diagnosis | None, now: Diagnosis) -> list[News]:
     """Changes between two diagnoses of one run; that there is too little to judge at first is none."""
     was = before.outcome.verdict if before else "inconclusive"
-    told = [_verdict(was, now)] if now.outcome.verdict != was else []
+    verdict = verdict_news(was, now)
+    told = [verdict] if verdict else []
     if now.outcome.verdict in ILL:
         return told  # signs behind a fall are its consequences
     known = {each.cause for each in findings_of(before)} if before else set()
@@ -60,8 +61,11 @@ def between(onset: Interval | None) -> str:
     return f"from step {sick}" if healthy == sick else f"between steps {healthy} and {sick}"
 
 
-def _verdict(was: str, now: Diagnosis) -> News:
+def verdict_news(was: str, now: Diagnosis) -> News | None:
+    """The change of the verdict, if it is one."""
     outcome = now.outcome
+    if outcome.verdict == was:
+        return None
     data = {
         "verdict": outcome.verdict,
         "before": was,

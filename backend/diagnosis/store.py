@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
@@ -13,14 +13,18 @@ from backend.db.models import Run
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.log import METRICS, Log, Series
-from backend.diagnosis.news import first_cause
+from backend.diagnosis.news import News, first_cause, verdict_news
 from backend.errors import RunNotFound
 from backend.metrics.reading import read_curves
+from backend.runs.events import add_event
 
 logger = logging.getLogger(__name__)
 
-AT_REST = ("paused", "finished", "stopped", "failed")
-"""Statuses of runs that do not train; the verdict of all others is stored by their trainer."""
+HAS_NO_TRAINER = or_(
+    Run.status.in_(("paused", "finished", "stopped", "failed")),
+    and_(Run.status == "running", Run.writer.is_not(None)),
+)
+"""Condition in SQL: the run is at rest or pushed. The verdict of all others is stored by their trainer."""
 
 AT_ONCE = 100
 """Runs that are looked up at a time."""
@@ -64,22 +68,27 @@ def diagnosis_of(log: Log, name: str) -> Diagnosis | None:
 
 
 class Judged(NamedTuple):
-    """The diagnosis of a run that does not train, as its row holds it."""
+    """The diagnosis of a run that no trainer of ours judges, as its row holds it."""
 
     run_id: str
     last_step: int
     columns: dict[str, Any]
+    news: News | None
+    """Of a pushed run, which is judged while it trains: its new verdict."""
 
 
 def judge_run(session: Session, run_id: str) -> Judged:
     """Diagnose a run by what is recorded; raises RunNotFound."""
-    row = session.execute(select(Run.last_step, Run.steps).where(Run.id == run_id)).one_or_none()
+    columns = (Run.last_step, Run.steps, Run.writer, Run.verdict)
+    row = session.execute(select(*columns).where(Run.id == run_id)).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
     diagnosis = None
     if row.last_step and row.steps:
         diagnosis = diagnosis_of(log_of(session, run_id), run_id)
-    return Judged(run_id, row.last_step, columns_of(diagnosis, row.last_step))
+    was = row.verdict or "inconclusive"
+    told = verdict_news(was, diagnosis) if row.writer is not None and diagnosis else None
+    return Judged(run_id, row.last_step, columns_of(diagnosis, row.last_step), told)
 
 
 def store_verdict(session: Session, judged: Judged) -> None:
@@ -87,14 +96,19 @@ def store_verdict(session: Session, judged: Judged) -> None:
     columns = dict(judged.columns)
     if columns["verdict"] is None:
         columns["changed_at"] = Run.changed_at  # no page shows a difference
-    still = (Run.id == judged.run_id, Run.status.in_(AT_REST), Run.last_step == judged.last_step)
-    session.execute(update(Run).where(*still).values(**columns))
+    still = and_(Run.id == judged.run_id, HAS_NO_TRAINER, Run.last_step == judged.last_step)
+    stored = session.scalar(update(Run).where(still).values(**columns).returning(Run.id))
+    if stored is not None and (told := judged.news) is not None:
+        add_event(
+            session, "diagnosis", told.message, run_id=judged.run_id, level=told.level,
+            step=judged.last_step, data=told.data,
+        )  # fmt: skip
 
 
 def unjudged(session: Session) -> list[str]:
-    """Some of the runs at rest whose verdict is missing or older than their last step."""
+    """Some of the runs without a trainer of ours whose verdict is missing or older than their last step."""
     is_due = Run.judged_step.is_distinct_from(Run.last_step)
-    query = select(Run.id).where(Run.status.in_(AT_REST), is_due, Run.deleting_at.is_(None))
+    query = select(Run.id).where(HAS_NO_TRAINER, is_due, Run.deleting_at.is_(None))
     return list(session.scalars(query.limit(AT_ONCE)))
 
 

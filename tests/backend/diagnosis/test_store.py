@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from backend.db.models import Run
+from backend.db.models import Event, Run
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.store import judge_run, judge_runs, store_verdict, unjudged
 from backend.metrics.store import write_series
@@ -58,6 +58,18 @@ def test_runs_that_ended_without_a_verdict_get_theirs(database, stored):
 def test_a_run_that_trains_is_left_to_its_trainer(database, stored, status):
     stored(COLLAPSE, status=status)
     assert judge_all(database) == []
+
+
+def test_a_pushed_run_is_judged_while_it_trains_and_a_new_verdict_is_told_once(database, stored):
+    run_id = stored(COLLAPSE, status="running", origin="trl", writer="node", writer_key="k")
+    judge_all(database)
+    assert row_of(database, run_id).verdict == "collapsed"
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run_id).values(judged_step=119))
+    judge_all(database)
+    with database.sessions() as session:
+        [told] = session.scalars(select(Event).where(Event.run_id == run_id))
+    assert (told.kind, told.level, told.data["verdict"]) == ("diagnosis", "error", "collapsed")
 
 
 def test_a_run_that_has_come_further_since_it_was_judged_is_judged_again(database, stored):

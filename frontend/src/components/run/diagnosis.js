@@ -1,7 +1,7 @@
 /** The diagnosis of a run: its verdict, when it began, ranked causes with their evidence, and what to try. */
 import { html } from '../../dom.js';
 import { useGet } from '../../data/resource.js';
-import { isImported } from '../../lib/runs/origin.js';
+import { isForeign, isPushed } from '../../lib/runs/origin.js';
 import { VERDICTS, stepsText } from '../../lib/runs/verdicts.js';
 import { formatValue } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
@@ -30,7 +30,7 @@ function Shown({ run, diagnosis }) {
     <p>${summaryOf(diagnosis)}</p>
     ${
       diagnosis.onset &&
-      !isImported(run) &&
+      (!isForeign(run) || isPushed(run)) &&
       html`<p>
         <a class="button button-small" href=${address('/rollouts', { run: run.id, step: diagnosis.onset.sick })}>
           First bad rollouts
