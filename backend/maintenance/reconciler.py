@@ -138,13 +138,17 @@ class Reconciler:
             self._delete()
         if is_sweeping:
             self._go_on_sweeping()
+        self._go_on_with_upkeep()
+        return rings
+
+    def _go_on_with_upkeep(self) -> None:
+        """A piece of each of the longer jobs that were found."""
         if self._packing:
             self._go_on_packing(self._packing)
         if self._trials:
             self._settle(self._trials.pop(0))
         if self._judging:
             self._go_on_judging(self._judging)
-        return rings
 
     def _set_right(self, session: Session, clock: Look) -> None:
         if clock.jump:

@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from backend.config.merge import merge
 from backend.config.run import RunConfig
 from backend.db.models import Run
-from backend.diagnosis.store import log_of
 from backend.diagnosis.diagnose import ILL, diagnose
 from backend.diagnosis.findings import Diagnosis, Ranked
 from backend.diagnosis.log import Log
+from backend.diagnosis.store import log_of
 from backend.errors import Conflict, FieldError, InvalidConfig, InvalidRequest, RunNotFound
 from backend.experiments.estimates import estimates
 from backend.experiments.launch import MOST_STEPS_TOGETHER

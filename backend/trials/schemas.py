@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
+from backend.config.causes import Verdict
 from backend.config.run import MOST_STEPS
-from backend.diagnosis.outcome import Verdict
-from backend.diagnosis.schemas import RemedyItem, Steps
-from backend.runs.schemas import Body, Fields
+from backend.diagnosis.schemas import RemedyItem
+from backend.runs.schemas import Body, Fields, Steps
 
 MOST_PARTS = 12
 """Of a dotted path; a config is not as deep."""

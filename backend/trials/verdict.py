@@ -15,8 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.db.models import Run, Trial
-from backend.diagnosis.store import log_of
 from backend.diagnosis.diagnose import ILL, diagnose
+from backend.diagnosis.store import log_of
 from backend.runs.lifecycle import ENDED
 from backend.trials.fisher import fisher
 from backend.trials.repetition import first_difference
