@@ -2,6 +2,7 @@
 
     python -m benchmarks.trials              run what is missing; --seeds 3 with fewer runs per arm
     python -m benchmarks.trials --table      only the table, from what is there
+    python -m benchmarks.trials --pictures   only the pictures in docs/, of the first case trained again
 
 Each case is written down when its trial is judged; Ctrl-C loses only the one that trains.
 """
@@ -20,6 +21,7 @@ from backend.durable_files import publish
 from benchmarks.diagnosis.problems import write_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES
 from benchmarks.service import ENDED, Service
+from benchmarks.trials.picture import take_pictures
 
 RECIPE = "grpo"
 SEED = 0
@@ -61,7 +63,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run the trials that are missing, and write the table.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--table", action="store_true", help="train nothing")
+    parser.add_argument("--pictures", action="store_true", help="retake the pictures")
     arguments = parser.parse_args()
+    if arguments.pictures:
+        run([CASES[0]], arguments.seeds, pictures=True)
+        return
     missing = [case for case in CASES if case.name not in recorded()]
     if missing and not arguments.table:
         run(missing, arguments.seeds)
@@ -85,8 +91,8 @@ def keep(case: Case, trial: Mapping[str, Any]) -> None:
     RESULTS.write_text(report(found) + "\n", encoding="utf-8")
 
 
-def run(missing: list[Case], seeds: int) -> None:
-    """Break a run for each case, and open a trial on it."""
+def run(missing: list[Case], seeds: int, *, pictures: bool = False) -> None:
+    """Break a run for each case, and open a trial on it: to write it down, or to take pictures of it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="grpolab-trials-") as state:
         data = Path(state) / "data"
@@ -100,7 +106,12 @@ def run(missing: list[Case], seeds: int) -> None:
                 if PLANTS[case.plant].when == "mid":
                     healthy = healthy or ended(service, launch(service, {}))
                 began = time.monotonic()
-                keep(case, try_remedies(service, ended(service, broken(service, case, healthy)), case, seeds))
+                broken_run = ended(service, broken(service, case, healthy))
+                trial = try_remedies(service, broken_run, case, seeds)
+                if pictures:
+                    take_pictures(service, broken_run)
+                else:
+                    keep(case, trial)
                 print(f"{case.name}: {time.monotonic() - began:.0f} s", flush=True)
         finally:
             service.stop()

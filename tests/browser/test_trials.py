@@ -1,6 +1,7 @@
 """A person's way from a diagnosis to a trial and its verdict, in a real browser."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from backend.db.models import Run
 from backend.runs import lifecycle
 from tests.backend.diagnosis.logs import broken, healthy
 from tests.browser.service import HOSTILE, TOKEN, VIEWER_TOKEN, running
-from tests.browser.test_diagnosis import stored
+from tests.browser.test_diagnosis import stored, until
 from tests.browser.test_pages import AXE
 from tests.contract.test_trials import store
 from tests.factories import make_checkpoint
@@ -121,6 +122,28 @@ def test_two_clicks_lead_from_the_diagnosis_to_a_trial_and_its_verdict_is_shown_
     expect(shown.get_by_role("link").first).to_have_attribute("href", f"/run/{service.failed}")
     looks_right(page, ".trial")
     picture(page, "experiment")
+
+
+def test_four_clicks_lead_from_the_list_past_the_first_bad_rollout_to_a_launched_trial(browser, service):
+    """Run, first bad rollouts, Try the remedy, Start."""
+    until(lambda: service.get(f"/runs/{service.failed}")["verdict"])
+    before = len(service.get("/trials", run=service.failed)["items"])
+    context = opened(browser, service)
+    page = context.new_page()
+    page.goto("/runs?sort=onset")
+    row = page.get_by_role("table", name="Runs").get_by_role("row").filter(has_text="collapsed").first
+    expect(row.locator(".verdict-bad")).to_contain_text("collapsed")
+    row.locator(f'a[href^="/run/{service.failed}"]').first.click()
+    page.get_by_role("link", name="First bad rollouts").click()
+    expect(page.get_by_text("onset: step")).to_be_visible()
+    expect(page.get_by_role("article").first).to_be_visible()
+    page.get_by_role("button", name="Try the remedy").click()
+    start = page.get_by_role("dialog").locator("footer .button-primary")
+    expect(start).to_be_enabled()
+    start.click()
+    expect(page.get_by_text(re.compile("Trial of .* started"))).to_be_visible()
+    assert len(service.get("/trials", run=service.failed)["items"]) == before + 1
+    context.close()
 
 
 def test_changes_are_checked_while_they_are_written(browser, service):

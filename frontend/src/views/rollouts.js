@@ -7,6 +7,7 @@ import { address, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
 import { Select, Status } from '../components/shared/marks.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
+import { TryRemedy } from '../components/trials/try_remedy.js';
 
 const SPEC = { run: text() };
 
@@ -34,6 +35,7 @@ function OfRun({ id }) {
           ${data.variant} · seed ${data.seed}
         </span>
         <span class="spacer"></span>
+        ${data.onset && data.cause && html`<${TryRemedy} run=${data} cause=${data.cause} />`}
         <a class="button-quiet" href=${`/run/${id}`}>
           View run
         </a>
