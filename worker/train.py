@@ -142,7 +142,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     settings = Settings().model_copy(update={"database_url": assignment.database_url})
     learn_secrets(settings)
     sessions = open_sessions(open_engine(settings.effective_database_url, pool_size=2))
-    config = persist(sessions, lambda session: _read_run(session, assignment))
+    config, is_check = persist(sessions, lambda session: _read_run(session, assignment))
     place = f"{assignment.device}, {assignment.threads} threads"
     logger.info(
         "attempt %d: %s, %d steps, on %s", assignment.attempt, config.policy.name, config.steps, place
@@ -157,7 +157,7 @@ def train_run(assignment: Assignment, stopping: threading.Event) -> None:
     )
     with recorder:
         try:
-            outcome = _train(config, recorder, settings, assignment, stopping)
+            outcome = _train(config, recorder, settings, assignment, stopping, is_check=is_check)
         except Fenced:
             raise
         except DiskFault as error:
@@ -176,9 +176,12 @@ def _train(
     settings: Settings,
     assignment: Assignment,
     stopping: threading.Event,
+    *,
+    is_check: bool,
 ) -> Outcome:
     from worker.checkpoints.fork import origin_of
     from worker.checkpoints.store import Checkpoints
+    from worker.training.launch_check import LaunchCheck
     from worker.training.trainer import Trainer
 
     checkpoints = Checkpoints(
@@ -189,7 +192,8 @@ def _train(
         config=config,
         origin=recorder.read(lambda session: origin_of(session, assignment.run_id, settings)),
     )
-    trainer = Trainer(
+    kind = LaunchCheck if is_check else Trainer
+    run = kind(
         config,
         recorder,
         settings=settings,
@@ -197,15 +201,19 @@ def _train(
         device=assignment.device,
         stopping=stopping,
     )
-    return trainer.train()
+    return run.check() if isinstance(run, LaunchCheck) else run.train()
 
 
-def _read_run(session: Session, assignment: Assignment) -> RunConfig:
-    """The run's config. On the way, what this attempt trains with is written down."""
+def _read_run(session: Session, assignment: Assignment) -> tuple[RunConfig, bool]:
+    """The run's config, and whether it is a check before launch.
+
+    On the way, what this attempt trains with is written down.
+    """
     versions: dict[str, Any] = {name: version(name) for name in ("torch", "transformers")}
     versions["sandbox"] = layer_names()
     lifecycle.note_attempt(session, assignment.run_id, assignment.attempt, versions=versions)
-    return RunConfig.model_validate(session.get_one(Run, assignment.run_id).config)
+    run = session.get_one(Run, assignment.run_id)
+    return RunConfig.model_validate(run.config), run.check_hash is not None
 
 
 def _write_outcome(session: Session, assignment: Assignment, outcome: Outcome) -> None:

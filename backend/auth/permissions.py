@@ -89,6 +89,7 @@ READS = (
 
 WRITES = (
     "POST /api/v1/experiments",
+    "POST /api/v1/experiments/check",
     "DELETE /api/v1/runs",
     "PATCH /api/v1/runs/{run_id}",
     "DELETE /api/v1/runs/{run_id}",

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from backend.config.policies import profile_of
 from backend.config.presets import PRESETS
+from backend.config.rewards import CorrectnessReward
 from backend.config.run import RunConfig
 from backend.errors import FieldError, InvalidConfig
 
@@ -80,6 +81,18 @@ def _same_member(under: Fields, value: Fields) -> bool:
 def config_hash(config: RunConfig) -> str:
     """SHA-256 of the config without its seed: equal for all seeds of one variant."""
     content = json.dumps(config.model_dump(mode="json", exclude={"seed"}), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def grading_hash(config: RunConfig) -> str:
+    """SHA-256 of the problems and graders: equal where the same reference answers are graded the same way."""
+    graders = [
+        term.model_dump(mode="json", exclude={"weight", "map"})
+        for term in config.rewards
+        if isinstance(term, CorrectnessReward)
+    ]
+    problems = [source.model_dump(mode="json", exclude={"weight"}) for source in config.problems]
+    content = json.dumps({"problems": problems, "graders": graders}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

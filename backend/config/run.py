@@ -154,6 +154,10 @@ class EvaluationConfig(Frozen):
     k: Annotated[int, Field(ge=1, le=256)] = 1
     """Completions per prompt: 1 decodes greedily, more are sampled and give pass@k and avg@k."""
 
+    effort: bool = False
+    """Log `eval/effort_auc`: cut a completion's thinking at 0 to 100 % of its length and force
+    the answer (TRACE, arXiv:2510.01367). Needs thinking tags; costs up to five answers a prompt."""
+
 
 class CheckpointingConfig(Frozen):
     """Directories from which a run continues and which `from_pretrained` opens."""

@@ -145,6 +145,10 @@ class Run(Base):
     """First cause by its word, e.g. "update_size"; "" where there is none."""
     judged_step: Mapped[int | None]
     """The last step that the diagnosis knew; NULL, or another than `last_step`: it is due."""
+    check_hash: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Of a check before launch: `grading_hash` of what it checks. None: the run trains or evaluates."""
+    check_report: Mapped[dict[str, Any] | None]
+    """The result of a check before launch: see runs/check_report.py."""
     idempotency_key: Mapped[str | None] = mapped_column(String(200), unique=True, index=True)
     """Of the request that cloned, forked, evaluated or imported; other runs of experiments have none."""
     request_hash: Mapped[str | None] = mapped_column(String(64))

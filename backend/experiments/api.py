@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query
 
+from backend.db.engine import reading
 from backend.errors import FieldError, InvalidRequest
 from backend.experiments.launch import launch
 from backend.experiments.schemas import (
@@ -22,6 +23,9 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit
 from backend.metrics.known import must_be_known
 from backend.queue.doorbell import ring
+from backend.runs.launch_checks import queue_check
+from backend.runs.schemas import CheckRequest, RunItem
+from backend.runs.store import find_run
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], responses=ERRORS)
 
@@ -32,6 +36,19 @@ def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key
     answer = launch(lab, body, key=key)
     later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)
+
+
+@router.post("/check", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key) -> Json:
+    """Queue a run without steps that checks a config before its launch; `check` of that run is the result.
+
+    It measures the policy's pass rate on training problems, the expected share of groups with signal, whether
+    the verifier accepts the reference answers, and the reward of texts without work.
+    """
+    run_id = queue_check(lab, body, key=key)
+    later.add_task(ring, lab.settings)
+    with reading(lab.sessions) as session:
+        return Json(find_run(session, run_id), 202, background=later)
 
 
 @router.get("", response_model=ExperimentPage)

@@ -15,6 +15,7 @@ from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
+from backend.runs.launch_checks import refuse_failed
 from backend.runs.naming import new_run_names
 from backend.runs.rows import run_row
 from backend.settings import Settings
@@ -49,6 +50,8 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
     row = {"id": new_id(), "name": request.name, "request": document, "request_hash": digest}
     given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
+        if not request.insist:
+            refuse_failed(session, [run.config for run in planned])
         made = enter_experiment(session, row | {"idempotency_key": key or None}, planned, given)
         # None: somebody with the same key was quicker by a moment.
         return launched(session, made or made_before(session, key, digest) or "")

@@ -24,6 +24,8 @@ class ExperimentRequest(Body):
     tags: list[Tag] = Field(default=[], max_length=50)
     """Given to every run."""
     notes: Annotated[str, Field(max_length=20_000)] = ""
+    insist: bool = False
+    """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
     @field_validator("seeds")
     @classmethod

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from backend.config.merge import merge
+from backend.config.merge import grading_hash, merge
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, reading
 from backend.db.models import Run
@@ -15,6 +15,7 @@ from backend.http.idempotency import digest_of, made_before
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
+from backend.runs.launch_checks import refuse_failed
 from backend.runs.lifecycle import locked_run
 from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
@@ -39,6 +40,8 @@ class ChildRun(NamedTuple):
     reason: str
     fork_step: int | None = None
     """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
+    check_hash: str | None = None
+    """Of a clone of a check before launch."""
 
 
 def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:
@@ -63,6 +66,8 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
         case EvaluationRequest():
             child = _evaluation(lab.settings, parent, request, step)
     with lab.sessions.begin() as session:
+        if not isinstance(request, EvaluationRequest) and not request.insist and child.check_hash is None:
+            refuse_failed(session, [child.config])
         made = _enter(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
         return made or made_before(session, key, digest) or ""
@@ -71,7 +76,9 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
 def _clone(settings: Settings, parent: Run, request: CloneRequest) -> ChildRun:
     seed = parent.seed if request.seed is None else request.seed
     config = runnable(settings, merge(parent.config, request.changes), None, seed)
-    return ChildRun(request.name or "", parent.variant, config, parent.tags, f"a clone of {parent.name}")
+    checked = grading_hash(config) if parent.check_hash else None
+    reason = f"a clone of {parent.name}"
+    return ChildRun(request.name or "", parent.variant, config, parent.tags, reason, check_hash=checked)
 
 
 def forked_config(settings: Settings, parent: Run, step: int, changes: Mapping[str, Any]) -> RunConfig:
@@ -105,7 +112,7 @@ def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldE
 def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> ChildRun:
     changes: dict[str, Any] = {
         "steps": 0,
-        "evaluation": {"every": 1, "prompts": request.prompts, "k": request.k},
+        "evaluation": {"every": 1, **request.model_dump(include={"prompts", "k", "effort"})},
         "optimizer": {"warmup_steps": 0},
     }
     if request.problems is not None:
@@ -142,6 +149,7 @@ def _enter(session: Session, parent: str, child: ChildRun, *, key: str, digest: 
     name = child.name or new_run_names(session, 1)[0]
     row = run_row(name, child.variant, child.config)
     row |= {"tags": child.tags, "parent_run": parent, "fork_step": child.fork_step}
+    row |= {"check_hash": child.check_hash}
     row |= {"idempotency_key": key or None, "request_hash": digest}
     statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
     made: str | None = session.scalar(statement.returning(Run.id))

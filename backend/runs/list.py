@@ -64,6 +64,7 @@ COLUMNS = (
     Run.onset_sick,
     Run.cause,
     Run.judged_step,
+    Run.check_hash,
     Run.created_at,
     Run.queued_at,
     Run.started_at,

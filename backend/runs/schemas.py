@@ -9,9 +9,11 @@ from pydantic_core import PydanticCustomError
 from backend.config.causes import Verdict
 from backend.db.text import clean_text, unstorable
 from backend.redaction import secret_errors
+from backend.runs.check_report import CheckReport
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_IN_NAME = 200
+Name = Annotated[str, Field(min_length=1, max_length=MOST_IN_NAME)]
 
 SpelledNumber = float | str
 """A number, or "NaN", "Infinity", "-Infinity"."""
@@ -134,12 +136,16 @@ class RunItem(Judged):
     """Name in the token that pushes it, empty for the operator's; null for a run that is not pushed."""
     seen_at: str | None
     """Last sign of life of the client that pushes it."""
+    is_check: bool
+    """Whether it checks a config before launch: it has no steps, and `check` holds its result."""
     created_at: str
     queued_at: str
     started_at: str | None
     finished_at: str | None
     parent_name: str | None = None
     """Only of a single run."""
+    check: CheckReport | None = None
+    """Only of a single run: the result of a finished check before launch."""
     config: dict[str, Any] | None = None
     """Only where it was asked for."""
     attempts: list[AttemptItem] | None = None
@@ -187,6 +193,8 @@ class CloneRequest(Body):
     """Fields of RunConfig laid over the old run's config."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     name: Name | None = None
+    insist: bool = False
+    """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
 
 class ForkRequest(Body):
@@ -197,6 +205,8 @@ class ForkRequest(Body):
     changes: dict[str, Any] = {}
     """Fields of RunConfig laid over the old run's config; the policy stays."""
     name: Name | None = None
+    insist: bool = False
+    """Launch even if the newest check of these problems found reference answers that are graded wrong."""
 
 
 class EvaluationRequest(Body):
@@ -210,3 +220,20 @@ class EvaluationRequest(Body):
     """Held-out prompts."""
     k: Annotated[int, Field(ge=1, le=256)] = 1
     """Completions per prompt: 1 decodes greedily, more give pass@k and avg@k."""
+    effort: bool = False
+    """Also measure `eval/effort_auc`."""
+
+
+class CheckRequest(Body):
+    """A config to check before its launch; see EvaluationConfig for the limits of prompts x k."""
+
+    base: Fields = {}
+    """Fields of RunConfig that all variants share."""
+    variant: Fields = {}
+    """A `name` and the fields in which the variant differs."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    prompts: Annotated[int, Field(ge=2, le=1024)] = 64
+    """Training problems that the policy is tried on."""
+    k: Annotated[int, Field(ge=2, le=256)] | None = None
+    """Completions per problem; the signal is estimated for group sizes up to this. null: 32, or the group
+    size where that is larger, at most 256."""

@@ -51,6 +51,7 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "writer": row.writer,
         "seen_at": None if row.writer is None else iso(row.progress_at),
         **shown_verdict(row),
+        "is_check": row.check_hash is not None,
         **{
             name: iso(getattr(row, name)) for name in ("created_at", "queued_at", "started_at", "finished_at")
         },
@@ -91,11 +92,13 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
 
 def find_run(session: Session, run_id: str) -> dict[str, Any]:
     """A run with config and attempts; raises RunNotFound."""
-    one = run_columns().add_columns(Run.config).where(Run.id == run_id, Run.deleting_at.is_(None))
-    row = session.execute(one).one_or_none()
+    one = run_columns().add_columns(Run.config, Run.check_report)
+    row = session.execute(one.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
     shown = shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
+    if row.check_report:
+        shown["check"] = row.check_report
     if row.parent_run is not None:
         shown["parent_name"] = session.scalar(select(Run.name).where(Run.id == row.parent_run))
     return shown

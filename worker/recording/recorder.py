@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.config.run import RunConfig
@@ -24,9 +24,11 @@ from backend.errors import Fenced
 from backend.metrics.history import valid_steps
 from backend.metrics.store import write_points
 from backend.metrics.summary import Summary
+from backend.redaction import redact_document
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import keep_before
+from backend.runs.check_report import CheckReport
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
@@ -143,6 +145,15 @@ class Recorder:
             write(session)
 
         self._persist(guarded)
+
+    def store_check(self, report: CheckReport) -> None:
+        """Store the report of a check before launch with the run."""
+        document = redact_document(report.model_dump(mode="json"))
+
+        def write(session: Session) -> None:
+            session.execute(update(Run).where(Run.id == self._run_id).values(check_report=document))
+
+        self.commit(write)
 
     def read(self, query: Callable[[Session], Found]) -> Found:
         """The result of a query, however long the database takes to come back."""

@@ -66,6 +66,15 @@ class Scorer:
             groups.update(zip(places, scored, strict=True))
         return [groups[place] for place in range(len(prompts))]
 
+    def correctness(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[float | None]:
+        """1 where a text's answer is right, else 0; None where nothing is known to compare it with."""
+        grades: dict[int, Grade] = {}
+        for domain in sorted({prompt.domain for prompt in prompts}):
+            places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
+            pairs = [(prompts[at], texts[at]) for at in places]
+            grades.update(zip(places, self._grader(self._of(domain)).grades(pairs), strict=True))
+        return [_correctness(grades[place]) for place in range(len(prompts))]
+
     def weights(self, domain: str) -> dict[str, float]:
         """Factor of each term, by its label, for prompts of a domain."""
         return {term.label: term.weight for term in self._of(domain)}
@@ -104,7 +113,7 @@ class Scorer:
         missed = _missed([values[term.label] for term in terms if _is_required(term)], count=len(pairs))
         counted = {label: _unless(missed, column) for label, column in values.items()}
         totals = weighted_sums(counted, weights, count=len(pairs))
-        correct = [None if grade.is_correct is None else float(grade.is_correct) for grade in grades]
+        correct = [_correctness(grade) for grade in grades]
         groups, start = [], 0
         for prompt, row in zip(prompts, completions, strict=True):
             part = slice(start, start := start + len(row))
@@ -151,6 +160,10 @@ class Scorer:
             case _:
                 assert_never(term)
         return _when_correct(values, grades) if term.only_when_correct else values
+
+
+def _correctness(grade: Grade) -> float | None:
+    return None if grade.is_correct is None else float(grade.is_correct)
 
 
 def weighted_sums(

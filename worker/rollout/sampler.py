@@ -120,13 +120,25 @@ class Sampler:
 
     @torch.inference_mode()
     def sample(
-        self, prompts: Sequence[Prompt], group_size: int, sampling: SamplingLike, generator: torch.Generator
+        self,
+        prompts: Sequence[Prompt],
+        group_size: int,
+        sampling: SamplingLike,
+        generator: torch.Generator,
+        *,
+        beginnings: Sequence[Sequence[int]] = (),
     ) -> list[list[Completion]]:
         """`group_size` completions of every prompt, in the order of the prompts.
 
-        Raises InvalidConfig when a prompt is empty or does not fit the context with `max_new_tokens`.
+        `beginnings` are token ids with which the completions of each prompt begin; what is returned goes on
+        behind them. Raises InvalidConfig when a prompt is empty or does not fit the context with
+        `max_new_tokens`.
         """
-        encoded = [self.policy.encode(prompt.text, room=sampling.max_new_tokens) for prompt in prompts]
+        begun = beginnings or [()] * len(prompts)
+        encoded = [
+            [*self.policy.encode(prompt.text, room=len(ids) + sampling.max_new_tokens), *ids]
+            for prompt, ids in zip(prompts, begun, strict=True)
+        ]
         uniforms = torch.rand(
             sampling.max_new_tokens, len(prompts) * group_size, generator=generator, dtype=torch.float64
         )

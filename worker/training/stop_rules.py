@@ -1,5 +1,6 @@
 """Rules that end a run before its last step."""
 
+import threading
 from collections.abc import Sequence
 
 from backend.config.run import StopAfterTime, StopAtAccuracy, StopOnDiagnosis, StopOnNonFinite, StopRule
@@ -11,6 +12,17 @@ from worker.training.step_metrics import Metrics
 
 EMPTY_STEPS = 20
 """A run stops after this many steps in a row without a single group that carries signal."""
+
+
+def request_to_end(stopping: threading.Event, wish: str) -> Outcome | None:
+    """The outcome that the worker or the user asks for; None: nobody asks for an end."""
+    if stopping.is_set():
+        return Outcome("queued", "the worker was asked to stop")
+    if wish == "stop":
+        return Outcome("stopped", "stopped by the user")
+    if wish == "pause":
+        return Outcome("paused", "paused by the user")
+    return None
 
 
 def reason_to_end(rules: Sequence[StopRule], counters: RunCounters, metrics: Metrics) -> Outcome | None:

@@ -34,6 +34,7 @@ from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
 from worker.state import Parts
+from worker.training.effort import effort_auc
 from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
@@ -41,7 +42,7 @@ from worker.training.reference import ReferenceUpdates
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
 from worker.training.step_records import evaluation_records, step_records
-from worker.training.stop_rules import reason_to_end
+from worker.training.stop_rules import reason_to_end, request_to_end
 from worker.training.timings import peak_bytes, timings
 from worker.training.update_stats import UpdateStats
 
@@ -244,23 +245,21 @@ class Trainer:
         completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
         groups = self.scorer.score(self.held_out, completions)
         metrics = evaluation_metrics(groups, k=evaluation.k)
+        if evaluation.effort:
+            effort = effort_auc(self.policy, groups, self.scorer, max_new_tokens=sampling.max_new_tokens)
+            metrics |= {} if effort is None else {"eval/effort_auc": effort}
         self.counters.accuracy = metrics.get("eval/accuracy")
         self.reference.saw(self.counters.accuracy)
         metrics["time/eval_seconds"] = time.perf_counter() - started
         return metrics, evaluation_records(groups, self.scorer)
 
     def _is_asked_to_end(self) -> bool:
-        return self.stopping.is_set() or self.recorder.wish in ("stop", "pause")
+        return request_to_end(self.stopping, self.recorder.wish) is not None
 
     def _reason_to_end(self, metrics: Metrics) -> Outcome | None:
         """Why training ends after this step, if it does."""
-        if self.stopping.is_set():
-            return Outcome("queued", "the worker was asked to stop")
-        if self.recorder.wish == "stop":
-            return Outcome("stopped", "stopped by the user")
-        if self.recorder.wish == "pause":
-            return Outcome("paused", "paused by the user")
-        by_rule = reason_to_end(self.config.stop_rules, self.counters, metrics)
+        asked = request_to_end(self.stopping, self.recorder.wish)
+        by_rule = asked or reason_to_end(self.config.stop_rules, self.counters, metrics)
         return by_rule or self.diagnosis.reason_to_end()
 
     def _save(self) -> None:

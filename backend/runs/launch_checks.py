@@ -1,0 +1,83 @@
+"""Checks before launch: runs without steps that look at a config's problems, verifier and rewards."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.config.merge import grading_hash, merge
+from backend.config.run import RunConfig
+from backend.db.engine import insert_into, reading
+from backend.db.models import Run
+from backend.errors import FieldError, InvalidConfig
+from backend.http.dependencies import Lab
+from backend.http.idempotency import digest_of, made_before
+from backend.runs.check_report import CheckReport
+from backend.runs.checks import runnable
+from backend.runs.events import add_event
+from backend.runs.rows import run_row
+from backend.runs.schemas import MOST_IN_NAME, CheckRequest
+
+DEFAULT_K, MOST_K = 32, 256
+"""Completions per problem that a check samples where the request does not say how many."""
+
+
+def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
+    """Queue a check of the request's config; its id. The same key and request again give the same run."""
+    digest = digest_of(["check", request.model_dump(mode="json")])
+    with reading(lab.sessions) as session:
+        if known := made_before(session, key, digest):
+            return known
+    config = runnable(lab.settings, request.base, request.variant, request.seed)
+    k = request.k or min(max(DEFAULT_K, config.sampling.group_size), MOST_K)
+    changes: dict[str, Any] = {
+        "steps": 0,
+        "evaluation": {"every": 1, "prompts": request.prompts, "k": k, "effort": False},
+        "optimizer": {"warmup_steps": 0},
+    }
+    config = runnable(lab.settings, merge(config.model_dump(mode="json"), changes))
+    name = str(request.variant.get("name") or config.preset or config.policy.name)
+    row = run_row(f"check of {name}"[:MOST_IN_NAME], "check", config)
+    row |= {"tags": ["check"], "check_hash": grading_hash(config)}
+    row |= {"idempotency_key": key or None, "request_hash": digest}
+    with lab.sessions.begin() as session:
+        statement = insert_into(session, Run).values(**row).on_conflict_do_nothing()
+        made: str | None = session.scalar(statement.returning(Run.id))
+        if made is None:  # somebody with the same key was quicker by a moment
+            return made_before(session, key, digest) or ""
+        add_event(session, "lifecycle", "queued as a check before launch", run_id=made, data={"to": "queued"})
+        return made
+
+
+def refuse_failed(session: Session, configs: Iterable[RunConfig]) -> None:
+    """Raise InvalidConfig if the newest check of a config's problems and graders found wrong references."""
+    hashes = dict.fromkeys(grading_hash(config) for config in configs)
+    if errors := [error for each in hashes for error in _failures(session, each)]:
+        raise InvalidConfig(errors)
+
+
+def _failures(session: Session, hashed: str) -> Iterator[FieldError]:
+    newest = (
+        select(Run.name, Run.check_report)
+        .where(Run.check_hash == hashed, Run.status == "finished")
+        .where(Run.deleted_at.is_(None), Run.deleting_at.is_(None))
+        .order_by(Run.finished_at.desc(), Run.id.desc())
+        .limit(1)
+    )
+    found = session.execute(newest).one_or_none()
+    if found is None or not found.check_report:
+        return
+    references = CheckReport.model_validate(found.check_report).references
+    if references.wrong:
+        first = references.examples[0]
+        yield FieldError(
+            "insist",
+            f"is false, and {found.name!r} found that the verifier calls {references.wrong} of "
+            f"{references.checked} reference answers wrong, e.g. {_short(first.answer)!r} to "
+            f"{_short(first.prompt)!r}: mend the data or the grader and check again, or set insist to true",
+        )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:99]}…"

@@ -1,0 +1,164 @@
+"""Numbers of a check before launch, and the conclusions from them: pure functions."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from backend.runs.check_report import CheckReport, Finding, Probe, SignalChance
+from worker.training.step_metrics import pass_at_k
+from worker.types import Group
+
+GROUP_SIZES = (4, 8, 16, 32)
+LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
+"""Share of groups with signal below which a config is called poor, and from which it is called good."""
+
+OFTEN_TRUNCATED = 0.3
+"""The upper end of the healthy band of length/truncated_frac."""
+
+
+def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
+    """The fields of a CheckReport that come from sampled groups alone."""
+    counts = [(len(known), sum(value >= 1 for value in known)) for known in map(_graded, groups) if known]
+    rates = [right / n for n, right in counts]
+    rewards = [pair for group in groups for pair in zip(group.rewards, group.correctness, strict=True)]
+    cut = [completion.is_truncated for group in groups for completion in group.completions]
+    sizes = sorted({*GROUP_SIZES, group_size})
+    return {
+        "problems": len(groups),
+        "completions": max(len(group.completions) for group in groups),
+        "pass_rate": mean(rates),
+        "pass_rate_error": standard_error(rates) if rates else None,
+        "never_solved": mean(float(rate == 0) for rate in rates),
+        "always_solved": mean(float(rate == 1) for rate in rates),
+        "truncated": mean(map(float, cut)) or 0.0,
+        "group_size": group_size,
+        "signal": [chance for size in sizes if (chance := signal_chance(counts, size))],
+        "reward": mean(reward for reward, _ in rewards),
+        "reward_right": mean(reward for reward, right in rewards if right is not None and right >= 1),
+    }
+
+
+def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance | None:
+    """The expected share of groups of `size` completions with right and wrong ones.
+
+        mean over problems of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
+
+    of problems with c right of n completions: the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k is of
+    1 - (1-p)^k. Problems with fewer than G completions say nothing about it; None where all have fewer, or
+    where a group is a single completion.
+    """
+    known = [(n, right) for n, right in counts if n >= size]
+    if not known or size < 2:
+        return None
+    useful = [pass_at_k(n, right, k=size) + pass_at_k(n, n - right, k=size) - 1 for n, right in known]
+    silent_below = 1 - 2 ** (-1 / size)
+    return SignalChance(
+        group_size=size,
+        useful=float(np.mean(useful)),
+        error=standard_error(useful),
+        silent_below=silent_below,
+        silent=float(np.mean([right / n < silent_below for n, right in known])),
+    )
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of the values that are known; None where there are none, or where it is not finite."""
+    known = [value for value in values if value is not None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.mean(known)) if known else math.nan
+    return found if math.isfinite(found) else None
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of the mean; 0 of a single value."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[Finding]:
+    """Conclusions, the worst first; `failure` says what could not be scored."""
+    found = [
+        *_of_references(report),
+        *_of_probes(report),
+        *_of_signal(report),
+        *_of_length(report, max_new_tokens),
+    ]
+    if failure:
+        found.append(Finding(level="warn", text=f"{failure}."))
+    return sorted(found, key=lambda each: ("bad", "warn", "good").index(each.level))
+
+
+def _of_references(report: CheckReport) -> Iterator[Finding]:
+    found = report.references
+    if found.wrong:
+        yield Finding(
+            level="bad",
+            text=f"The verifier calls {found.wrong} of {found.checked} reference answers wrong: a policy "
+            "that solves these problems would be punished. Mend the data or the grader.",
+        )
+    elif found.checked:
+        yield Finding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
+    if found.missing:
+        of = found.missing + found.checked
+        yield Finding(
+            level="warn", text=f"{found.missing} of {of} problems have no reference answer to check."
+        )
+
+
+def _of_probes(report: CheckReport) -> Iterator[Finding]:
+    verdicts = [_of_probe(report, probe) for probe in report.probes]
+    if any(verdicts):
+        yield from (verdict for verdict in verdicts if verdict)
+    elif report.reward is not None:
+        text = f"No text without work earns more than an average attempt ({report.reward:.3g})."
+        yield Finding(level="good", text=text)
+
+
+def _of_probe(report: CheckReport, probe: Probe) -> Finding | None:
+    if probe.reward is None or report.reward is None:
+        return None
+    earns = f"{probe.title} earns {probe.reward:.3g}"
+    if report.reward_right is not None and probe.reward >= report.reward_right:
+        right = f"no less than a right answer ({report.reward_right:.3g})"
+        return Finding(level="bad", text=f"{earns}, {right}: the reward can be had for nothing.")
+    if probe.reward > report.reward:
+        text = (
+            f"{earns}, more than an average attempt ({report.reward:.3g}): the policy may learn that first."
+        )
+        return Finding(level="warn", text=text)
+    return None
+
+
+def _of_signal(report: CheckReport) -> Iterator[Finding]:
+    if report.pass_rate is None:
+        yield Finding(level="warn", text="No completion could be graded, so the pass rate is unknown.")
+        return
+    own = next((each for each in report.signal if each.group_size == report.group_size), None)
+    if own is None:
+        return
+    share = f"{own.useful:.0%} of groups of {own.group_size} are expected to carry signal"
+    if own.useful >= ENOUGH_SIGNAL:
+        yield Finding(level="good", text=f"{share}.")
+        return
+    level = "bad" if own.useful < LITTLE_SIGNAL else "warn"
+    if report.pass_rate > 0.5:
+        advice = f"the problems are too easy (pass rate {report.pass_rate:.0%}); take harder ones"
+    else:
+        rare = f"{own.silent:.0%} have a pass rate below {own.silent_below:.1%}"
+        advice = f"the problems are hard (pass rate {report.pass_rate:.0%}; {rare}); take easier ones"
+    larger = [each for each in report.signal if each.group_size > own.group_size]
+    better = next((each for each in larger if each.useful >= ENOUGH_SIGNAL), None)
+    if better is not None:
+        advice += f", or groups of {better.group_size} ({better.useful:.0%})"
+    yield Finding(level=level, text=f"Only {share}: {advice}.")
+
+
+def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[Finding]:
+    if report.truncated > OFTEN_TRUNCATED:
+        cap = f"sampling.max_new_tokens = {max_new_tokens}"
+        yield Finding(level="warn", text=f"{report.truncated:.0%} of the completions are cut at {cap}.")
+
+
+def _graded(group: Group) -> list[float]:
+    return [value for value in group.correctness if value is not None]

@@ -1,0 +1,102 @@
+"""Effort: how much of its thinking a policy needs for its answers (TRACE, arXiv:2510.01367).
+
+A policy that has found a loophole is right however early its thinking is cut off.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+
+from backend.errors import InvalidConfig
+from worker.policy.model import Policy
+from worker.prompt import Prompt
+from worker.rewards.formats import CLOSE, OPEN
+from worker.rewards.score import Scorer
+from worker.rollout.sampler import Decoding, Sampler
+from worker.types import Group
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Shares of the thinking, by characters, after which the answer is forced."""
+
+MOST_ANSWER_TOKENS = 256
+
+
+class CutThought(NamedTuple):
+    """A completion's beginning up to a forced end of its thinking."""
+
+    prompt: Prompt
+    ids: list[int]
+
+
+def effort_auc(
+    policy: Policy, groups: Sequence[Group], scorer: Scorer, *, max_new_tokens: int
+) -> float | None:
+    """Area under the pass rate of forced answers over the share of the thinking, 0..1.
+
+    Takes the first completion of each group that closes its thinking tags and whose thinking fits the context
+    once more; answers are greedy and graded without the thinking. None: no completion has the tags, or none
+    could be graded.
+    """
+    answer_tokens = min(max_new_tokens, MOST_ANSWER_TOKENS)
+    thoughts = [
+        (group.prompt, parts)
+        for group in groups
+        if (parts := thinking_of(group.completions[0].text)) is not None
+    ]
+    rates = []
+    for share in SHARES:
+        cuts = [_cut(policy, prompt, parts, share) for prompt, parts in thoughts]
+        fitting = [cut for cut in cuts if _fits(policy, cut, answer_tokens)]
+        rate = _pass_rate(policy, fitting, scorer, answer_tokens=answer_tokens)
+        if rate is None:
+            return None
+        rates.append(rate)
+    return area(rates)
+
+
+def thinking_of(text: str) -> tuple[str, str] | None:
+    """The text up to where the thinking begins, and the thinking; None where no tag closes it.
+
+    A chat template may open the thinking itself: without an opening tag it begins with the text.
+    """
+    closed = text.find(CLOSE)
+    if closed < 0:
+        return None
+    opened = text.find(OPEN, 0, closed)
+    begin = opened + len(OPEN) if opened >= 0 else 0
+    return text[:begin], text[begin:closed]
+
+
+def area(rates: Sequence[float]) -> float:
+    """Area under values at equal distances over 0..1, by the trapezoidal rule."""
+    return fmean((left + right) / 2 for left, right in pairwise(rates))
+
+
+def _cut(policy: Policy, prompt: Prompt, parts: tuple[str, str], share: float) -> CutThought:
+    before, thinking = parts
+    text = before + thinking[: round(share * len(thinking))] + CLOSE
+    return CutThought(prompt, list(policy.tokenizer.encode(text, add_special_tokens=False)))
+
+
+def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
+    try:
+        policy.encode(cut.prompt.text, room=len(cut.ids) + answer_tokens)
+    except InvalidConfig:
+        return False
+    return True
+
+
+def _pass_rate(
+    policy: Policy, cuts: Sequence[CutThought], scorer: Scorer, *, answer_tokens: int
+) -> float | None:
+    prompts = [cut.prompt for cut in cuts]
+    decoding = Decoding(answer_tokens, temperature=0.0)
+    forced = Sampler(policy).sample(
+        prompts, 1, decoding, torch.Generator(), beginnings=[cut.ids for cut in cuts]
+    )
+    correctness = scorer.correctness(prompts, [answer.text for [answer] in forced])
+    known = [value for value in correctness if value is not None]
+    return fmean(known) if known else None

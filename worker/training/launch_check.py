@@ -1,0 +1,250 @@
+"""The check before launch: a run without steps that tries a config's problems, verifier and rewards.
+
+sample    completions of training problems, as the run would sample them
+grade     the reference answers, and texts without work
+report    pass rate, expected signal by group size, what is graded wrong, what pays without work
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from backend.config.run import RunConfig
+from backend.db.text import clean_text
+from backend.runs.check_report import CheckReport, Probe, References, WrongReference
+from backend.settings import Settings
+from worker.checkpoints.store import Checkpoints
+from worker.outcome import Outcome
+from worker.policy.model import Policy, load_policy
+from worker.problems.mixture import Mixture, build_mixture
+from worker.prompt import Prompt
+from worker.recording.recorder import Recorder
+from worker.recording.records import StepRecord
+from worker.rewards.formats import CLOSE, OPEN
+from worker.rewards.score import Scorer
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.collector import Collected, shaped
+from worker.rollout.sampler import Interrupted, Sampler
+from worker.training.check_numbers import findings, mean, numbers_of
+from worker.training.step_metrics import Metrics, group_metrics
+from worker.training.step_records import step_records
+from worker.training.stop_rules import request_to_end
+from worker.training.timings import peak_bytes
+from worker.training.update_stats import UpdateStats
+from worker.types import Completion, Group
+
+MOST_REFERENCES = 256
+"""Reference answers that are graded."""
+
+MOST_PROBED = 32
+"""Problems to which the texts without work are given."""
+
+MOST_EXAMPLES = 10
+MOST_CHARACTERS = 2_000
+"""Of each text that the report repeats."""
+
+SECTIONS = ("reward/", "length/", "text/", "tokens/")
+"""Metrics of a step that mean the same in a check."""
+
+
+class TextWithoutWork(NamedTuple):
+    """A text that a policy could write without solving anything."""
+
+    name: str
+    title: str
+    write: Callable[[Prompt], str]
+
+
+class LaunchCheck:
+    """Checks one config and stores the report with its run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        recorder: Recorder,
+        *,
+        settings: Settings,
+        checkpoints: Checkpoints,
+        device: str,
+        stopping: threading.Event,
+    ) -> None:
+        self.config, self.recorder, self.stopping = config, recorder, stopping
+        self.started = time.perf_counter()
+        self.policy = load_policy(config.policy, settings, device=device)
+        checkpoints.take_weights(self.policy)
+        self.mixture = build_mixture(
+            config.problems,
+            seed=config.seed,
+            order=config.sampling.order,
+            datasets_dir=settings.datasets_dir,
+            hf_online=settings.hf_online,
+        )
+        self.scorer = Scorer(config.rewards)
+
+    def check(self) -> Outcome:
+        """Check, unless somebody asks for an end meanwhile: then nothing is stored."""
+        try:
+            self.recorder.begin(-1)
+            report, groups = self._report()
+            collected = Collected(groups=groups, batches=1)
+            metrics = self._metrics(collected, report)
+            rollouts = step_records(collected, UpdateStats(), self.scorer)
+            self.recorder.record_step(StepRecord(0, metrics, rollouts))
+            self.recorder.store_check(report)
+            return Outcome("finished")
+        except Interrupted:
+            return request_to_end(self.stopping, self.recorder.wish) or Outcome("stopped")
+        finally:
+            self.scorer.close()
+            self.mixture.close()
+
+    def _report(self) -> tuple[CheckReport, list[Group]]:
+        evaluation = self.config.evaluation
+        prompts = distinct_prompts(self.mixture, max(evaluation.prompts, MOST_REFERENCES))
+        references = self._references(prompts[:MOST_REFERENCES])
+        groups = self._sample(prompts[: evaluation.prompts])
+        probes = self._probes(prompts[:MOST_PROBED])
+        report = CheckReport(
+            **numbers_of(groups, group_size=self.config.sampling.group_size),
+            references=references,
+            probes=probes,
+            findings=[],
+        )
+        found = findings(
+            report, max_new_tokens=self.config.sampling.max_new_tokens, failure=shortened(self._failure())
+        )
+        return report.model_copy(update={"findings": found}), groups
+
+    def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
+        """Groups as the run would sample and reward them, of `evaluation.k` completions."""
+        policy = Behaviour(self.config.sampling).policy(self.policy)
+        sampler = Sampler(policy, is_unwanted=self._is_unwanted)
+        generator = torch.Generator().manual_seed(self.config.seed)
+        sampling = self.config.sampling
+        completions = sampler.sample(prompts, self.config.evaluation.k, sampling, generator)
+        return self._scored(prompts, completions)
+
+    def _scored(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
+        if self._is_unwanted():
+            raise Interrupted
+        groups = self.scorer.score(prompts, completions)
+        return shaped(groups, self.config.length, max_new_tokens=self.config.sampling.max_new_tokens)
+
+    def _rewarded(self, prompts: Sequence[Prompt], write: Callable[[Prompt], str]) -> list[Group]:
+        """A group of one text for each prompt."""
+        return self._scored(prompts, [[as_completion(self.policy, write(prompt))] for prompt in prompts])
+
+    def _references(self, prompts: Sequence[Prompt]) -> References:
+        """The grades of the reference answers, in the form that the reward asks for."""
+        known = [prompt for prompt in prompts if prompt.answer.strip()]
+        groups = self._rewarded(known, lambda prompt: self._in_form(boxed(prompt.answer)))
+        wrong = [
+            group.prompt for group in groups if group.correctness[0] is not None and group.correctness[0] < 1
+        ]
+        return References(
+            checked=len(known),
+            missing=len(prompts) - len(known),
+            wrong=len(wrong),
+            examples=[
+                WrongReference(
+                    id=shortened(prompt.id),
+                    source=prompt.problem,
+                    prompt=shortened(prompt.text),
+                    answer=shortened(prompt.answer),
+                )
+                for prompt in wrong[:MOST_EXAMPLES]
+            ],
+            reward=mean(group.rewards[0] for group in groups),
+        )
+
+    def _probes(self, prompts: Sequence[Prompt]) -> list[Probe]:
+        return [
+            Probe(
+                name=text.name,
+                title=text.title,
+                example=shortened(text.write(prompts[0])),
+                reward=mean(group.rewards[0] for group in self._rewarded(prompts, text.write)),
+            )
+            for text in self._texts_without_work(prompts)
+        ]
+
+    def _texts_without_work(self, prompts: Sequence[Prompt]) -> list[TextWithoutWork]:
+        answers = [prompt.answer for prompt in prompts]
+        return [
+            TextWithoutWork("empty", "An empty text", lambda _: ""),
+            TextWithoutWork("echo", "An echo of the prompt", lambda prompt: prompt.text),
+            TextWithoutWork("format", "The format alone", lambda _: self._in_form(boxed("?"))),
+            TextWithoutWork(
+                "ten_answers",
+                "Ten boxed answers, the right one first",
+                lambda prompt: self._in_form(" ".join(map(boxed, ten_answers(prompt.answer, answers)))),
+            ),
+        ]
+
+    def _in_form(self, answer: str) -> str:
+        return f"{OPEN}\n{CLOSE}\n\n{answer}" if self.scorer.expects_think else answer
+
+    def _failure(self) -> str:
+        """Words about completions that could not be scored or checked in time; empty: there were none."""
+        if self.scorer.failures:
+            return f"{self.scorer.failures} texts could not be scored: {self.scorer.last_failure}"
+        if self.scorer.timeouts:
+            return f"{self.scorer.timeouts} answers took too long to check and were graded wrong"
+        return ""
+
+    def _metrics(self, collected: Collected, report: CheckReport) -> Metrics:
+        own = [chance.useful for chance in report.signal if chance.group_size == report.group_size]
+        useful = {"groups/expected_useful": own[0]} if own else {}
+        step = group_metrics(collected)
+        sampled = {name: value for name, value in step.items() if name.startswith(SECTIONS)}
+        return (
+            sampled
+            | useful
+            | {
+                "tokens/total": collected.tokens,
+                "time/wall_seconds": time.perf_counter() - self.started,
+                "memory/peak_bytes": peak_bytes(self.policy.model.device),
+            }
+        )
+
+    def _is_unwanted(self) -> bool:
+        return request_to_end(self.stopping, self.recorder.wish) is not None
+
+
+def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:
+    """The first `count` different training prompts of a run; fewer where the problems repeat themselves."""
+    found: dict[str, Prompt] = {}
+    for cursor in range(2 * count):
+        [prompt] = mixture.prompts(cursor, 1)
+        found.setdefault(prompt.text, prompt)
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def as_completion(policy: Policy, text: str) -> Completion:
+    """A text as if the policy had written and ended it."""
+    ids = np.array(policy.tokenizer.encode(text, add_special_tokens=False), dtype=np.int64)
+    zeros = np.zeros(len(ids), dtype=np.float32)
+    return Completion(ids, text, ("",) * len(ids), "stop", sampler_logprobs=zeros, entropies=zeros)
+
+
+def boxed(answer: str) -> str:
+    """The answer in a box."""
+    return f"\\boxed{{{answer}}}"
+
+
+def ten_answers(right: str, others: Sequence[str]) -> list[str]:
+    """The right answer, then nine others: of other problems as far as they differ, else numbers."""
+    wrong = dict.fromkeys([*others, *map(str, range(10))])
+    return [right, *(answer for answer in wrong if answer != right)][:10]
+
+
+def shortened(text: str) -> str:
+    """A text as the report repeats it: storable and not too long."""
+    text = clean_text(text)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
