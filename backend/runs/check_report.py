@@ -32,7 +32,7 @@ class WrongReference(_Part):
     answer: str
 
 
-class References(_Part):
+class ReferenceCheck(_Part):
     """The verifier on the reference answers, each in the form that the reward asks for."""
 
     checked: int
@@ -45,7 +45,7 @@ class References(_Part):
     """Mean reward of the reference answers; null: none was scored."""
 
 
-class Probe(_Part):
+class RewardProbe(_Part):
     """A text without work, and the reward that it earns."""
 
     name: Literal["empty", "echo", "format", "ten_answers"]
@@ -56,7 +56,7 @@ class Probe(_Part):
     """Mean over the problems; null: none was scored."""
 
 
-class Finding(_Part):
+class CheckFinding(_Part):
     """A conclusion from the numbers."""
 
     level: Literal["good", "warn", "bad"]
@@ -86,6 +86,6 @@ class CheckReport(_Part):
     """Mean reward of the completions: that of an honest attempt."""
     reward_right: float | None
     """Mean reward of the right completions."""
-    references: References
-    probes: list[Probe]
-    findings: list[Finding]
+    references: ReferenceCheck
+    probes: list[RewardProbe]
+    findings: list[CheckFinding]

@@ -48,6 +48,26 @@ declare namespace Api {
     explained_by: string;
     remedy: RemedyItem;
   }
+  interface CheckFinding {
+    level: 'good' | 'warn' | 'bad';
+    text: string;
+  }
+  interface CheckReport {
+    problems: number;
+    completions: number;
+    pass_rate: number | null;
+    pass_rate_error: number | null;
+    never_solved: number | null;
+    always_solved: number | null;
+    truncated: number;
+    group_size: number;
+    signal: SignalChance[];
+    reward: number | null;
+    reward_right: number | null;
+    references: ReferenceCheck;
+    probes: RewardProbe[];
+    findings: CheckFinding[];
+  }
   interface ColumnItem {
     column: string;
     metric: string;
@@ -245,6 +265,13 @@ declare namespace Api {
     stop: boolean;
     stored?: number;
   }
+  interface ReferenceCheck {
+    checked: number;
+    missing: number;
+    wrong: number;
+    examples: WrongReference[];
+    reward: number | null;
+  }
   interface RemedyItem {
     words: string;
     changes: Record<string, any>;
@@ -259,6 +286,12 @@ declare namespace Api {
     line: number;
     before: number;
     after: number;
+  }
+  interface RewardProbe {
+    name: 'empty' | 'echo' | 'format' | 'ten_answers';
+    title: string;
+    example: string;
+    reward: number | null;
   }
   type Role = 'viewer' | 'operator' | 'writer';
   interface RunItem {
@@ -290,11 +323,13 @@ declare namespace Api {
     origin_file: string;
     writer: string | null;
     seen_at: string | null;
+    is_check: boolean;
     created_at: string;
     queued_at: string;
     started_at: string | null;
     finished_at: string | null;
     parent_name?: string | null;
+    check?: CheckReport | null;
     config?: Record<string, any> | null;
     attempts?: AttemptItem[] | null;
   }
@@ -340,6 +375,13 @@ declare namespace Api {
   interface SessionPage {
     items: SessionItem[];
     next: null;
+  }
+  interface SignalChance {
+    group_size: number;
+    useful: number;
+    error: number;
+    silent_below: number;
+    silent: number;
   }
   interface SpreadItem {
     n: number;
@@ -468,5 +510,11 @@ declare namespace Api {
     variant: string;
     runs: SummarizedRun[];
     metrics: Record<string, MetricSummary>;
+  }
+  interface WrongReference {
+    id: string;
+    source: string;
+    prompt: string;
+    answer: string;
   }
 }

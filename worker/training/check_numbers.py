@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from backend.runs.check_report import CheckReport, Finding, Probe, SignalChance
+from backend.runs.check_report import CheckFinding, CheckReport, RewardProbe, SignalChance
 from worker.training.step_metrics import pass_at_k
 from worker.types import Group
 
@@ -16,6 +16,9 @@ LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
 
 OFTEN_TRUNCATED = 0.3
 """The upper end of the healthy band of length/truncated_frac."""
+
+ROUNDING = 1e-9
+"""Mean rewards that are no further apart are equal."""
 
 
 def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def standard_error(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[Finding]:
+def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[CheckFinding]:
     """Conclusions, the worst first; `failure` says what could not be scored."""
     found = [
         *_of_references(report),
@@ -85,61 +88,61 @@ def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[
         *_of_length(report, max_new_tokens),
     ]
     if failure:
-        found.append(Finding(level="warn", text=f"{failure}."))
+        found.append(CheckFinding(level="warn", text=f"{failure}."))
     return sorted(found, key=lambda each: ("bad", "warn", "good").index(each.level))
 
 
-def _of_references(report: CheckReport) -> Iterator[Finding]:
+def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
     found = report.references
     if found.wrong:
-        yield Finding(
+        yield CheckFinding(
             level="bad",
             text=f"The verifier calls {found.wrong} of {found.checked} reference answers wrong: a policy "
             "that solves these problems would be punished. Mend the data or the grader.",
         )
     elif found.checked:
-        yield Finding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
+        yield CheckFinding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
     if found.missing:
         of = found.missing + found.checked
-        yield Finding(
+        yield CheckFinding(
             level="warn", text=f"{found.missing} of {of} problems have no reference answer to check."
         )
 
 
-def _of_probes(report: CheckReport) -> Iterator[Finding]:
+def _of_probes(report: CheckReport) -> Iterator[CheckFinding]:
     verdicts = [_of_probe(report, probe) for probe in report.probes]
     if any(verdicts):
         yield from (verdict for verdict in verdicts if verdict)
     elif report.reward is not None:
         text = f"No text without work earns more than an average attempt ({report.reward:.3g})."
-        yield Finding(level="good", text=text)
+        yield CheckFinding(level="good", text=text)
 
 
-def _of_probe(report: CheckReport, probe: Probe) -> Finding | None:
+def _of_probe(report: CheckReport, probe: RewardProbe) -> CheckFinding | None:
     if probe.reward is None or report.reward is None:
         return None
     earns = f"{probe.title} earns {probe.reward:.3g}"
-    if report.reward_right is not None and probe.reward >= report.reward_right:
+    if report.reward_right is not None and probe.reward > report.reward_right - ROUNDING:
         right = f"no less than a right answer ({report.reward_right:.3g})"
-        return Finding(level="bad", text=f"{earns}, {right}: the reward can be had for nothing.")
-    if probe.reward > report.reward:
+        return CheckFinding(level="bad", text=f"{earns}, {right}: the reward can be had for nothing.")
+    if probe.reward > report.reward + ROUNDING:
         text = (
             f"{earns}, more than an average attempt ({report.reward:.3g}): the policy may learn that first."
         )
-        return Finding(level="warn", text=text)
+        return CheckFinding(level="warn", text=text)
     return None
 
 
-def _of_signal(report: CheckReport) -> Iterator[Finding]:
+def _of_signal(report: CheckReport) -> Iterator[CheckFinding]:
     if report.pass_rate is None:
-        yield Finding(level="warn", text="No completion could be graded, so the pass rate is unknown.")
+        yield CheckFinding(level="warn", text="No completion could be graded, so the pass rate is unknown.")
         return
     own = next((each for each in report.signal if each.group_size == report.group_size), None)
     if own is None:
         return
     share = f"{own.useful:.0%} of groups of {own.group_size} are expected to carry signal"
     if own.useful >= ENOUGH_SIGNAL:
-        yield Finding(level="good", text=f"{share}.")
+        yield CheckFinding(level="good", text=f"{share}.")
         return
     level = "bad" if own.useful < LITTLE_SIGNAL else "warn"
     if report.pass_rate > 0.5:
@@ -151,13 +154,13 @@ def _of_signal(report: CheckReport) -> Iterator[Finding]:
     better = next((each for each in larger if each.useful >= ENOUGH_SIGNAL), None)
     if better is not None:
         advice += f", or groups of {better.group_size} ({better.useful:.0%})"
-    yield Finding(level=level, text=f"Only {share}: {advice}.")
+    yield CheckFinding(level=level, text=f"Only {share}: {advice}.")
 
 
-def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[Finding]:
+def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFinding]:
     if report.truncated > OFTEN_TRUNCATED:
         cap = f"sampling.max_new_tokens = {max_new_tokens}"
-        yield Finding(level="warn", text=f"{report.truncated:.0%} of the completions are cut at {cap}.")
+        yield CheckFinding(level="warn", text=f"{report.truncated:.0%} of the completions are cut at {cap}.")
 
 
 def _graded(group: Group) -> list[float]:

@@ -15,7 +15,7 @@ import torch
 
 from backend.config.run import RunConfig
 from backend.db.text import clean_text
-from backend.runs.check_report import CheckReport, Probe, References, WrongReference
+from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, WrongReference
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -138,14 +138,14 @@ class LaunchCheck:
         """A group of one text for each prompt."""
         return self._scored(prompts, [[as_completion(self.policy, write(prompt))] for prompt in prompts])
 
-    def _references(self, prompts: Sequence[Prompt]) -> References:
+    def _references(self, prompts: Sequence[Prompt]) -> ReferenceCheck:
         """The grades of the reference answers, in the form that the reward asks for."""
         known = [prompt for prompt in prompts if prompt.answer.strip()]
         groups = self._rewarded(known, lambda prompt: self._in_form(boxed(prompt.answer)))
         wrong = [
             group.prompt for group in groups if group.correctness[0] is not None and group.correctness[0] < 1
         ]
-        return References(
+        return ReferenceCheck(
             checked=len(known),
             missing=len(prompts) - len(known),
             wrong=len(wrong),
@@ -161,9 +161,9 @@ class LaunchCheck:
             reward=mean(group.rewards[0] for group in groups),
         )
 
-    def _probes(self, prompts: Sequence[Prompt]) -> list[Probe]:
+    def _probes(self, prompts: Sequence[Prompt]) -> list[RewardProbe]:
         return [
-            Probe(
+            RewardProbe(
                 name=text.name,
                 title=text.title,
                 example=shortened(text.write(prompts[0])),

@@ -25,6 +25,7 @@ import { layerOf, worded } from '../components/launch/knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
+import { CheckFirst, hasWrongReferences, useCheck } from '../components/launch/check_first.js';
 import { ForkCard, useFork } from '../components/launch/fork.js';
 
 /** @type {Variant[]} */
@@ -47,6 +48,7 @@ const SPEC = {
   from: text(),
   fork: text(),
   step: number(-1),
+  check: text(),
 };
 
 /** Everything the form is made of, from five calls that do not change while one types. @param {AbortSignal} signal */
@@ -171,7 +173,10 @@ function LaunchForm({ offers, query, change, fork }) {
     errors: verdict.errors.map((error) => worded(catalog.schema, error, layers.variants[i].full)),
   }));
   const fulls = layers.variants.map(({ full }) => full);
-  const requests = requestsOf(query, resolvedOf(verdicts, fulls), fork);
+  const resolved = resolvedOf(verdicts, fulls);
+  const check = useCheck(query.check);
+  const [insist, setInsist] = useState(false);
+  const requests = requestsOf(query, resolved, fork, insist);
   const launch = useLaunch(requests, fork);
   const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
     change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
@@ -293,8 +298,23 @@ function LaunchForm({ offers, query, change, fork }) {
           verdicts=${verdicts}
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
+          mayInsist=${insist || hasWrongReferences(check.data)}
+          insist=${insist}
+          onInsist=${setInsist}
           ...${launch}
-        />
+        >
+          ${
+            !fork &&
+            html`<${CheckFirst}
+              form=${query}
+              seed=${seeds.seeds[0] ?? 0}
+              fulls=${resolved}
+              blocked=${verdicts.some(({ errors }) => errors.length > 0)}
+              check=${check}
+              onCheck=${(/** @type {string} */ id) => change({ check: id })}
+            />`
+          }
+        <//>
         ${
           variants.length > 0 &&
           html`<${ResultBox}

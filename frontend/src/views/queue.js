@@ -193,7 +193,7 @@ function Training({ runs, act, stop }) {
           <td class="number">
             ${
               isEvaluation(run)
-                ? html`<span class="faint">evaluation</span>`
+                ? html`<span class="faint">${run.is_check ? 'check' : 'evaluation'}</span>`
                 : html`<span class="queue-steps">
                   ${formatCount(run.last_step ?? 0)}
                   <span class="faint">/${formatCount(run.steps)}</span>

@@ -72,6 +72,7 @@ export function Evaluate({ run, checkpoint }) {
  */
 function EvaluateDialog({ run, step, onClose, onBegun }) {
   const [values, setValues] = useState(() => initially(run));
+  const [effort, setEffort] = useState(false);
   const [errors, setErrors] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [busy, setBusy] = useState(false);
   const postOnce = usePostOnce();
@@ -79,7 +80,7 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
     event.preventDefault();
     setBusy(true);
     try {
-      const body = { step, ...Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) };
+      const body = { step, effort, ...Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) };
       const [child] = await postOnce([{ path: `/runs/${run.id}/evaluations`, body }]);
       onBegun(child);
     } catch (error) {
@@ -98,6 +99,10 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
           onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
         />`,
       )}
+      <label class="check">
+        <input type="checkbox" checked=${effort} onChange=${() => setEffort(!effort)} /> Measure effort: cut the
+        thinking short and force the answer
+      </label>
       ${
         errors.has('') &&
         html`<p class="field-error" role="alert">

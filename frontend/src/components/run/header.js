@@ -159,7 +159,7 @@ function Name({ run, onChange }) {
 function Advance({ run }) {
   if (isEvaluation(run))
     return html`<span class="quiet" title="Evaluates a policy without training it">
-      evaluation
+      ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
   const left = secondsLeft(run);
   return html`<span class="run-advance">

@@ -14,6 +14,7 @@ import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/
 import { CurveControls } from '../curves/controls.js';
 import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
+import { CheckReport } from '../shared/check_report.js';
 import { Diagnosis } from './diagnosis.js';
 import { Restorations } from './restored.js';
 import { Empty } from '../shared/states.js';
@@ -60,11 +61,18 @@ export function Overview({ run, view, change }) {
   return html`
     <h2 class="visually-hidden">Key figures and curves</h2>
     ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
+    ${
+      run.check &&
+      html`<section class="card run-part" aria-label="Check before launch">
+        <h2>Check before launch</h2>
+        <${CheckReport} report=${run.check} />
+      </section>`
+    }
     <${Figures} run=${run} />
     ${
       isEvaluation(run) && recorded.length
         ? html`<p class="quiet">
-          This run evaluated the policy once and did not train it.${' '}
+          This run ${run.is_check ? 'checked a config' : 'evaluated the policy once'} and did not train it.${' '}
           <a href=${`/run/${run.id}?tab=rollouts`}>View completions</a>
         </p>`
         : metrics.length

@@ -113,7 +113,7 @@ function Steps({ run }) {
   const { status, last_step: done, steps } = run;
   if (isEvaluation(run))
     return html`<span class="faint" title="Evaluates a policy without training it">
-      evaluation
+      ${run.is_check ? 'check' : 'evaluation'}
     </span>`;
   if (done === steps && steps) return html`${formatCount(steps)}`;
   return html`<span class="steps">

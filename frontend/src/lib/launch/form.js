@@ -73,17 +73,24 @@ export const bodyOf = ({ name, base, variants, seeds }) => ({
  * @param {Form} form
  * @param {(Fields | undefined)[]} fulls full config of each variant
  * @param {{run: Api.RunItem, step: number} | null} fork
+ * @param {boolean} [insist] launch even if a check found reference answers that are graded wrong
  * @returns {Request[]}
  */
-export function requestsOf(form, fulls, fork) {
-  if (!fork) return [{ path: '/experiments', body: bodyOf(form) }];
+export function requestsOf(form, fulls, fork, insist = false) {
+  const insisting = insist ? { insist } : {};
+  if (!fork) return [{ path: '/experiments', body: { ...bodyOf(form), ...insisting } }];
   const { seeds } = parseSeeds(form.seeds);
   const isOne = seeds.length * form.variants.length === 1;
   const named = isOne && form.name.trim() ? { name: form.name.trim() } : {};
   return form.variants.flatMap((_, i) =>
     seeds.map((seed) => ({
       path: `/runs/${fork.run.id}/fork`,
-      body: { step: fork.step, ...named, changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }) },
+      body: {
+        step: fork.step,
+        ...named,
+        ...insisting,
+        changes: changesBetween(fork.run.config ?? {}, { ...fulls[i], seed }),
+      },
     })),
   );
 }

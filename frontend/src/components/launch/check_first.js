@@ -1,0 +1,100 @@
+/** Tries a config before it is launched, in a run without steps, and shows the result in the form. */
+import { html, useState } from '../../dom.js';
+import { usePostOnce } from '../../data/post_once.js';
+import { useGet } from '../../data/resource.js';
+import { contentKey } from '../../lib/launch/form.js';
+import { CheckReport } from '../shared/check_report.js';
+import { Select, Status } from '../shared/marks.js';
+import { ForOperator } from '../shared/role.js';
+
+/** @typedef {import('../../data/api.js').ApiError} ApiError */
+/** @typedef {import('../../lib/launch/form.js').Form} Form */
+
+/** Parts of a config that decide what a check finds. */
+const CHECKED = ['policy', 'problems', 'sampling', 'length', 'rewards'];
+const ENDED = ['finished', 'failed', 'stopped'];
+
+/** @param {Api.Config | null | undefined} config */
+const checkedOf = (config) => contentKey(CHECKED.map((part) => config?.[part]));
+
+/** The run of the form's newest check, which the address names. @param {string} id */
+export const useCheck = (id) =>
+  useGet(/** @type {'/runs/{run_id}'} */ (id ? `/runs/${encodeURIComponent(id)}` : null), undefined, {
+    live: ['run'],
+    concerns: (data) => data.id === id,
+  });
+
+/** Whether the verifier calls reference answers wrong. @param {Api.RunItem | undefined} run */
+export const hasWrongReferences = (run) => (run?.check?.references.wrong ?? 0) > 0;
+
+/**
+ * @param {{form: Form, seed: number, fulls: Api.Config[], blocked: boolean, check: ReturnType<typeof useCheck>,
+ *   onCheck: (id: string) => void}} props
+ */
+export function CheckFirst({ form: { base, variants }, seed, fulls, blocked, check, onCheck }) {
+  const [name, setName] = useState('');
+  const [failure, setFailure] = useState(/** @type {ApiError | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const postOnce = usePostOnce();
+  const variant = variants.find((each) => each.name === name) ?? variants[0];
+  const run = check.data;
+  const isRunning = run !== undefined && !ENDED.includes(run.status);
+  const start = async () => {
+    setBusy(true);
+    setFailure(null);
+    try {
+      // Whoever checks the same form again wants a new check: a data set or a plugin may have been mended.
+      const request = { path: '/experiments/check', body: { base, variant, seed }, after: run?.id };
+      const [made] = await postOnce([request]);
+      onCheck(made.id);
+    } catch (error) {
+      setFailure(/** @type {ApiError} */ (error));
+    }
+    setBusy(false);
+  };
+  return html`<div class="check-first">
+    <${ForOperator}>
+      <div class="toolbar">
+        <button
+          type="button"
+          class="button"
+          disabled=${blocked || busy || isRunning || !variant}
+          onClick=${start}
+          title="Try the policy, the verifier and the rewards on some problems: minutes, as a run without steps"
+        >
+          Check first
+        </button>
+        ${
+          variants.length > 1 &&
+          html`<${Select}
+            label="variant"
+            value=${variant.name}
+            options=${variants.map((each) => each.name)}
+            onChange=${setName}
+          />`
+        }
+      </div>
+    <//>
+    ${
+      failure &&
+      html`<p class="launch-failure" role="alert">
+        ${failure.title}: ${failure.errors.length ? failure.errors.map(({ message }) => message).join('; ') : failure.message}
+      </p>`
+    }
+    ${check.error && html`<p class="launch-failure" role="alert">The check is not available: ${check.error.message}</p>`}
+    ${run && html`<${Result} run=${run} isStale=${!fulls.some((full) => checkedOf(full) === checkedOf(run.config))} />`}
+  </div>`;
+}
+
+/** @param {{run: Api.RunItem, isStale: boolean}} props */
+function Result({ run, isStale }) {
+  return html`<section aria-label="Check before launch">
+    <p role="status">
+      <${Status} run=${run} /> <a href=${`/run/${run.id}`}>${run.name}</a>
+      ${run.status === 'queued' && ' waits for a worker.'}
+    </p>
+    ${run.status === 'failed' && html`<p class="launch-failure" role="alert">${run.reason}</p>`}
+    ${isStale && run.check && html`<p class="form-help">The form has changed since this check.</p>`}
+    ${run.check && html`<${CheckReport} report=${run.check} />`}
+  </section>`;
+}

@@ -1,0 +1,108 @@
+/** What a check before launch found: conclusions, the pass rate, the signal by group size, texts without work. */
+import { html } from '../../dom.js';
+import { formatCount, formatPercent, formatValue, plural } from '../../lib/text/format.js';
+import { Icon } from './icons.js';
+
+const ICONS = { good: 'check', warn: 'warn', bad: 'cross' };
+const LEVELS = { good: 'Good', warn: 'Warning', bad: 'Problem' };
+
+/** @param {{report: Api.CheckReport}} props */
+export function CheckReport({ report }) {
+  return html`<div class="check-report">
+    <ul class="check-findings">
+      ${report.findings.map(
+        ({ level, text }) => html`<li key=${text} class=${`check-${level}`}>
+          <${Icon} name=${ICONS[level]} size=${12} label=${LEVELS[level]} /> <span>${text}</span>
+        </li>`,
+      )}
+    </ul>
+    <${References} references=${report.references} />
+    <${PassRate} report=${report} />
+    <${Signal} report=${report} />
+    <${Probes} report=${report} />
+  </div>`;
+}
+
+/** A share with its standard error. @param {number | null} share @param {number | null} error */
+const withError = (share, error) =>
+  `${formatPercent(share)}${typeof error === 'number' ? ` ± ${formatPercent(error)}` : ''}`;
+
+/** @param {{references: Api.ReferenceCheck}} props */
+function References({ references: { wrong, examples } }) {
+  if (!wrong) return null;
+  return html`<details open>
+    <summary>Reference answers that are graded wrong (${formatCount(wrong)})</summary>
+    <dl class="check-wrong">
+      ${examples.map(
+        ({ id, source, prompt, answer }) => html`<div key=${id}>
+          <dt title=${id}>${source}: ${prompt}</dt>
+          <dd>
+            <code>${answer}</code>
+          </dd>
+        </div>`,
+      )}
+    </dl>
+    ${wrong > examples.length && html`<p class="faint">The first ${examples.length} are shown.</p>`}
+  </details>`;
+}
+
+/** @param {{report: Api.CheckReport}} props */
+function PassRate({ report }) {
+  return html`<p>
+    Pass rate <strong>${withError(report.pass_rate, report.pass_rate_error)}</strong>, from${' '}
+    ${plural(report.problems, 'training problem')} with ${report.completions} completions each:${' '}
+    ${formatPercent(report.never_solved)} were never solved, ${formatPercent(report.always_solved)} always.${' '}
+    ${formatPercent(report.truncated)} of the completions were truncated.
+  </p>`;
+}
+
+/** @param {{report: Api.CheckReport}} props */
+function Signal({ report: { signal, group_size: own } }) {
+  if (!signal.length) return null;
+  return html`<table class="table check-table">
+    <caption>Expected signal by group size</caption>
+    <thead>
+      <tr>
+        <th class="number">G</th>
+        <th class="number" title="Groups with right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error">
+          groups with signal
+        </th>
+        <th class="number" title="Problems with a pass rate below p* = 1 - 2^(-1/G): most of their groups are all wrong">
+          silent problems
+        </th>
+      </tr>
+    </thead>
+    <tbody>
+      ${signal.map(
+        ({ group_size: size, useful, error, silent, silent_below: below }) => html`<tr key=${size}>
+          <th scope="row" class="number">${size}${size === own && ' (yours)'}</th>
+          <td class="number">${withError(useful, error)}</td>
+          <td class="number">
+            ${formatPercent(silent)} <span class="faint">(p < ${formatValue(below)})</span>
+          </td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+/** @param {{report: Api.CheckReport}} props */
+function Probes({ report: { probes, reward, reward_right: right, references } }) {
+  const rows = [
+    { title: 'A right completion', example: '', reward: right },
+    { title: 'The reference answer', example: '', reward: references.reward },
+    { title: 'An average completion', example: '', reward },
+    ...probes,
+  ];
+  return html`<table class="table check-table">
+    <caption>Mean reward</caption>
+    <tbody>
+      ${rows.map(
+        ({ title, example, reward: earned }) => html`<tr key=${title}>
+          <th scope="row" title=${example ? `For example: ${example}` : undefined}>${title}</th>
+          <td class="number">${formatValue(earned)}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}

@@ -1,0 +1,135 @@
+"""Check first: from the launch form to the result and to the launch, in a real browser."""
+
+import json
+import threading
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+from sqlalchemy import select
+
+from backend.config.merge import merge
+from backend.db.models import Run
+from backend.runs import lifecycle
+from tests.browser.service import HOSTILE, TOKEN, running
+from tests.browser.test_pages import AXE
+from worker.train import Assignment, train_run
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("lab")
+    (directory / "datasets").mkdir()
+    rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1), "split": "train"} for n in range(8)]
+    rows += [{"prompt": HOSTILE, "answer": "}<img src=x onerror=alert(1)>", "split": "train"}]
+    rows += [{"prompt": "70+7=?", "answer": "77", "split": "eval"}]
+    (directory / "datasets" / "broken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with running(directory) as service:
+        service.directory = directory
+        yield service
+
+
+@pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
+def page(request, service, browser):
+    width, scheme = request.param
+    context = browser.new_context(
+        base_url=service.base,
+        color_scheme=scheme,
+        viewport={"width": width, "height": 1400},
+        extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    page = context.new_page()
+    alerts = []
+    page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+    yield page
+    context.close()
+    assert alerts == []
+
+
+@pytest.fixture
+def work(service, monkeypatch):
+    """Does the checks that wait, as a worker would, with fewer completions."""
+    monkeypatch.setenv("STATE_DIR", str(service.directory))
+    monkeypatch.setenv("DATASETS_DIR", str(service.directory / "datasets"))
+
+    def work():
+        with service.sessions.begin() as session:
+            run = session.scalars(
+                select(Run).where(Run.status == "queued", Run.check_hash.is_not(None))
+            ).one()
+            run.config = merge(run.config, {"evaluation": {"prompts": 4, "k": 8}})
+            run.priority = 1
+        with service.sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "test-worker", "test-host")
+            url = session.bind.engine.url.render_as_string(hide_password=False)
+        train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, url), threading.Event())
+
+    return work
+
+
+def launch_page(page, **base):
+    variants = [{"name": "GRPO", "preset": "grpo"}]
+    query = {"base": json.dumps(base), "variants": json.dumps(variants), "seeds": "0"}
+    page.goto("/launch?" + urlencode(query))
+    expect(page.get_by_text("checked by the server")).to_be_visible()
+
+
+def test_a_config_is_checked_and_then_launched(page, work):
+    launch_page(page, sampling={"max_new_tokens": 40})
+    page.get_by_role("button", name="Check first").click()
+    result = page.get_by_role("region", name="Check before launch")
+    expect(result).to_contain_text("waits for a worker")
+    expect(page.get_by_role("button", name="Check first")).to_be_disabled()
+    work()
+    expect(result).to_contain_text("The verifier accepts all 256 reference answers.")
+    expect(result).to_contain_text("from 4 training problems with 8 completions each")
+    expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
+    expect(result.get_by_role("row", name="The format alone")).to_contain_text("0")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.screenshot(path=f"/tmp/check-{page.viewport_size['width']}.png", full_page=False)
+    result.scroll_into_view_if_needed()
+    result.screenshot(path=f"/tmp/check-result-{page.viewport_size['width']}.png")
+    page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
+    found = page.evaluate("axe.run('.launch-box')")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
+    page.reload()
+    expect(result).to_contain_text("The verifier accepts all 256 reference answers.")
+    page.get_by_role("button", name="Launch 1 run").click()
+    expect(page).to_have_url(lambda url: "/compare?experiment=" in url)
+
+
+def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(page, work, service):
+    problems = [{"name": "file", "path": "broken.jsonl"}]
+    launch_page(page, sampling={"max_new_tokens": 40}, problems=problems)
+    page.get_by_role("button", name="Check first").click()
+    result = page.get_by_role("region", name="Check before launch")
+    expect(result).to_contain_text("waits for a worker")
+    work()
+    expect(result).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
+    expect(result).to_contain_text("}<img src=x onerror=alert(1)>")
+    result.screenshot(path=f"/tmp/check-wrong-{page.viewport_size['width']}.png")
+    page.get_by_role("button", name="Launch 1 run").click()
+    expect(page.locator(".launch-failure")).to_contain_text("1 of 9 reference answers wrong")
+    page.get_by_label("Launch although reference answers are graded wrong").check()
+    page.get_by_role("button", name="Launch 1 run").click()
+    expect(page).to_have_url(lambda url: "/compare?experiment=" in url)
+
+    run = service.get("/runs", tag="check")["items"][0]
+    page.goto(f"/run/{run['id']}")
+    report = page.get_by_role("region", name="Check before launch")
+    expect(report).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
+    page.screenshot(path=f"/tmp/check-run-{page.viewport_size['width']}.png")
+    page.get_by_role("link", name="View completions").click()
+    expect(page.locator("article.rollout").first).to_be_visible()
+
+
+def test_a_failed_check_says_why(page, work, service):
+    source = service.directory / "datasets" / "gone.jsonl"
+    source.write_text((source.parent / "broken.jsonl").read_text())
+    launch_page(page, sampling={"max_new_tokens": 40}, problems=[{"name": "file", "path": "gone.jsonl"}])
+    page.get_by_role("button", name="Check first").click()
+    result = page.get_by_role("region", name="Check before launch")
+    expect(result).to_contain_text("waits for a worker")
+    source.unlink()
+    work()
+    expect(result.get_by_role("alert")).to_contain_text("gone.jsonl")

@@ -1,0 +1,129 @@
+"""Checks before launch over HTTP: what is queued, and which launches they refuse. On both databases."""
+
+import pytest
+from sqlalchemy import update
+
+from backend.db.models import Checkpoint, Run
+from tests.worker.training.test_check_numbers import report
+
+BODY = {"base": {"steps": 20}, "variant": {"name": "G", "preset": "grpo"}}
+WRONG = {"id": "q1", "source": "sums", "prompt": "1+1=?", "answer": "<b>3</b>"}
+
+
+def check(client, key="", **body):
+    headers = {"Idempotency-Key": key} if key else {}
+    return client.post("/api/v1/experiments/check", json=BODY | body, headers=headers)
+
+
+def launch(client, variant=BODY["variant"], **more):
+    body = {"name": "e", "base": BODY["base"], "variants": [variant], "seeds": [0, 1], **more}
+    return client.post("/api/v1/experiments", json=body)
+
+
+@pytest.fixture
+def finished(client, database):
+    """Queues a check and finishes it with so many wrong references; its id."""
+
+    def finish(wrong, at):
+        run_id = check(client).json()["id"]
+        references = {"wrong": wrong, "examples": [WRONG] * min(wrong, 1)}
+        found = report(references=references).model_dump(mode="json")
+        done = {"status": "finished", "finished_at": at, "check_report": found}
+        with database.sessions.begin() as session:
+            session.execute(update(Run).where(Run.id == run_id).values(**done))
+        return run_id
+
+    return finish
+
+
+def test_a_check_is_a_run_without_steps(client):
+    answer = check(client)
+    assert answer.status_code == 202, answer.text
+    run = answer.json()
+    assert (run["name"], run["variant"], run["tags"], run["status"]) == (
+        "check of G",
+        "check",
+        ["check"],
+        "queued",
+    )
+    assert (run["is_check"], run["steps"], run["experiment"]) == (True, 0, None)
+    assert "check" not in run
+    assert run["config"]["evaluation"] == {"every": 1, "prompts": 64, "k": 32, "effort": False}
+    assert launch(client).status_code == 201
+    assert client.get("/api/v1/runs").json()["items"][0]["is_check"] is False
+
+
+def test_larger_groups_are_checked_with_more_completions(client):
+    body = {"sampling": {"group_size": 64}}
+    assert check(client, base=body).json()["config"]["evaluation"]["k"] == 64
+    assert check(client, base=body, k=16, prompts=8).json()["config"]["evaluation"]["k"] == 16
+
+
+def test_the_same_key_queues_once(client):
+    first, again = check(client, "k1"), check(client, "k1")
+    assert first.json()["id"] == again.json()["id"]
+    assert check(client, "k1", seed=3).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        ({"base": {"policy": {"name": "gone"}}}, "policy.name", "gone"),
+        ({"base": {"problems": [{"name": "file", "path": "gone.jsonl"}]}}, "problems.0.path", "gone.jsonl"),
+        ({"base": {"problems": []}}, "problems", "at least 1 is expected"),
+        ({"base": {"rewards": [{"name": "plugin", "entry_point": "gone"}]}}, "rewards.0.entry_point", "gone"),
+        ({"prompts": 1}, "prompts", "greater than or equal to 2"),
+        ({"k": 1000}, "k", "less than or equal to 256"),
+        ({"nothing": 1}, "nothing", "no such field"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_at_its_field(client, body, path, words):
+    answer = check(client, **body)
+    assert answer.status_code == 422, answer.text
+    [error] = answer.json()["errors"]
+    assert error["path"] == path
+    assert words in error["message"]
+
+
+def test_a_launch_is_refused_while_the_newest_check_found_wrong_references(client, database, finished):
+    first = finished(2, at=100.0)
+    shown = client.get(f"/api/v1/runs/{first}").json()["check"]
+    assert shown["references"]["examples"] == [WRONG]
+    answer = launch(client)
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert error["path"] == "insist"
+    assert error["message"].startswith(
+        "is false, but 'check of G' found that the verifier calls 2 of 9 reference"
+    )
+    assert "e.g. '<b>3</b>' to '1+1=?': mend the data or the grader" in error["message"]
+    other_rate = {"name": "H", "optimizer": {"lr": 1e-5}, "steps": 7}
+    assert launch(client, other_rate).status_code == 422
+    assert launch(client, {"name": "H", "problems": [{"name": "sums", "low": 20}]}).status_code == 201
+    assert launch(client, insist=True).status_code == 201
+    finished(0, at=200.0)
+    assert launch(client).status_code == 201
+
+
+def test_a_check_in_the_trash_refuses_nothing(client, finished):
+    run = finished(1, at=100.0)
+    assert launch(client).status_code == 422
+    client.delete(f"/api/v1/runs/{run}")
+    assert launch(client).status_code == 201
+
+
+def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(client, database, finished):
+    parent = launch(client).json()["runs"][0]["id"]
+    with database.sessions.begin() as session:
+        row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
+        session.add(Checkpoint(run_id=parent, step=10, attempt=1, **row))
+    failed = finished(1, at=100.0)
+    for deed, body in (("clone", {}), ("fork", {"step": 10})):
+        refused = client.post(f"/api/v1/runs/{parent}/{deed}", json=body)
+        assert [error["path"] for error in refused.json()["errors"]] == ["insist"]
+        assert client.post(f"/api/v1/runs/{parent}/{deed}", json=body | {"insist": True}).status_code == 202
+    again = client.post(f"/api/v1/runs/{failed}/clone", json={})
+    assert again.status_code == 202
+    assert again.json()["is_check"] is True
+    measured = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
+    assert measured.json()["config"]["evaluation"]["effort"] is True

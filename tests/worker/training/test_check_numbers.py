@@ -1,0 +1,118 @@
+"""Numbers of a check before launch, by hand and against simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe
+from worker.training.check_numbers import findings, mean, signal_chance
+from worker.training.launch_check import boxed, ten_answers
+
+
+def test_the_share_of_groups_with_signal_is_counted_without_replacement():
+    # Of 4 completions 1 is right: of the 6 pairs 3 hold it.
+    found = signal_chance([(4, 1)], 2)
+    assert (found.useful, found.error) == (pytest.approx(0.5), 0)
+    assert signal_chance([(4, 0), (4, 4)], 2).useful == 0
+    assert signal_chance([(4, 1)], 4).useful == 1
+
+
+def test_the_estimate_is_unbiased():
+    chance = np.random.default_rng(0)
+    rates = chance.beta(0.5, 2, size=4000)
+    counts = [(32, int(right)) for right in chance.binomial(32, rates)]
+    for size in (4, 8, 16, 32):
+        expected = np.mean(1 - rates**size - (1 - rates) ** size)
+        found = signal_chance(counts, size)
+        assert found.useful == pytest.approx(expected, abs=4 * found.error)
+
+
+def test_groups_larger_than_the_sample_and_single_completions_are_not_estimated():
+    assert signal_chance([(8, 4)], 16) is None
+    assert signal_chance([(8, 4)], 1) is None
+    assert signal_chance([], 8) is None
+
+
+def test_most_groups_of_a_problem_below_the_silent_rate_are_all_wrong():
+    found = signal_chance([(16, 1), (16, 8)], 8)
+    assert (1 - found.silent_below) ** 8 == pytest.approx(0.5)
+    assert found.silent == 0.5
+
+
+@pytest.mark.parametrize("values", [[], [None], [math.inf], [1.7e308, 1.7e308]])
+def test_a_mean_that_is_not_known_or_not_finite_is_none(values):
+    assert mean(values) is None
+
+
+def test_ten_answers_begin_with_the_right_one_and_end_with_a_wrong_one():
+    found = ten_answers("3", ["1", "3", "1"])
+    assert found[0] == "3"
+    assert len(found) == len(set(found)) == 10
+    assert boxed(found[0]) == "\\boxed{3}"
+
+
+def report(**changes):
+    references = {"checked": 9, "missing": 0, "wrong": 0, "examples": [], "reward": 1.0}
+    fields = {
+        "problems": 2, "completions": 16, "pass_rate": 0.28, "pass_rate_error": 0.2, "never_solved": 0.0,
+        "always_solved": 0.0, "truncated": 0.0, "group_size": 8, "reward": 0.3, "reward_right": 1.0,
+        "signal": [signal_chance([(16, 1), (16, 8)], size) for size in (4, 8, 16)],
+        "references": ReferenceCheck(**(references | changes.pop("references", {}))),
+        "probes": changes.pop("probes", []), "findings": [],
+    }  # fmt: skip
+    return CheckReport(**(fields | changes))
+
+
+def said(checked, failure=""):
+    return [(each.level, each.text) for each in findings(checked, max_new_tokens=64, failure=failure)]
+
+
+def test_a_good_config_is_called_good():
+    assert {level for level, _ in said(report())} == {"good"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "words"),
+    [
+        ({"references": {"wrong": 2}}, "bad", "calls 2 of 9 reference answers wrong"),
+        ({"references": {"checked": 0, "missing": 9}}, "warn", "9 of 9 problems have no reference answer"),
+        ({"truncated": 0.4}, "warn", "40% of the completions are cut at sampling.max_new_tokens = 64"),
+        (
+            {"signal": [signal_chance([(16, 1), (16, 0)], size) for size in (4, 8, 16)]},
+            "warn",
+            "(pass rate 28%; 100% have a pass rate below 8.3%); take easier ones, or groups of 16 (50%)",
+        ),
+        (
+            {"signal": [signal_chance([(16, 16), (16, 16)], 8)], "pass_rate": 1.0},
+            "bad",
+            "the problems are too easy (pass rate 100%)",
+        ),
+        ({"pass_rate": None}, "warn", "the pass rate is unknown"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_numbers(changes, level, words):
+    found = said(report(**changes))
+    assert found[0][0] == level
+    assert words in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("reward", "level", "words"),
+    [
+        (0.3, "good", "No text without work"),
+        (0.4, "warn", "more than an average"),
+        (1.0, "bad", "no less than"),
+    ],
+)
+def test_a_text_that_pays_without_work_is_named(reward, level, words):
+    probe = RewardProbe(name="empty", title="An empty text", example="", reward=reward)
+    found = said(report(probes=[probe]))
+    assert [(each, text) for each, text in found if words in text and each == level]
+
+
+def test_what_could_not_be_scored_is_said():
+    assert said(report(), "3 texts could not be scored: boom")[0] == (
+        "warn",
+        "3 texts could not be scored: boom.",
+    )

@@ -1,0 +1,100 @@
+"""The area under the pass rate of answers that are forced while the thinking is cut short."""
+
+import numpy as np
+import pytest
+import torch
+
+from backend.config.rewards import CorrectnessReward
+from backend.config.run import PolicyConfig
+from backend.settings import Settings
+from worker.policy.model import load_policy
+from worker.problems.sums import Sums
+from worker.prompt import Prompt
+from worker.rewards.formats import CLOSE
+from worker.rewards.score import Scorer
+from worker.rollout.sampler import Decoding, Sampler
+from worker.training.effort import area, effort_auc, thinking_of
+from worker.types import Completion, Group
+
+GREEDY = Decoding(64, temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_policy(PolicyConfig(), Settings())
+
+
+@pytest.fixture(scope="module")
+def solved(tiny):
+    """Greedy completions of held-out sums."""
+    prompts = [Sums(seed=0).sample(index, "eval") for index in range(24)]
+    return list(zip(prompts, Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator()), strict=True))
+
+
+def groups_of(pairs):
+    return [Group(prompt, tuple(completions), (0.0,) * len(completions)) for prompt, completions in pairs]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("<think>abc</think>d", ("<think>", "abc")),
+        ("abc</think>d", ("", "abc")),
+        ("x<think>a<think>b</think>c</think>", ("x<think>", "a<think>b")),
+        ("</think>", ("", "")),
+        ("<think>abc", None),
+        ("", None),
+    ],
+)
+def test_the_thinking_of_a_text(text, parts):
+    assert thinking_of(text) == parts
+
+
+def test_the_area_by_hand():
+    assert area([0, 0, 1, 1, 1]) == 0.625
+    assert area([1, 1, 1, 1, 1]) == 1
+
+
+def test_a_completion_goes_on_behind_its_beginning(tiny, solved):
+    prompts = [prompt for prompt, _ in solved]
+    begun = [completion.ids[:7].tolist() for _, [completion] in solved]
+    rest = Sampler(tiny).sample(prompts, 1, GREEDY, torch.Generator(), beginnings=begun)
+    assert [again.ids.tolist() for [again] in rest] == [one.ids[7:].tolist() for _, [one] in solved]
+
+
+def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
+    """At full length the pass rate is that of the greedy answers; the tiny policy needs its thinking."""
+    thinking = [(prompt, each) for prompt, each in solved if CLOSE in each[0].text]
+    assert thinking
+    asked = []
+
+    class Watched(Scorer):
+        def correctness(self, prompts, texts):
+            found = super().correctness(prompts, texts)
+            asked.append(sum(found) / len(found))
+            return found
+
+    scorer = Watched([CorrectnessReward()])
+    found = effort_auc(tiny, groups_of(solved), scorer, max_new_tokens=64)
+    own = Scorer([CorrectnessReward()]).correctness(
+        [prompt for prompt, _ in thinking], [each[0].text for _, each in thinking]
+    )
+    assert len(asked) == 5
+    assert asked[-1] == pytest.approx(sum(own) / len(own))
+    assert asked[0] < asked[-1]
+    assert found == pytest.approx(area(asked))
+    assert 0 <= found < asked[-1]
+
+
+def test_without_thinking_tags_there_is_no_effort(tiny):
+    zeros = np.zeros(1, np.float32)
+    plain = Completion(np.zeros(1, np.int64), "\\boxed{2}", ("x",), "stop", zeros, zeros)
+    pairs = [(Prompt("1+1", "1+1=?", "2", "sums"), [plain])]
+    assert effort_auc(tiny, groups_of(pairs), Scorer([CorrectnessReward()]), max_new_tokens=64) is None
+
+
+def test_what_does_not_fit_the_context_again_is_left_out(tiny, solved):
+    scorer = Scorer([CorrectnessReward()])
+    long = Prompt("long", "1+" * 500 + "1=?", "501", "sums")
+    pairs = [(long, solved[0][1])]
+    assert effort_auc(tiny, groups_of(pairs), scorer, max_new_tokens=64) is None

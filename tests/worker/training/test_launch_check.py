@@ -1,0 +1,115 @@
+"""Checks before launch by the trainer's own entry, on the tiny policy and a real database."""
+
+import json
+import threading
+
+import pytest
+
+from backend.config.merge import grading_hash, resolve
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Run
+from backend.runs import lifecycle
+from backend.runs.check_report import CheckReport
+from backend.settings import Settings
+from tests.factories import make_run
+from worker.train import Assignment, train_run
+
+pytestmark = pytest.mark.processes
+
+SMALL = {
+    "steps": 0,
+    "sampling": {"group_size": 4, "max_new_tokens": 40},
+    "evaluation": {"every": 1, "prompts": 4, "k": 8},
+    "rewards": [{"name": "correctness"}, {"name": "think_format", "weight": 0.2}],
+}
+
+
+@pytest.fixture
+def settings(state_dir, sqlite_url, monkeypatch):
+    monkeypatch.setenv("STATE_DIR", str(state_dir))
+    monkeypatch.setenv("DATASETS_DIR", str(state_dir))
+    return Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
+
+
+@pytest.fixture
+def check(settings, sqlite_url):
+    """Queues and runs a check of SMALL with these changes; the run as it is then."""
+    sessions = open_sessions(open_engine(sqlite_url))
+
+    def check(*, stopping=None, **changes):
+        config = resolve(SMALL | changes)
+        with sessions.begin() as session:
+            run = make_run(session, config=SMALL | changes, check_hash=grading_hash(config))
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        assigned = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
+        train_run(assigned, stopping or threading.Event())
+        with sessions() as session:
+            return session.get_one(Run, run.id)
+
+    return check
+
+
+def data_set(settings, *answers):
+    path = settings.datasets_dir / "questions.jsonl"
+    rows = [{"prompt": f"{n}+1=?", "answer": answer, "split": "train"} for n, answer in enumerate(answers)]
+    rows.append({"prompt": "7+7=?", "answer": "14", "split": "eval"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"name": "file", "path": path.name}
+
+
+def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
+    run = check()
+    assert (run.status, run.reason) == ("finished", "")
+    report = CheckReport.model_validate(run.check_report)
+    assert (report.problems, report.completions, report.group_size) == (4, 8, 4)
+    assert [each.group_size for each in report.signal] == [4, 8]
+    assert (report.references.checked, report.references.wrong, report.references.reward) == (
+        256,
+        0,
+        pytest.approx(1.2),
+    )
+    earned = {probe.name: probe.reward for probe in report.probes}
+    assert earned == pytest.approx({"empty": 0, "echo": 0, "format": 0.2, "ten_answers": 0.2})
+    assert report.probes[2].example == "<think>\n</think>\n\n\\boxed{?}"
+    assert run.summary["last"]["reward/accuracy"] == pytest.approx(report.pass_rate)
+    assert "eval/accuracy" not in run.summary["last"]
+
+
+def test_reference_answers_that_are_graded_wrong_are_named(check, settings):
+    run = check(problems=[data_set(settings, "1", "}", "3", "4 \\x00\x00")])
+    report = CheckReport.model_validate(run.check_report)
+    assert (report.references.checked, report.references.wrong) == (4, 1)
+    [wrong] = report.references.examples
+    assert (wrong.prompt, wrong.answer) == ("1+1=?", "}")
+    assert report.findings[0].level == "bad"
+    assert report.findings[0].text.startswith("The verifier calls 1 of 4 reference answers wrong")
+
+
+def test_a_data_set_that_has_gone_is_one_clear_sentence(check, settings):
+    source = data_set(settings, "1", "2")
+    (settings.datasets_dir / source["path"]).unlink()
+    run = check(problems=[source])
+    assert run.status == "failed"
+    assert run.reason.startswith("problems.0.path: ")
+    assert run.check_report is None
+
+
+def test_a_plugin_that_is_not_there_is_one_clear_sentence(check):
+    run = check(rewards=[{"name": "plugin", "entry_point": "nobody"}])
+    assert run.status == "failed"
+    assert "nobody" in run.reason
+    assert run.check_report is None
+
+
+def test_a_policy_that_is_not_there_is_one_clear_sentence(check):
+    run = check(policy={"name": "gone"})
+    assert run.status == "failed"
+    assert run.reason.startswith("policy.name: 'gone' is neither built in nor a directory")
+
+
+def test_a_worker_that_stops_gives_the_check_back(check):
+    stopping = threading.Event()
+    stopping.set()
+    run = check(stopping=stopping)
+    assert (run.status, run.check_report) == ("queued", None)
