@@ -78,7 +78,7 @@ function Signal({ report: { signal, group_size: own } }) {
           <th scope="row" class="number">${size}${size === own && ' (yours)'}</th>
           <td class="number">${withError(useful, error)}</td>
           <td class="number">
-            ${formatPercent(silent)} <span class="faint">(p < ${formatValue(below)})</span>
+            ${formatPercent(silent)} <span class="faint">(${`p < ${formatValue(below)}`})</span>
           </td>
         </tr>`,
       )}
