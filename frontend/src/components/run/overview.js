@@ -63,7 +63,7 @@ export function Overview({ run, view, change }) {
     ${!isEvaluation(run) && recorded.length > 0 && html`<${Diagnosis} run=${run} />`}
     ${
       run.check &&
-      html`<section class="card run-part" aria-label="Check before launch">
+      html`<section class="card run-part run-check" aria-label="Check before launch">
         <h2>Check before launch</h2>
         <${CheckReport} report=${run.check} />
       </section>`
