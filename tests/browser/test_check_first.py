@@ -18,15 +18,20 @@ from worker.train import Assignment, train_run
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
+def directory(tmp_path_factory):
+    """The state directory, with a data set that has a broken reference answer."""
     directory = tmp_path_factory.mktemp("lab")
     (directory / "datasets").mkdir()
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1), "split": "train"} for n in range(8)]
     rows += [{"prompt": HOSTILE, "answer": "}<img src=x onerror=alert(1)>", "split": "train"}]
     rows += [{"prompt": "70+7=?", "answer": "77", "split": "eval"}]
     (directory / "datasets" / "broken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def service(directory):
     with running(directory) as service:
-        service.directory = directory
         yield service
 
 
@@ -41,17 +46,22 @@ def page(request, service, browser):
     )
     page = context.new_page()
     alerts = []
-    page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog):
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     yield page
     context.close()
     assert alerts == []
 
 
 @pytest.fixture
-def work(service, monkeypatch):
+def work(service, directory, monkeypatch):
     """Does the checks that wait, as a worker would, with fewer completions."""
-    monkeypatch.setenv("STATE_DIR", str(service.directory))
-    monkeypatch.setenv("DATASETS_DIR", str(service.directory / "datasets"))
+    monkeypatch.setenv("STATE_DIR", str(directory))
+    monkeypatch.setenv("DATASETS_DIR", str(directory / "datasets"))
 
     def work():
         with service.sessions.begin() as session:
@@ -124,8 +134,8 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     expect(page.locator("article.rollout").first).to_be_visible()
 
 
-def test_a_failed_check_says_why(page, work, service):
-    source = service.directory / "datasets" / "gone.jsonl"
+def test_a_failed_check_says_why(page, work, directory):
+    source = directory / "datasets" / "gone.jsonl"
     source.write_text((source.parent / "broken.jsonl").read_text())
     launch_page(page, sampling={"max_new_tokens": 40}, problems=[{"name": "file", "path": "gone.jsonl"}])
     page.get_by_role("button", name="Check first").click()

@@ -71,7 +71,7 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     class Watched(Scorer):
         def correctness(self, prompts, texts):
             found = super().correctness(prompts, texts)
-            asked.append(sum(found) / len(found))
+            asked.append(np.mean(found))
             return found
 
     scorer = Watched([CorrectnessReward()])
@@ -80,8 +80,9 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
         [prompt for prompt, _ in thinking], [each[0].text for _, each in thinking]
     )
     assert len(asked) == 5
-    assert asked[-1] == pytest.approx(sum(own) / len(own))
+    assert asked[-1] == pytest.approx(np.mean(own))
     assert asked[0] < asked[-1]
+    assert found is not None
     assert found == pytest.approx(area(asked))
     assert 0 <= found < asked[-1]
 

@@ -64,11 +64,8 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
     report = CheckReport.model_validate(run.check_report)
     assert (report.problems, report.completions, report.group_size) == (4, 8, 4)
     assert [each.group_size for each in report.signal] == [4, 8]
-    assert (report.references.checked, report.references.wrong, report.references.reward) == (
-        256,
-        0,
-        pytest.approx(1.2),
-    )
+    assert (report.references.checked, report.references.wrong) == (256, 0)
+    assert report.references.reward == pytest.approx(1.2)
     earned = {probe.name: probe.reward for probe in report.probes}
     assert earned == pytest.approx({"empty": 0, "echo": 0, "format": 0.2, "ten_answers": 0.2})
     assert report.probes[2].example == "<think>\n</think>\n\n\\boxed{?}"
