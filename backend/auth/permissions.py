@@ -101,6 +101,7 @@ WRITES = (
     "POST /api/v1/runs/{run_id}/clone",
     "POST /api/v1/runs/{run_id}/fork",
     "POST /api/v1/runs/{run_id}/evaluations",
+    "POST /api/v1/runs/{run_id}/check",
     "POST /api/v1/runs/{run_id}/trials",
     "POST /api/v1/datasets",
     "DELETE /api/v1/datasets/{sha256}",

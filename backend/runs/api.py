@@ -28,6 +28,7 @@ from backend.runs.schemas import (
     CloneRequest,
     EmptiedTrash,
     EvaluationRequest,
+    ForkCheckRequest,
     ForkRequest,
     RunChanges,
     RunItem,
@@ -198,6 +199,17 @@ def evaluate(
 ) -> Json:
     """Queue a run without steps that evaluates one checkpoint of this run."""
     return _queued_child(lab, later, run_id, body or EvaluationRequest(), key)
+
+
+@router.post("/{run_id}/check", status_code=202, response_model=RunItem, response_model_exclude_unset=True)
+def check_fork(
+    run_id: str, lab: LabOf, later: BackgroundTasks, key: Key, body: ForkCheckRequest | None = None
+) -> Json:
+    """Queue a run without steps that checks a fork of this run before its launch.
+
+    It tries the checkpoint's policy; else it is as `POST /experiments/check`.
+    """
+    return _queued_child(lab, later, run_id, body or ForkCheckRequest(), key)
 
 
 def _queued_child(lab: Lab, later: BackgroundTasks, run_id: str, request: ChildRequest, key: str) -> Json:

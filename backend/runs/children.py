@@ -15,18 +15,29 @@ from backend.http.idempotency import digest_of, made_before
 from backend.runs.checkpoints import checkpoints_of
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
-from backend.runs.launch_checks import refuse_failed
+from backend.runs.launch_checks import checking, refuse_failed
 from backend.runs.lifecycle import locked_run
 from backend.runs.naming import new_run_names
 from backend.runs.origin import refuse_imported
 from backend.runs.rows import run_row
-from backend.runs.schemas import CloneRequest, EvaluationRequest, ForkRequest
+from backend.runs.schemas import (
+    MOST_IN_NAME,
+    CloneRequest,
+    EvaluationRequest,
+    ForkCheckRequest,
+    ForkRequest,
+)
 from backend.settings import Settings
 
-ChildRequest = CloneRequest | ForkRequest | EvaluationRequest
+ChildRequest = CloneRequest | ForkRequest | EvaluationRequest | ForkCheckRequest
 
 
-_DEEDS = {CloneRequest: "cloned", ForkRequest: "forked", EvaluationRequest: "evaluated"}
+_DEEDS = {
+    CloneRequest: "cloned",
+    ForkRequest: "forked",
+    EvaluationRequest: "evaluated",
+    ForkCheckRequest: "forked",
+}
 
 
 class ChildRun(NamedTuple):
@@ -41,7 +52,7 @@ class ChildRun(NamedTuple):
     fork_step: int | None = None
     """Step of the parent's checkpoint that it continues or measures; None: it begins anew."""
     check_hash: str | None = None
-    """Of a clone of a check before launch."""
+    """Of a check before launch."""
 
 
 def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> str:
@@ -65,8 +76,10 @@ def queue_child(lab: Lab, run_id: str, request: ChildRequest, *, key: str) -> st
             child = _fork(lab.settings, parent, request)
         case EvaluationRequest():
             child = _evaluation(lab.settings, parent, request, step)
+        case ForkCheckRequest():
+            child = _fork_check(lab.settings, parent, request, step)
     with lab.sessions.begin() as session:
-        if not isinstance(request, EvaluationRequest) and not request.insist and child.check_hash is None:
+        if isinstance(request, CloneRequest | ForkRequest) and not request.insist and not child.check_hash:
             refuse_failed(session, [child.config])
         made = _enter(session, run_id, child, key=key, digest=digest)
         # None: somebody with the same key was quicker by a moment.
@@ -120,6 +133,16 @@ def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, ste
     config = runnable(settings, merge(parent.config, changes), None, parent.seed)
     name, reason = f"{parent.name}, step {step}", f"an evaluation of {parent.name} at step {step}"
     return ChildRun(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
+
+
+def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step: int) -> ChildRun:
+    config = runnable(settings, merge(parent.config, request.changes))
+    if errors := [*_other_policy(parent, config)]:
+        raise InvalidConfig(errors)
+    config = checking(settings, config, request)
+    name = f"check of {parent.name}"[: MOST_IN_NAME - 20] + f", step {step}"
+    reason = f"a check before a fork of {parent.name} at step {step}"
+    return ChildRun(name, "check", config, ["check"], reason, fork_step=step, check_hash=grading_hash(config))
 
 
 def _step(session: Session, parent: Run, wanted: int | None) -> int:

@@ -17,7 +17,8 @@ from backend.runs.check_report import CheckReport
 from backend.runs.checks import runnable
 from backend.runs.events import add_event
 from backend.runs.rows import run_row
-from backend.runs.schemas import MOST_IN_NAME, CheckRequest
+from backend.runs.schemas import MOST_IN_NAME, CheckRequest, ForkCheckRequest
+from backend.settings import Settings
 
 DEFAULT_K, MOST_K = 32, 256
 """Completions per problem that a check samples where the request does not say how many."""
@@ -30,13 +31,7 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
         if known := made_before(session, key, digest):
             return known
     config = runnable(lab.settings, request.base, request.variant, request.seed)
-    k = request.k or min(max(DEFAULT_K, config.sampling.group_size), MOST_K)
-    changes: dict[str, Any] = {
-        "steps": 0,
-        "evaluation": {"every": 1, "prompts": request.prompts, "k": k, "effort": False},
-        "optimizer": {"warmup_steps": 0},
-    }
-    config = runnable(lab.settings, merge(config.model_dump(mode="json"), changes))
+    config = checking(lab.settings, config, request)
     name = str(request.variant.get("name") or config.preset or config.policy.name)
     row = run_row(f"check of {name}"[:MOST_IN_NAME], "check", config)
     row |= {"tags": ["check"], "check_hash": grading_hash(config)}
@@ -48,6 +43,17 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
             return made_before(session, key, digest) or ""
         add_event(session, "lifecycle", "queued as a check before launch", run_id=made, data={"to": "queued"})
         return made
+
+
+def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
+    """The config of a run that checks `config`; raises InvalidConfig."""
+    k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MOST_K)
+    changes: dict[str, Any] = {
+        "steps": 0,
+        "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False},
+        "optimizer": {"warmup_steps": 0},
+    }
+    return runnable(settings, merge(config.model_dump(mode="json"), changes))
 
 
 def refuse_failed(session: Session, configs: Iterable[RunConfig]) -> None:

@@ -224,16 +224,28 @@ class EvaluationRequest(Body):
     """Also measure `eval/effort_auc`."""
 
 
-class CheckRequest(Body):
-    """A config to check before its launch; see EvaluationConfig for the limits of prompts x k."""
+class _CheckSize(Body):
+    prompts: Annotated[int, Field(ge=2, le=1024)] = 64
+    """Training problems that the policy is tried on."""
+    k: Annotated[int, Field(ge=2, le=256)] | None = None
+    """Completions per problem; the signal is estimated for group sizes up to this. null: 32, or the group
+    size where that is larger, at most 256."""
+
+
+class CheckRequest(_CheckSize):
+    """A config to check before its launch."""
 
     base: Fields = {}
     """Fields of RunConfig that all variants share."""
     variant: Fields = {}
     """A `name` and the fields in which the variant differs."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    prompts: Annotated[int, Field(ge=2, le=1024)] = 64
-    """Training problems that the policy is tried on."""
-    k: Annotated[int, Field(ge=2, le=256)] | None = None
-    """Completions per problem; the signal is estimated for group sizes up to this. null: 32, or the group
-    size where that is larger, at most 256."""
+
+
+class ForkCheckRequest(_CheckSize):
+    """A fork to check before its launch."""
+
+    step: Annotated[int, Field(ge=0, le=10_000_000)] | None = None
+    """Step of the checkpoint whose policy is tried; the newest one if it is left out."""
+    changes: Fields = {}
+    """Fields of RunConfig laid over the run's config; the policy stays."""

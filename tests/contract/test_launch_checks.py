@@ -127,3 +127,21 @@ def test_clones_and_forks_are_refused_too_and_a_clone_of_a_check_checks_again(cl
     assert again.json()["is_check"] is True
     measured = client.post(f"/api/v1/runs/{parent}/evaluations", json={"step": 10, "effort": True})
     assert measured.json()["config"]["evaluation"]["effort"] is True
+
+
+def test_a_fork_is_checked_with_the_policy_of_its_checkpoint(client, database):
+    parent = launch(client).json()["runs"][0]
+    path = f"/api/v1/runs/{parent['id']}/check"
+    refused = client.post(path, json={"step": 10})
+    assert refused.json()["errors"][0]["message"].endswith(
+        "has no checkpoint of step 10; it has checkpoints of steps: none"
+    )
+    with database.sessions.begin() as session:
+        row = {"path": "s000010-a1", "sha256": "0" * 64, "bytes_total": 2, "manifest": {}}
+        session.add(Checkpoint(run_id=parent["id"], step=10, attempt=1, **row))
+    run = client.post(path, json={"changes": {"sampling": {"temperature": 0.5}}}).json()
+    assert (run["name"], run["is_check"], run["steps"]) == (f"check of {parent['name']}, step 10", True, 0)
+    assert (run["parent_run"], run["fork_step"]) == (parent["id"], 10)
+    assert run["config"]["sampling"]["temperature"] == 0.5
+    other = client.post(path, json={"changes": {"policy": {"name": "tiny_moe"}}})
+    assert [error["path"] for error in other.json()["errors"]] == ["policy.name"]

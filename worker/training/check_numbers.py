@@ -102,6 +102,10 @@ def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
         )
     elif found.checked:
         yield CheckFinding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
+    if found.reward is not None and report.reward is not None and found.reward < report.reward - ROUNDING:
+        average = f"an average attempt ({report.reward:.3g})"
+        text = f"The reference answers earn {found.reward:.3g}, less than {average}."
+        yield CheckFinding(level="warn", text=text)
     if found.missing:
         of = found.missing + found.checked
         yield CheckFinding(

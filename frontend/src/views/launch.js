@@ -25,7 +25,7 @@ import { layerOf, worded } from '../components/launch/knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
-import { CheckFirst, hasWrongReferences, useCheck } from '../components/launch/check_first.js';
+import { CheckFirst, Insist, useCheck } from '../components/launch/check_first.js';
 import { ForkCard, useFork } from '../components/launch/fork.js';
 
 /** @type {Variant[]} */
@@ -298,22 +298,17 @@ function LaunchForm({ offers, query, change, fork }) {
           verdicts=${verdicts}
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
-          mayInsist=${insist || hasWrongReferences(check.data)}
-          insist=${insist}
-          onInsist=${setInsist}
           ...${launch}
         >
-          ${
-            !fork &&
-            html`<${CheckFirst}
-              form=${query}
-              seed=${seeds.seeds[0] ?? 0}
-              fulls=${resolved}
-              blocked=${verdicts.some(({ errors }) => errors.length > 0)}
-              check=${check}
-              onCheck=${(/** @type {string} */ id) => change({ check: id })}
-            />`
-          }
+          <${Insist} insist=${insist} check=${check.data} failure=${launch.failure} onInsist=${setInsist} />
+          <${CheckFirst}
+            form=${query}
+            fork=${fork}
+            fulls=${resolved}
+            blocked=${verdicts.some(({ errors }) => errors.length > 0)}
+            check=${check}
+            onCheck=${(/** @type {string} */ id) => change({ check: id })}
+          />
         <//>
         ${
           variants.length > 0 &&

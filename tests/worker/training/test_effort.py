@@ -13,6 +13,7 @@ from worker.prompt import Prompt
 from worker.rewards.formats import CLOSE
 from worker.rewards.score import Scorer
 from worker.rollout.sampler import Decoding, Sampler
+from worker.training.check_numbers import mean
 from worker.training.effort import area, effort_auc, thinking_of
 from worker.types import Completion, Group
 
@@ -71,7 +72,7 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
     class Watched(Scorer):
         def correctness(self, prompts, texts):
             found = super().correctness(prompts, texts)
-            asked.append(np.mean(found))
+            asked.append(mean(found) or 0.0)
             return found
 
     scorer = Watched([CorrectnessReward()])
@@ -80,7 +81,7 @@ def test_all_of_the_thinking_gives_the_answer_itself(tiny, solved):
         [prompt for prompt, _ in thinking], [each[0].text for _, each in thinking]
     )
     assert len(asked) == 5
-    assert asked[-1] == pytest.approx(np.mean(own))
+    assert asked[-1] == pytest.approx(mean(own))
     assert asked[0] < asked[-1]
     assert found is not None
     assert found == pytest.approx(area(asked))

@@ -2,7 +2,7 @@
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
 import { useGet } from '../../data/resource.js';
-import { contentKey } from '../../lib/launch/form.js';
+import { checkRequestOf, contentKey } from '../../lib/launch/form.js';
 import { CheckReport } from '../shared/check_report.js';
 import { Select, Status } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -24,19 +24,34 @@ export const useCheck = (id) =>
     concerns: (data) => data.id === id,
   });
 
-/** Whether the verifier calls reference answers wrong. @param {Api.RunItem | undefined} run */
-export const hasWrongReferences = (run) => (run?.check?.references.wrong ?? 0) > 0;
+/**
+ * Launches what a check speaks against; shown where the form's check, or the service, found wrong references.
+ * @param {{insist: boolean, check: Api.RunItem | undefined, failure: ApiError | null, onInsist: (insist: boolean) =>
+ *   void}} props
+ */
+export function Insist({ insist, check, failure, onInsist }) {
+  const isRefused = failure?.errors.some(({ path }) => path === 'insist');
+  if (!insist && !isRefused && !check?.check?.references.wrong) return null;
+  return html`<label class="check">
+    <input type="checkbox" checked=${insist} onChange=${() => onInsist(!insist)} /> Launch although reference answers
+    are graded wrong
+  </label>`;
+}
 
 /**
- * @param {{form: Form, seed: number, fulls: Api.Config[], blocked: boolean, check: ReturnType<typeof useCheck>,
- *   onCheck: (id: string) => void}} props
+ * @param {{form: Form, fork: import('./fork.js').Fork | null, fulls: Api.Config[], blocked: boolean,
+ *   check: ReturnType<typeof useCheck>, onCheck: (id: string) => void}} props
  */
-export function CheckFirst({ form: { base, variants }, seed, fulls, blocked, check, onCheck }) {
+export function CheckFirst({ form, fork, fulls, blocked, check, onCheck }) {
+  const { variants } = form;
   const [name, setName] = useState('');
   const [failure, setFailure] = useState(/** @type {ApiError | null} */ (null));
   const [busy, setBusy] = useState(false);
   const postOnce = usePostOnce();
-  const variant = variants.find((each) => each.name === name) ?? variants[0];
+  const index = Math.max(
+    0,
+    variants.findIndex((each) => each.name === name),
+  );
   const run = check.data;
   const isRunning = run !== undefined && !ENDED.includes(run.status);
   const start = async () => {
@@ -44,7 +59,7 @@ export function CheckFirst({ form: { base, variants }, seed, fulls, blocked, che
     setFailure(null);
     try {
       // Whoever checks the same form again wants a new check: a data set or a plugin may have been mended.
-      const request = { path: '/experiments/check', body: { base, variant, seed }, after: run?.id };
+      const request = { ...checkRequestOf(form, index, fulls[index], fork), after: run?.id };
       const [made] = await postOnce([request]);
       onCheck(made.id);
     } catch (error) {
@@ -58,7 +73,7 @@ export function CheckFirst({ form: { base, variants }, seed, fulls, blocked, che
         <button
           type="button"
           class="button"
-          disabled=${blocked || busy || isRunning || !variant}
+          disabled=${blocked || busy || isRunning || !variants.length}
           onClick=${start}
           title="Try the policy, the verifier and the rewards on some problems: minutes, as a run without steps"
         >
@@ -68,7 +83,7 @@ export function CheckFirst({ form: { base, variants }, seed, fulls, blocked, che
           variants.length > 1 &&
           html`<${Select}
             label="variant"
-            value=${variant.name}
+            value=${variants[index].name}
             options=${variants.map((each) => each.name)}
             onChange=${setName}
           />`

@@ -19,12 +19,11 @@ import { ForOperator } from '../shared/role.js';
 
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
- *   string}, nameErrors: string[], mayInsist: boolean, insist: boolean, onInsist: (insist: boolean) => void,
+ *   string}, nameErrors: string[],
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void, children: any}} props
  *   `children` stand below the button
  */
-export function LaunchBox({ form, verdicts, seeds, nameErrors, mayInsist, insist, onInsist, children, ...launch }) {
-  const { launching, failure, onLaunch } = launch;
+export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, children }) {
   const count = form.variants.length * seeds.seeds.length;
   const wrong =
     verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
@@ -52,13 +51,6 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, mayInsist, insist
     <p class="quiet" id="launch-state" role="status">
       ${stateText(form, seeds, wrong, checking)}
     </p>
-    ${
-      (mayInsist || failure?.errors.some(({ path }) => path === 'insist')) &&
-      html`<label class="check">
-        <input type="checkbox" checked=${insist} onChange=${() => onInsist(!insist)} /> Launch although reference
-        answers are graded wrong
-      </label>`
-    }
     ${children}
     ${
       gaps &&

@@ -104,7 +104,7 @@ function Waiting({ run }) {
 
 /** How a run and its parent belong together. */
 const kinship = (/** @type {Api.RunItem} */ run) =>
-  run.fork_step === null ? 'clone of' : isEvaluation(run) ? 'evaluates' : 'fork of';
+  run.fork_step === null ? 'clone of' : run.is_check ? 'checks a fork of' : isEvaluation(run) ? 'evaluates' : 'fork of';
 
 /** The name; a click on the pencil makes it a field. @param {Props} props */
 function Name({ run, onChange }) {

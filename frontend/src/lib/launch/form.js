@@ -95,6 +95,21 @@ export function requestsOf(form, fulls, fork, insist = false) {
   );
 }
 
+/**
+ * What *Check first* sends for one variant.
+ * @param {Form} form
+ * @param {number} index of the variant
+ * @param {Fields | undefined} full config of the variant
+ * @param {{run: Api.RunItem, step: number} | null} fork
+ * @returns {Request}
+ */
+export function checkRequestOf({ base, variants, seeds }, index, full, fork) {
+  const seed = parseSeeds(seeds).seeds[0] ?? 0;
+  if (!fork) return { path: '/experiments/check', body: { base, variant: variants[index], seed } };
+  const changes = changesBetween(fork.run.config ?? {}, { ...full, seed });
+  return { path: `/runs/${fork.run.id}/check`, body: { step: fork.step, changes } };
+}
+
 /** @param {string} text for a POSIX shell */
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
