@@ -42,7 +42,7 @@ def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key
 def check_first(body: CheckRequest, lab: LabOf, later: BackgroundTasks, key: Key) -> Json:
     """Queue a run without steps that checks a config before its launch; `check` of that run is the result.
 
-    It measures the policy's pass rate on training problems, the expected share of groups with signal, whether
+    It measures the policy's pass rate on training prompts, the expected share of groups with signal, whether
     the verifier accepts the reference answers, and the reward of texts without work.
     """
     run_id = queue_check(lab, body, key=key)

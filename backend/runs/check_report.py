@@ -16,15 +16,15 @@ class SignalChance(_Part):
     useful: float
     """Expected share of groups with right and wrong completions: mean of 1 - p^G - (1-p)^G."""
     error: float
-    """Standard error of `useful` over the problems."""
+    """Standard error of `useful` over the prompts."""
     silent_below: float
     """Pass rate below which most groups have no right completion: 1 - 2^(-1/G)."""
     silent: float
-    """Share of the problems whose estimated pass rate is below that."""
+    """Share of the prompts whose estimated pass rate is below that."""
 
 
 class WrongReference(_Part):
-    """A problem whose reference answer the verifier calls wrong."""
+    """A prompt whose reference answer the verifier calls wrong."""
 
     id: str
     source: str
@@ -37,7 +37,7 @@ class ReferenceCheck(_Part):
 
     checked: int
     missing: int
-    """Problems that have no reference answer."""
+    """Prompts that have no reference answer."""
     wrong: int
     examples: list[WrongReference]
     """The first of the wrong ones."""
@@ -51,9 +51,9 @@ class RewardProbe(_Part):
     name: Literal["empty", "echo", "format", "ten_answers"]
     title: str
     example: str
-    """The text for one of the problems."""
+    """The text for one of the prompts."""
     reward: float | None
-    """Mean over the problems; null: none was scored."""
+    """Mean over the prompts; null: none was scored."""
 
 
 class CheckFinding(_Part):
@@ -66,17 +66,17 @@ class CheckFinding(_Part):
 class CheckReport(_Part):
     """Everything that a check before launch found."""
 
-    problems: int
+    prompts: int
     completions: int
-    """Per problem."""
+    """Per prompt."""
     pass_rate: float | None
     """Share of the completions that are right; null: none could be graded."""
     pass_rate_error: float | None
-    """Standard error over the problems."""
+    """Standard error over the prompts."""
     never_solved: float | None
-    """Share of the problems without a right completion."""
+    """Share of the prompts without a right completion."""
     always_solved: float | None
-    """Share of the problems without a wrong completion."""
+    """Share of the prompts without a wrong completion."""
     truncated: float
     """Share of the completions cut at the cap."""
     group_size: int

@@ -21,7 +21,7 @@ from backend.runs.schemas import MOST_IN_NAME, CheckRequest, ForkCheckRequest
 from backend.settings import Settings
 
 DEFAULT_K, MOST_K = 32, 256
-"""Completions per problem that a check samples where the request does not say how many."""
+"""Completions per prompt that a check samples where the request does not say how many."""
 
 
 def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:

@@ -226,9 +226,9 @@ class EvaluationRequest(Body):
 
 class _CheckSize(Body):
     prompts: Annotated[int, Field(ge=2, le=1024)] = 64
-    """Training problems that the policy is tried on."""
+    """Training prompts that the policy is tried on."""
     k: Annotated[int, Field(ge=2, le=256)] | None = None
-    """Completions per problem; the signal is estimated for group sizes up to this. null: 32, or the group
+    """Completions per prompt; the signal is estimated for group sizes up to this. null: 32, or the group
     size where that is larger, at most 256."""
 
 

@@ -53,7 +53,7 @@ declare namespace Api {
     text: string;
   }
   interface CheckReport {
-    problems: number;
+    prompts: number;
     completions: number;
     pass_rate: number | null;
     pass_rate_error: number | null;

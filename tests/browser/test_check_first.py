@@ -93,7 +93,7 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(page.get_by_role("button", name="Check first")).to_be_disabled()
     work()
     expect(result).to_contain_text("The verifier accepts all 256 reference answers.")
-    expect(result).to_contain_text("from 4 training problems with 8 completions each")
+    expect(result).to_contain_text("from 4 training prompts with 8 completions each")
     expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
     expect(result.get_by_role("row", name="The format alone")).to_contain_text("0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

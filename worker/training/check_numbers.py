@@ -29,7 +29,7 @@ def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
     cut = [completion.is_truncated for group in groups for completion in group.completions]
     sizes = sorted({*GROUP_SIZES, group_size})
     return {
-        "problems": len(groups),
+        "prompts": len(groups),
         "completions": max(len(group.completions) for group in groups),
         "pass_rate": mean(rates),
         "pass_rate_error": standard_error(rates) if rates else None,
@@ -46,10 +46,10 @@ def numbers_of(groups: Sequence[Group], *, group_size: int) -> dict[str, Any]:
 def signal_chance(counts: Sequence[tuple[int, int]], size: int) -> SignalChance | None:
     """The expected share of groups of `size` completions with right and wrong ones.
 
-        mean over problems of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
+        mean over prompts of 1 - C(c, G) / C(n, G) - C(n - c, G) / C(n, G)
 
-    of problems with c right of n completions: the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k is of
-    1 - (1-p)^k. Problems with fewer than G completions say nothing about it; None where all have fewer, or
+    of prompts with c right of n completions: the unbiased estimate of 1 - p^G - (1-p)^G, as pass@k is of
+    1 - (1-p)^k. Prompts with fewer than G completions say nothing about it; None where all have fewer, or
     where a group is a single completion.
     """
     known = [(n, right) for n, right in counts if n >= size]
@@ -98,7 +98,7 @@ def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
         yield CheckFinding(
             level="bad",
             text=f"The verifier calls {found.wrong} of {found.checked} reference answers wrong: a policy "
-            "that solves these problems would be punished. Mend the data or the grader.",
+            "that solves them would be punished. Mend the data or the grader.",
         )
     elif found.checked:
         yield CheckFinding(level="good", text=f"The verifier accepts all {found.checked} reference answers.")
@@ -109,7 +109,7 @@ def _of_references(report: CheckReport) -> Iterator[CheckFinding]:
     if found.missing:
         of = found.missing + found.checked
         yield CheckFinding(
-            level="warn", text=f"{found.missing} of {of} problems have no reference answer to check."
+            level="warn", text=f"{found.missing} of {of} prompts have no reference answer to check."
         )
 
 

@@ -1,6 +1,6 @@
 """The check before launch: a run without steps that tries a config's problems, verifier and rewards.
 
-sample    completions of training problems, as the run would sample them
+sample    completions of training prompts, as the run would sample them
 grade     the reference answers, and texts without work
 report    pass rate, expected signal by group size, what is graded wrong, what pays without work
 """
@@ -41,7 +41,7 @@ MOST_REFERENCES = 256
 """Reference answers that are graded."""
 
 MOST_PROBED = 32
-"""Problems to which the texts without work are given."""
+"""Prompts to which the texts without work are given."""
 
 MOST_EXAMPLES = 10
 MOST_CHARACTERS = 2_000
@@ -239,7 +239,7 @@ def boxed(answer: str) -> str:
 
 
 def ten_answers(right: str, others: Sequence[str]) -> list[str]:
-    """The right answer, then nine others: of other problems as far as they differ, else numbers."""
+    """The right answer, then nine others: of other prompts as far as they differ, else numbers."""
     wrong = dict.fromkeys([*others, *map(str, range(10))])
     return [right, *(answer for answer in wrong if answer != right)][:10]
 

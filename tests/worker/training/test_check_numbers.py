@@ -55,7 +55,7 @@ def test_ten_answers_begin_with_the_right_one_and_end_with_a_wrong_one():
 def report(**changes):
     references = {"checked": 9, "missing": 0, "wrong": 0, "examples": [], "reward": 1.0}
     fields = {
-        "problems": 2, "completions": 16, "pass_rate": 0.28, "pass_rate_error": 0.2, "never_solved": 0.0,
+        "prompts": 2, "completions": 16, "pass_rate": 0.28, "pass_rate_error": 0.2, "never_solved": 0.0,
         "always_solved": 0.0, "truncated": 0.0, "group_size": 8, "reward": 0.3, "reward_right": 1.0,
         "signal": [signal_chance([(16, 1), (16, 8)], size) for size in (4, 8, 16)],
         "references": ReferenceCheck(**(references | changes.pop("references", {}))),
@@ -77,7 +77,7 @@ def test_a_good_config_is_called_good():
     [
         ({"references": {"wrong": 2}}, "bad", "calls 2 of 9 reference answers wrong"),
         ({"references": {"reward": 0.1}}, "warn", "earn 0.1, less than an average attempt (0.3)"),
-        ({"references": {"checked": 0, "missing": 9}}, "warn", "9 of 9 problems have no reference answer"),
+        ({"references": {"checked": 0, "missing": 9}}, "warn", "9 of 9 prompts have no reference answer"),
         ({"truncated": 0.4}, "warn", "40% of the completions are cut at sampling.max_new_tokens = 64"),
         (
             {"signal": [signal_chance([(16, 1), (16, 0)], size) for size in (4, 8, 16)]},

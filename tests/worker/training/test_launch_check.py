@@ -62,7 +62,7 @@ def test_a_check_measures_the_policy_and_accepts_the_reference_answers(check):
     run = check()
     assert (run.status, run.reason) == ("finished", "")
     report = CheckReport.model_validate(run.check_report)
-    assert (report.problems, report.completions, report.group_size) == (4, 8, 4)
+    assert (report.prompts, report.completions, report.group_size) == (4, 8, 4)
     assert [each.group_size for each in report.signal] == [4, 8]
     assert (report.references.checked, report.references.wrong) == (256, 0)
     assert report.references.reward == pytest.approx(1.2)

@@ -50,7 +50,7 @@ function References({ references: { wrong, examples } }) {
 function PassRate({ report }) {
   return html`<p>
     Pass rate <strong>${withError(report.pass_rate, report.pass_rate_error)}</strong>, from${' '}
-    ${plural(report.problems, 'training problem')} with ${report.completions} completions each:${' '}
+    ${plural(report.prompts, 'training prompt')} with ${report.completions} completions each:${' '}
     ${formatPercent(report.never_solved)} were never solved, ${formatPercent(report.always_solved)} always.${' '}
     ${formatPercent(report.truncated)} of the completions were truncated.
   </p>`;
@@ -67,8 +67,8 @@ function Signal({ report: { signal, group_size: own } }) {
         <th class="number" title="Groups with right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error">
           groups with signal
         </th>
-        <th class="number" title="Problems with a pass rate below p* = 1 - 2^(-1/G): most of their groups are all wrong">
-          silent problems
+        <th class="number" title="Prompts with a pass rate below p* = 1 - 2^(-1/G): most of their groups are all wrong">
+          silent prompts
         </th>
       </tr>
     </thead>
