@@ -97,9 +97,6 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
     expect(result.get_by_role("row", name="The format alone")).to_contain_text("0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.screenshot(path=f"/tmp/check-{page.viewport_size['width']}.png", full_page=False)
-    result.scroll_into_view_if_needed()
-    result.screenshot(path=f"/tmp/check-result-{page.viewport_size['width']}.png")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
     found = page.evaluate("axe.run('.launch-box')")["violations"]
     assert [(each["id"], each["nodes"][0]["html"][:200]) for each in found] == []
@@ -118,7 +115,6 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     work()
     expect(result).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
     expect(result).to_contain_text("}<img src=x onerror=alert(1)>")
-    result.screenshot(path=f"/tmp/check-wrong-{page.viewport_size['width']}.png")
     page.get_by_role("button", name="Launch 1 run").click()
     expect(page.locator(".launch-failure")).to_contain_text("1 of 9 reference answers wrong")
     page.get_by_label("Launch although reference answers are graded wrong").check()
@@ -129,7 +125,6 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     page.goto(f"/run/{run['id']}")
     report = page.get_by_role("region", name="Check before launch")
     expect(report).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
-    page.screenshot(path=f"/tmp/check-run-{page.viewport_size['width']}.png")
     page.get_by_role("link", name="View completions").click()
     expect(page.locator("article.rollout").first).to_be_visible()
 

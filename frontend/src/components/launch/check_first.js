@@ -93,10 +93,15 @@ export function CheckFirst({ form, fork, fulls, blocked, check, onCheck }) {
     ${
       failure &&
       html`<p class="launch-failure" role="alert">
-        ${failure.title}: ${failure.errors.length ? failure.errors.map(({ message }) => message).join('; ') : failure.message}
+        ${failure.title}: ${failure.errors.map(({ message }) => message).join('; ') || failure.message}
       </p>`
     }
-    ${check.error && html`<p class="launch-failure" role="alert">The check is not available: ${check.error.message}</p>`}
+    ${
+      check.error &&
+      html`<p class="launch-failure" role="alert">
+        The check is not available: ${check.error.message}
+      </p>`
+    }
     ${run && html`<${Result} run=${run} isStale=${!fulls.some((full) => checkedOf(full) === checkedOf(run.config))} />`}
   </div>`;
 }

@@ -20,7 +20,8 @@ import { ForOperator } from '../shared/role.js';
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
  *   string}, nameErrors: string[],
- *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void, children: any}} props
+ *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
+ *   children: any}} props
  *   `children` stand below the button
  */
 export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, children }) {

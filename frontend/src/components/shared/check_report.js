@@ -64,10 +64,10 @@ function Signal({ report: { signal, group_size: own } }) {
     <thead>
       <tr>
         <th class="number">G</th>
-        <th class="number" title="Groups with right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error">
+        <th class="number" title="With right and wrong completions: mean of 1 - p^G - (1-p)^G, ± standard error">
           groups with signal
         </th>
-        <th class="number" title="Prompts with a pass rate below p* = 1 - 2^(-1/G): most of their groups are all wrong">
+        <th class="number" title="Pass rate below p* = 1 - 2^(-1/G): most groups of such a prompt are all wrong">
           silent prompts
         </th>
       </tr>
