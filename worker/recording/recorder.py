@@ -27,8 +27,8 @@ from backend.metrics.summary import Summary
 from backend.redaction import redact_document
 from backend.rollouts.store import PackedGroups, pack_groups, write_groups
 from backend.runs import leases, lifecycle
-from backend.runs.checkpoints import keep_before
 from backend.runs.check_report import CheckReport
+from backend.runs.checkpoints import keep_before
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
@@ -151,7 +151,7 @@ class Recorder:
         document = redact_document(report.model_dump(mode="json"))
 
         def write(session: Session) -> None:
-            session.execute(update(Run).where(Run.id == self._run_id).values(check_report=document))
+            session.execute(update(Run).where(Run.id == self.run_id).values(check_report=document))
 
         self.commit(write)
 
