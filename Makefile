@@ -70,7 +70,7 @@ test-images: .venv/dev.stamp ## build both images with buildah, without Docker, 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)
 
-import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard and W&B, in .venv-trl
+import-fixtures: .venv/runtime.stamp ## make the logs that tests import, with TRL, TensorBoard, W&B and Trackio, in .venv-trl
 	@.venv/bin/python -c "from benchmarks.peers import python_of_trl as python; print(python())" | tail -1 | { \
 	  read -r python && $$python -m pip install --quiet wandb==0.31.0 tensorboard==2.21.0 && \
 	  $$python tests/backend/imports/make_logs.py; }

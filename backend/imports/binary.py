@@ -74,7 +74,7 @@ class BinaryReader:
     def _ask(self, data: bytes, offset: int) -> Answer:
         document = {"data": b64encode(data).decode(), "offset": offset}
         try:
-            return _checked(self._sandbox.ask(self._operation, seconds=SECONDS, **document), len(data))
+            return checked(self._sandbox.ask(self._operation, seconds=SECONDS, **document), len(data))
         except Refused as error:
             reason = str(error).partition(": ")[2]
             raise BadLog(f"is damaged behind byte {offset:,}: {reason}") from None
@@ -82,8 +82,8 @@ class BinaryReader:
             raise BadLog(f"cannot be read behind byte {offset:,}: {error}") from None
 
 
-def _checked(answer: Any, size: int) -> Answer:
-    """A process that was taken over may say anything."""
+def checked(answer: Any, size: int) -> Answer:
+    """An answer whose parts fit together; raises BadLog. A process that was taken over may say anything."""
     try:
         names = [str(name) for name in answer["names"]]
         columns = [b64decode(column, validate=True) for column in answer["columns"]]

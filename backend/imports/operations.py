@@ -40,6 +40,9 @@ class Part:
         self._values, self._times = array("d"), array("d")
         self.facts: dict[str, Any] = {}
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def add(self, point: Point) -> None:
         """One more value; a step beyond 64 bits is none."""
         number = self._names.setdefault(point.name, len(self._names))

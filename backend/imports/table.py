@@ -4,10 +4,13 @@ import math
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from backend.imports.completions import Completions
 
 MOST_POINTS = 2_000_000
 MOST_COLUMNS = 2_000
@@ -73,6 +76,8 @@ class Table:
         self.lines = array("q")
         """Of each row, the line of the file."""
         self.bad = BadLines()
+        self.labels: dict[str, list[str]] = {}
+        """Columns that tell runs apart, a text for each row."""
         self._points = 0
 
     def __len__(self) -> int:
@@ -121,12 +126,26 @@ class Table:
         if self._points > MOST_POINTS:
             raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
 
+    def append(self, other: "Table") -> None:
+        """Enter all rows of another table behind the own ones."""
+        first = len(self.lines)
+        self.lines.extend(other.lines)
+        for name, column in other.columns.items():
+            rows, values = column.numbers()
+            self.extend(name, rows + first, values)
+            own = self.columns[name]
+            own.texts, own.example = own.texts + column.texts, own.example or column.example
+        self.bad.count += other.bad.count
+        self.bad.first = [*self.bad.first, *other.bad.first][:MOST_SHOWN]
+
 
 @dataclass
 class Facts:
     """Facts of a log about its run, beside the values."""
 
     name: str = ""
+    variant: str = ""
+    """Runs of one variant are seeds of each other; empty: the name."""
     config: dict[str, Any] = field(default_factory=dict)
     """The other trainer's config, as it is."""
     seed: int | None = None
@@ -151,6 +170,7 @@ class Log:
     """Where the content tells more than the format: a CSV file of W&B. Else empty."""
     step: str | None = None
     """Column of steps, where the format has one; None: it is guessed."""
+    completions: "Completions | None" = None
 
 
 def as_number(value: Any) -> float | None:

@@ -4,6 +4,7 @@ Scalars are read, as `simple_value` and as tensors; pictures, histograms and gra
 Format: tensorboard.compat.proto.event_pb2, versions 2.10 to 2.20.
 """
 
+from array import array
 from typing import IO, Any
 
 import numpy as np
@@ -43,6 +44,25 @@ def read_tensorboard(file: IO[bytes]) -> Log:
     log = Log(table_of(points, "step", _seconds(points.time)), _facts(points, facts), step="step")
     log.facts.notes += notes
     return log
+
+
+def merged_events(logs: list[Log]) -> Log:
+    """One log of several event files of a run, in the order in which they were begun."""
+    logs = sorted(logs, key=lambda log: log.facts.started_at or 0.0)
+    first = logs[0]
+    for log in logs[1:]:
+        later = (log.facts.started_at or 0.0) - (first.facts.started_at or 0.0)
+        if "_runtime" in log.table.columns:
+            column = log.table.columns["_runtime"]
+            column.values = array("d", (value + later for value in column.values))
+        first.table.append(log.table)
+        first.facts.config = first.facts.config or log.facts.config
+        first.facts.seed = log.facts.seed if first.facts.seed is None else first.facts.seed
+        first.facts.finished_at = log.facts.finished_at or first.facts.finished_at
+        first.facts.notes += log.facts.notes
+    if len(logs) > 1:
+        first.facts.notes.append(f"{len(logs)} event files of one directory are one run.")
+    return first
 
 
 def _seconds(times: Any) -> dict[str, Any]:

@@ -6,10 +6,12 @@ from typing import IO, Any
 
 from backend.imports.charts import chart_columns, from_charts
 from backend.imports.lines import document, parse, text_lines
+from backend.imports.runs import LABELS, split_runs
 from backend.imports.table import MOST_COLUMNS, BadLog, Log, Table, flat, shown
 
 DELIMITERS = ",;\t|"
 CELL_CHARACTERS = 1_000_000
+MOST_LABEL = 200
 
 _SERVICE = {"_step", "_timestamp", "_runtime"}
 """Columns that only W&B writes."""
@@ -21,8 +23,8 @@ def delimiter_of(header: str) -> str | None:
     return best if best in header else None
 
 
-def read_csv(file: IO[bytes]) -> Log:
-    """A table with a header. Rows of another width are left out and named."""
+def read_csv(file: IO[bytes]) -> list[Log]:
+    """A table with a header, a log for each of its runs. Rows of another width are left out and named."""
     lines = text_lines(file)
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
@@ -31,16 +33,19 @@ def read_csv(file: IO[bytes]) -> Log:
     csv.field_size_limit(CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
+        labels = [(header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header]
         for row in reader:
             if len(row) == len(header):
                 table.add(reader.line_num, zip(header, row, strict=True))
+                for place, texts in labels:
+                    texts.append(row[place])
             elif row:
                 table.bad.add(reader.line_num, f"has {len(row)} cells, the header has {len(header)}")
     except csv.Error as error:
         raise BadLog(f"is not CSV: line {reader.line_num}: {error}") from None
     if charts := chart_columns(header):
-        return from_charts(table, charts)
-    return Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else "")
+        return [from_charts(table, charts)]
+    return split_runs(Log(table, origin="wandb" if len(_SERVICE & set(header)) > 1 else ""))
 
 
 def _chain(first: str, lines: Iterator[tuple[int, str]]) -> Iterator[str]:
@@ -70,12 +75,22 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_jsonl(file: IO[bytes]) -> Log:
-    """An object a line, or a list of objects. Names of nested fields are joined by `/`."""
+def read_jsonl(file: IO[bytes]) -> list[Log]:
+    """An object a line, or a list of objects, a log for each run. Names of nested fields are joined by `/`."""
     table = Table()
     for line, row in records(file, table):
+        for name in LABELS:
+            if name in row:
+                texts = table.labels.setdefault(name, [""] * len(table))
+                texts.append(_label(row[name]))
         table.add(line, flat(row))
-    return Log(table, origin="wandb" if len(_SERVICE & table.columns.keys()) > 1 else "")
+        for texts in table.labels.values():
+            texts.extend([""] * (len(table) - len(texts)))
+    return split_runs(Log(table, origin="wandb" if len(_SERVICE & table.columns.keys()) > 1 else ""))
+
+
+def _label(value: Any) -> str:
+    return "" if value is None or isinstance(value, dict | list) else str(value)[:MOST_LABEL]
 
 
 def records(file: IO[bytes], table: Table) -> Iterator[tuple[int, dict[str, Any]]]:

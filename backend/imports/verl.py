@@ -1,18 +1,23 @@
-"""Logs of verl: the JSONL file of its `file` logger, and the lines that its `console` logger prints.
+"""Logs of verl: the JSONL file of its `file` logger, lines of its `console` logger, and its rollout dumps.
 
     {"step": 12, "data": {"actor/entropy": 0.3, ...}}
     (TaskRunner pid=7) step:12 - actor/entropy:0.3 - critic/score/mean:np.float64(0.5)
 
-Format: verl.utils.tracking.FileLogger and verl.utils.logger.LocalLogger, versions 0.5 to 0.6.
+    {"input": "1+1=", "output": "2", "gts": "2", "score": 1.0, "step": 12, "acc": true}
+
+Format: verl.utils.tracking.FileLogger, verl.utils.logger.LocalLogger and
+verl.trainer.ppo.ray_trainer.RayPPOTrainer._dump_generations, versions 0.5 to 0.6.
 """
 
 import re
 from collections.abc import Iterator
 from typing import IO, Any
 
+from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
 from backend.imports.lines import text_lines
-from backend.imports.table import BadLog, Log, Table, flat
+from backend.imports.table import BadLog, Log, Table, as_number, flat
 from backend.imports.text_formats import records
+from backend.imports.texts import message_text
 
 CONSOLE_LINE = re.compile(r"(?:^|[\s)])step:(\d+) - (?=\S+:)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,6 +34,26 @@ def read_verl_file(file: IO[bytes]) -> Log:
         else:
             table.bad.add(line, "has no data")
     return Log(table, step="step")
+
+
+def read_verl_rollouts(file: IO[bytes]) -> Log:
+    """Completions that `trainer.rollout_data_dir` or `trainer.validation_data_dir` keeps, one a line."""
+    completions, table = Completions(), Table()
+    for line, row in records(file, table):
+        step = step_of(row.pop("step", None))
+        if step is None or not isinstance(row.get("output"), str):
+            table.bad.add(line, "has no step or no output")
+            continue
+        prompt, output, answer = (message_text(row.pop(name, None)) for name in ("input", "output", "gts"))
+        score, correct = as_number(row.pop("score", None)), _truth(row.get("acc"))
+        completions.add(Sample(step, prompt, output, answer, score, terms_of(row.items()), correct=correct))
+    return log_of(completions, table, origin="verl")
+
+
+def _truth(value: Any) -> bool | None:
+    """Whether a completion is right, where its accuracy is 0 or 1."""
+    number = as_number(value)
+    return bool(number) if number in {0.0, 1.0} else None
 
 
 def read_verl_console(file: IO[bytes]) -> Log:

@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from backend.rollouts.foreign import MOST_COMPLETIONS
 from backend.runs.origin import PushOrigin
 
 LAST_STEP = 2**31 - 2
 MOST_RECORDS = 20_000
 MOST_VALUES = 1_000
-MOST_COMPLETIONS = 1_024
 
 
 HUGE = 10**308

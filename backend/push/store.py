@@ -4,15 +4,13 @@ A batch that arrives twice, or whose answer was lost, changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, db_now, insert_into, new_id
-from backend.db.models import Attempt, PushSession, RolloutGroup, Run
+from backend.db.models import Attempt, PushSession, Run
 from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
 from backend.imports.guess import is_step_name
@@ -30,14 +28,11 @@ from backend.push.schemas import (
     RunHead,
 )
 from backend.redaction import redact
-from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+from backend.rollouts.foreign import ATTEMPT, ForeignCompletion, ForeignGroup, pack_foreign, replace_groups
+from backend.rollouts.store import PackedGroups
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 from backend.runs.pushed import continue_pushed, end_pushed
-
-ATTEMPT = 1
-"""As with imported runs: a step that comes again replaces its values, wherever its script continued."""
-
 
 class Owner(NamedTuple):
     """Identity of a run: the writer whose token pushes it, and the id that its client chose."""
@@ -171,7 +166,7 @@ def _store(
             summary.take(record.step, values)
             points.append((record.step, values))
         elif isinstance(record, CompletionsRecord):
-            _replace_groups(session, packed[number])
+            replace_groups(session, packed[number])
         last = max(last, getattr(record, "step", 0))
     _check_number(summary)
     write_points(session, run.id, ATTEMPT, points)
@@ -199,55 +194,19 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def _replace_groups(session: Session, packed: PackedGroups) -> None:
-    """Of several completions of one place the last ones count, as with metrics."""
-    ids = [row["id"] for row in packed.groups]
-    session.execute(delete(RolloutGroup).where(RolloutGroup.id.in_(ids)))
-    write_groups(session, packed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """A completion as `pack_groups` takes it; no tokens, their number alone."""
-
-    text: str
-    reward: float | None
-    rewards: Mapping[str, float | None]
-    advantage: float | None
-    finish_reason: str
-    correct: bool | None
-    token_ids: Sequence[int]
-    token_strings: Sequence[str] = ()
-    flags: Sequence[str] = ()
-    arrays: Mapping[str, Any] = ()  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    kind: Literal["train", "eval"]
-    prompt_index: int
-    prompt_id: str
-    prompt: str
-    answer: str
-    completions: Sequence[_Stored]
-    problem: str = ""
-    domain: str = ""
-
-
 def _pack(run_id: str, record: CompletionsRecord) -> PackedGroups:
-    group = _Group(
+    group = ForeignGroup(
         kind=record.split,
         prompt_index=record.index,
-        prompt_id=sha256(record.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         prompt=record.prompt,
         answer=record.answer,
         completions=[_completion(each) for each in record.completions],
     )
-    return pack_groups(run_id, record.step, ATTEMPT, [group], with_tokens=False)
+    return pack_foreign(run_id, record.step, [group])
 
 
-def _completion(given: Completion) -> _Stored:
-    return _Stored(
+def _completion(given: Completion) -> ForeignCompletion:
+    return ForeignCompletion(
         text=given.text,
         reward=given.reward,
         rewards={clean_text(name): value for name, value in given.rewards.items()},

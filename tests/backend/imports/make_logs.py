@@ -1,9 +1,9 @@
 """Makes the logs in `logs/` with the trainers and tools themselves: `make import-fixtures`, in `.venv-trl`.
 
-One training of TRL's GRPOTrainer on the tiny policy writes trainer_state.json, a TensorBoard event file and
-an offline run of W&B; `logs/versions.json` says which versions wrote them. Nothing about the machine is kept:
-paths are relative, and W&B collects no facts. verl needs CUDA: its two logs are written by hand, in the words
-of its loggers.
+One training of TRL's GRPOTrainer on the tiny policy writes trainer_state.json, its completions as Parquet, a
+TensorBoard event file, an offline run of W&B and a run of Trackio, whose database then gets a second one;
+`logs/versions.json` says which versions wrote them. Nothing about the machine is kept: paths are relative, and
+W&B collects no facts. verl needs CUDA: its logs are written by hand, in the words of its loggers.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 LOGS = Path(__file__).parent / "logs"
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("trl", "transformers", "torch", "wandb", "tensorboard")
+PACKAGES = ("trl", "transformers", "torch", "wandb", "tensorboard", "trackio", "pyarrow")
 STEPS, EVERY = 12, 2
 
 
@@ -41,7 +41,9 @@ def train(directory: Path) -> None:
         args=GRPOConfig(
             output_dir="out",
             run_name="tiny-digits",
-            report_to=["tensorboard", "wandb"],
+            report_to=["tensorboard", "wandb", "trackio"],
+            project="grpo",
+            log_completions=True,
             use_cpu=True,
             bf16=False,
             seed=11,
@@ -79,16 +81,31 @@ def begin_wandb() -> None:
     wandb.init(project="grpo", name="tiny-digits", settings=settings)
 
 
+def add_second_trackio_run() -> None:
+    """Log a short run to the same project, and export the database as Parquet."""
+    import trackio
+    from trackio.sqlite_storage import SQLiteStorage
+
+    trackio.init(project="grpo", name="by hand", config={"seed": 12}, auto_log_gpu=False)
+    for step, reward in enumerate((0.25, 0.5, float("nan"), float("inf"))):
+        trackio.log({"reward": reward, "note": "words"}, step=step)
+    trackio.finish()
+    SQLiteStorage.export_for_static_space("grpo", Path("exported"))
+
+
 KEPT = {
     "trainer_state.json": "out/checkpoint-*/trainer_state.json",
     "events.out.tfevents": "tensorboard/**/events.out.tfevents.*",
     "run.wandb": "wandb/offline-run-*/*.wandb",
+    "completions.parquet": "out/completions/completions_00012.parquet",
+    "trackio.db": "trackio/grpo.db",
+    "trackio.parquet": "exported/metrics.parquet",
 }
 
 
 def main() -> None:
-    """Train, and keep the three logs."""
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TENSORBOARD_LOGGING_DIR": "tensorboard"}
+    """Train, and keep the logs."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TENSORBOARD_LOGGING_DIR": "tensorboard", "TRACKIO_DIR": "trackio"}
     import wandb
 
     with tempfile.TemporaryDirectory() as name:
@@ -96,6 +113,7 @@ def main() -> None:
         begin_wandb()
         train(Path(name))
         wandb.finish()
+        add_second_trackio_run()
         for kept, pattern in KEPT.items():
             shutil.copy(max(Path(name).glob(pattern)), LOGS / kept)
     versions = {

@@ -1,0 +1,233 @@
+"""Archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
+
+The archive is listed in the sandbox. Its files are unpacked one after another, never under their own names, and
+read like any other log. Files of one directory are one run; completions belong to the run beside them.
+"""
+
+import struct
+import tempfile
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import IO, NamedTuple
+
+from backend.imports.completions import Completions
+from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.table import BadLog, Log, shown
+from backend.imports.tensorboard import merged_events
+
+OPERATIONS = "backend.imports.archive_operations"
+MOST_FILES = 2_000
+MOST_UNPACKED = 1_000_000_000
+"""Bytes of all files together."""
+MOST_RATIO = 1_000
+"""Of one file's size to its packed size; text that a trainer writes stays far below."""
+CHUNK = 1 << 20
+MOST_RUNS = 100
+ZIP_HEADER = struct.Struct("<4s22xHH")
+"""Local header of a file: signature, length of the name, length of the extra field."""
+STEPS = ("checkpoint-", "global_step_", "step_")
+"""Beginnings of directories that hold a state of the run above them."""
+PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
+"""Directories that hold completions of the run above them."""
+
+ReadFile = Callable[[IO[bytes], str], tuple[str, list[Log]]]
+"""(format, logs) of one file with its name; raises BadLog."""
+
+
+class Member(NamedTuple):
+    """A file in an archive."""
+
+    name: str
+    offset: int
+    packed: int
+    size: int
+    is_deflated: bool
+
+    @property
+    def directory(self) -> str:
+        """Directory of the run that this file tells of, as text that is never opened."""
+        parts = list(PurePosixPath(self.name.replace("\\", "/")).parts[:-1])
+        while parts and (parts[-1].startswith(STEPS) or parts[-1].lower() in PARTS):
+            parts.pop()
+        return "/".join(part for part in parts if part not in {"/", ".."})
+
+
+class Found(NamedTuple):
+    """A log in an archive."""
+
+    member: Member
+    kind: str
+    log: Log
+
+
+def read_archive(file: IO[bytes], kind: str, read: ReadFile) -> list[Log]:
+    """A log for each run in the archive, which is a zip, tar or gzip file. Raises BadLog."""
+    if kind == "gzip":
+        with tempfile.TemporaryFile() as unpacked:
+            file.seek(0)
+            _inflate(file, unpacked, zlib.decompressobj(31), MOST_UNPACKED, None)
+            unpacked.seek(257)
+            if unpacked.read(5) == b"ustar":
+                return read_archive(unpacked, "tar", read)
+            return read(unpacked, "")[1]
+    with FileSandbox(OPERATIONS, file) as sandbox:
+        members, others = _members(sandbox.ask(kind))
+    found, unread = _read_all(file, kind, members, read)
+    if not found:
+        raise BadLog(_nothing(members, unread))
+    logs = _runs(found)
+    if others or unread:
+        first = f"; first {shown(unread[0][0])} {unread[0][1]}" if unread else ""
+        logs[0].facts.notes.append(f"{others + len(unread):,} files of the archive are no logs{first}.")
+    return logs
+
+
+def _nothing(members: list[Member], unread: list[tuple[str, str]]) -> str:
+    if not members:
+        return "is an archive without files"
+    name, reason = unread[0]
+    return f"is an archive of {len(members):,} files, none of which is a log; {shown(name)} {reason}"
+
+
+def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
+    try:
+        files = [Member(str(n), int(o), int(p), int(s), bool(d)) for n, o, p, s, d in answer["files"]]  # type: ignore[attr-defined]
+        others = int(answer["others"])  # type: ignore[call-overload]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if len(files) > MOST_FILES:
+        raise BadLog(f"is an archive of more than {MOST_FILES:,} files")
+    if any(min(member.offset, member.packed, member.size) < 0 for member in files):
+        raise no_sense()
+    if (total := sum(member.size for member in files)) > MOST_UNPACKED:
+        raise BadLog(f"is an archive of {total:,} bytes; at most {MOST_UNPACKED:,} are unpacked")
+    return sorted(files), others
+
+
+def _read_all(
+    file: IO[bytes], kind: str, members: list[Member], read: ReadFile
+) -> tuple[list[Found], list[tuple[str, str]]]:
+    """Logs of all files, and the others with the reason."""
+    found, unread = [], []
+    for member in members:
+        with tempfile.NamedTemporaryFile(prefix="grpolab-import-") as unpacked:
+            _unpack(file, kind, member, unpacked)  # type: ignore[arg-type]
+            try:
+                name, logs = read(unpacked, member.name)  # type: ignore[arg-type]
+            except BadLog as error:
+                unread.append((member.name, str(error)))
+                continue
+        found += [Found(member, name, log) for log in logs]
+    return found, unread
+
+
+def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
+    file.seek(member.offset)
+    if kind == "zip":
+        header = file.read(ZIP_HEADER.size)
+        if len(header) < ZIP_HEADER.size or not header.startswith(b"PK\x03\x04"):
+            raise BadLog(f"is damaged: {shown(member.name)} does not begin where the archive says")
+        _, name, extra = ZIP_HEADER.unpack(header)
+        file.seek(name + extra, 1)
+    if not member.is_deflated:
+        for block in _blocks(file, member.size):
+            to.write(block)
+    else:
+        most = min(member.size, MOST_RATIO * member.packed)
+        _inflate(file, to, zlib.decompressobj(-15), most, member.packed)
+    to.flush()
+    to.seek(0)
+
+
+def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
+    while size and (block := file.read(min(CHUNK, size))):
+        size -= len(block)
+        yield block
+
+
+def _inflate(file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None) -> None:
+    """Unpack a stream; raises BadLog where it is damaged or becomes larger than it may."""
+    written = 0
+    try:
+        for block in _blocks(file, packed if packed is not None else 1 << 62):
+            data = block
+            while data and not inflater.eof:
+                out = inflater.decompress(data, CHUNK)
+                data = inflater.unconsumed_tail
+                written += len(out)
+                if written > most:
+                    raise BadLog(f"unpacks to more than {most:,} bytes")
+                to.write(out)
+            if inflater.eof:
+                break
+    except zlib.error as error:
+        raise BadLog(f"is damaged: {error}") from None
+    if not inflater.eof:
+        raise BadLog("is cut off: its packed content does not end")
+
+
+def _runs(found: list[Found]) -> list[Log]:
+    """One log for each run: event files of a directory together, the last state of TRL, and completions beside them."""
+    by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
+    alone, completions = [], list[Found]()
+    for each in found:
+        if each.log.completions is not None and each.kind in {"trl-completions", "verl-rollouts", "parquet"}:
+            completions.append(each)
+        elif each.kind in {"tensorboard", "trl"}:
+            by_place[each.member.directory, each.kind].append(each)
+        else:
+            alone.append(each)
+    placed = [(some[0].member.directory, _merged(kind, some)) for (_, kind), some in by_place.items()]
+    placed += [(each.member.directory, each.log) for each in alone]
+    placed += _add_completions(placed, completions)
+    if len(placed) > MOST_RUNS:
+        raise BadLog(f"holds {len(placed):,} runs; at most {MOST_RUNS} are imported at once")
+    several = len(placed) > 1
+    for directory, log in placed:
+        log.facts.name = log.facts.name or (PurePosixPath(directory).name if several or directory else "")
+    return [log for _, log in placed]
+
+
+def _merged(kind: str, some: list[Found]) -> Log:
+    if kind == "tensorboard":
+        return merged_events([each.log for each in some])
+    best = max(some, key=lambda each: len(each.log.table))  # a later checkpoint holds the history of the earlier
+    if len(some) > 1:
+        best.log.facts.notes.append(f"Of {len(some)} checkpoints, the longest history is taken: {best.member.name}.")
+    return best.log
+
+
+def _add_completions(placed: list[tuple[str, Log]], files: list[Found]) -> list[tuple[str, Log]]:
+    """Give each file of completions to the run in its directory or above; those of none become runs."""
+    others: dict[str, Log] = {}
+    for each in files:
+        directory = each.member.directory
+        beside = [log for place, log in placed if place == directory]
+        below = [log for place, log in placed if _is_above(directory, place)]
+        homes = beside or below or [log for place, log in placed if _is_above(place, directory)]
+        if not homes and len(placed) == 1:
+            homes = [placed[0][1]]
+        if homes:
+            _extend(homes[0], each.log)
+        elif directory in others:
+            _extend(others[directory], each.log, with_curves=True)
+        else:
+            others[directory] = each.log
+    return list(others.items())
+
+
+def _is_above(upper: str, lower: str) -> bool:
+    return not upper or lower == upper or lower.startswith(f"{upper}/")
+
+
+def _extend(log: Log, more: Log, *, with_curves: bool = False) -> None:
+    log.completions = log.completions or Completions()
+    if more.completions is not None:
+        log.completions.extend(more.completions)
+    if with_curves:
+        log.table.append(more.table)
+    log.facts.notes += [note for note in more.facts.notes if note not in log.facts.notes and not note.startswith("Curves")]
+
+

@@ -1,0 +1,151 @@
+"""Completions of a log, which become the rollouts of its run."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from backend.db.text import clean_text
+from backend.imports.table import BadLog, Facts, Log, Table
+from backend.imports.texts import MOST_TEXT
+from backend.rollouts.foreign import MOST_COMPLETIONS as MOST_OF_GROUP
+from backend.rollouts.foreign import ForeignCompletion, ForeignGroup, Split, pack_foreign
+from backend.rollouts.store import PackedGroups
+
+MOST_COMPLETIONS = 50_000
+MOST_CHARACTERS = 100_000_000
+MOST_TERMS = 64
+MOST_NAME = 128
+LAST_STEP = 2**31 - 2
+
+
+class Sample(NamedTuple):
+    """One completion as a trainer has written it."""
+
+    step: int
+    prompt: str
+    completion: str
+    answer: str = ""
+    reward: float | None = None
+    rewards: dict[str, float] = {}  # noqa: RUF012 - never changed
+    advantage: float | None = None
+    correct: bool | None = None
+    split: Split = "train"
+
+
+class Completions:
+    """Completions in the order of the log, up to a limit; counts those beyond it."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._characters = 0
+        self._beyond = self._cut = self._of_groups = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def add(self, sample: Sample) -> None:
+        """One more; a long text is cut."""
+        texts = [sample.prompt, sample.completion, sample.answer]
+        if any(len(text) > MOST_TEXT for text in texts):
+            self._cut += 1
+            prompt, completion, answer = (text[:MOST_TEXT] for text in texts)
+            sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
+        self._characters += sum(min(len(text), MOST_TEXT) for text in texts)
+        if len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS:
+            self._beyond += 1
+        else:
+            self.samples.append(sample)
+
+    def extend(self, others: "Completions") -> None:
+        """Add those of another file."""
+        for sample in others.samples:
+            self.add(sample)
+        self._beyond += others._beyond
+        self._cut += others._cut
+
+    def notes(self) -> list[str]:
+        """Sentences for the report: how many there are, and what of them is left out."""
+        groups = [group for _, some in self.steps() for group in some]
+        sizes = sum(len(group.completions) for group in groups)
+        notes = [f"{sizes:,} completions of {len(groups):,} prompts are stored as rollouts."]
+        if self._beyond:
+            limit = f"{MOST_COMPLETIONS:,} completions and {MOST_CHARACTERS:,} characters"
+            notes.append(f"{self._beyond:,} further completions are left out: at most {limit} are stored.")
+        if (surplus := len(self.samples) - sizes) > 0:
+            notes.append(f"{surplus:,} completions are left out: a group has at most {MOST_OF_GROUP:,}.")
+        if self._cut:
+            notes.append(f"{self._cut:,} completions are cut: a text has at most {MOST_TEXT:,} characters.")
+        return notes
+
+    def steps(self) -> Iterator[tuple[int, list[ForeignGroup]]]:
+        """The groups of each step: completions of one prompt, in the order in which prompts first come."""
+        places: dict[int, dict[tuple[Split, str, str], list[Sample]]] = defaultdict(dict)
+        for sample in self.samples:
+            key = (sample.split, sample.prompt, sample.answer)
+            places[sample.step].setdefault(key, []).append(sample)
+        for step, groups in sorted(places.items()):
+            seen = dict.fromkeys(("train", "eval"), 0)
+            made = []
+            for (split, prompt, answer), samples in groups.items():
+                some = [_completion(each) for each in samples[:MOST_OF_GROUP]]
+                made.append(ForeignGroup(split, seen[split], prompt, answer, some))
+                seen[split] += 1
+            yield step, made
+
+    def packed(self, run_id: str) -> list[PackedGroups]:
+        """Rows for the database, step by step."""
+        return [pack_foreign(run_id, step, groups) for step, groups in self.steps()]
+
+    @property
+    def last_step(self) -> int:
+        """The largest step."""
+        return max(sample.step for sample in self.samples)
+
+
+def _completion(sample: Sample) -> ForeignCompletion:
+    rewards = {clean_text(name): value for name, value in sample.rewards.items()}
+    return ForeignCompletion(
+        sample.completion, sample.reward, rewards, sample.advantage, correct=sample.correct
+    )
+
+
+def step_of(value: Any) -> int | None:
+    """A step, or None for anything else."""
+    is_whole = type(value) in (int, float) and math.isfinite(value) and value == int(value)
+    return int(value) if is_whole and 0 <= value <= LAST_STEP else None
+
+
+def terms_of(cells: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    """The numbers among some cells: terms of the reward."""
+    found = {name[:MOST_NAME]: float(value) for name, value in cells if type(value) in (int, float, bool)}
+    return dict(list(found.items())[:MOST_TERMS])
+
+
+def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
+    """A log that holds completions alone; its curves are their means by step. `table` has its bad lines."""
+    if not completions.samples:
+        bad = table.bad.first
+        raise BadLog(f"has no completions; line {bad[0].line} {bad[0].reason}" if bad else "has no completions")
+    by_step: dict[int, list[Sample]] = defaultdict(list)
+    for sample in completions.samples:
+        by_step[sample.step].append(sample)
+    for step, samples in sorted(by_step.items()):
+        table.add(0, [("step", float(step)), *_means(samples)])
+    note = "Curves are means of the completions; import the log of the metrics too for the others."
+    return Log(table, Facts(notes=[note]), origin=origin, step="step", completions=completions)
+
+
+def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
+    for split, prefix in (("train", ""), ("eval", "eval/")):
+        some = [sample for sample in samples if sample.split == split]
+        columns = {"reward/mean": [sample.reward for sample in some]}
+        columns[f"{'reward/' if not prefix else ''}accuracy"] = [
+            None if sample.correct is None else float(sample.correct) for sample in some
+        ]
+        for name in dict.fromkeys(name for sample in some for name in sample.rewards):
+            columns[f"reward/{name}/mean"] = [sample.rewards.get(name) for sample in some]
+        for name, values in columns.items():
+            known = [value for value in values if value is not None]
+            if known:
+                yield prefix + name, math.fsum(known) / len(known) if all(map(math.isfinite, known)) else sum(known) / len(known)

@@ -1,0 +1,139 @@
+"""Parquet: a table of metrics, as pandas and Trackio write it, or the completions that TRL writes.
+
+TRL's are trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each reward function
+and for each further value that these log, advantage.
+"""
+
+from typing import IO, Any
+
+import numpy as np
+
+from backend.imports.binary import checked
+from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
+from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.runs import LABELS, split_runs
+from backend.imports.table import MOST_POINTS, BadLog, Log, Table, as_number
+
+OPERATIONS = "backend.imports.parquet_operations"
+CELLS = 18_000
+"""Of one answer."""
+COMPLETIONS = {"step", "prompt", "completion"}
+TRACKIO = {"id", "run_name", "step", "timestamp"}
+TRACKIO_OWN = ("id", "log_id", "space_id")
+"""Columns of its database that are no metrics."""
+
+
+def read_parquet(file: IO[bytes]) -> list[Log]:
+    """A log for each run of the table. Raises BadLog."""
+    with FileSandbox(OPERATIONS, file) as sandbox:
+        rows, columns = _schema(sandbox)
+        kinds = {name: kind for name, kind, _ in columns}
+        if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
+            return [_completions(sandbox, rows, kinds)]
+        table = _table(sandbox, rows, columns)
+    if not kinds.keys() >= TRACKIO:
+        return split_runs(Log(table))
+    for name in TRACKIO_OWN:
+        table.columns.pop(name, None)
+    return split_runs(Log(table, origin="trackio"))
+
+
+def _schema(sandbox: FileSandbox) -> tuple[int, list[tuple[str, str, str]]]:
+    answer = sandbox.ask("schema")
+    try:
+        rows = int(answer["rows"])
+        columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if rows > MOST_POINTS:
+        raise BadLog(f"has {rows:,} rows; at most {MOST_POINTS:,} are imported")
+    if not rows or not columns:
+        raise BadLog("has no rows")
+    if len({name for name, _, _ in columns}) < len(columns):
+        raise BadLog("has two columns of one name")
+    return rows, columns
+
+
+def _table(sandbox: FileSandbox, rows: int, columns: list[tuple[str, str, str]]) -> Table:
+    table = Table()
+    numbers = [name for name, kind, _ in columns if kind == "number"]
+    labels = [name for name, kind, _ in columns if name in LABELS and kind == "text"]
+    for name, kind, example in columns:
+        column = table.column(name)
+        if kind != "number":
+            column.texts, column.example = rows, repr(example[:40])
+    table.lines.extend([0] * rows)
+    size, row = max(1, CELLS // max(1, len(numbers) + len(labels))), 0
+    found: dict[str, list[str]] = {name: [] for name in labels}
+    while row < rows and numbers:
+        asked = {"columns": numbers, "labels": labels, "row": row, "size": min(size, rows - row)}
+        answer = checked(sandbox.ask("values", **asked), asked["size"])
+        points = answer.points
+        if not answer.used or (len(points.step) and not row <= points.step.min() <= points.step.max() < row + answer.used):
+            raise no_sense()
+        order = np.argsort(points.name, kind="stable")
+        ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
+        for name, where in zip(points.names, np.split(order, ends[:-1]), strict=True):
+            table.extend(name, points.step[where], points.value[where])
+        _add_labels(found, answer.facts, answer.used)
+        row += answer.used
+    for name in LABELS:
+        if name in found and len(found[name]) == rows:
+            table.labels[name] = found[name]
+        elif name in numbers and len(table.columns[name].rows) == rows:
+            table.labels[name] = [f"{value:g}" for value in table.columns[name].values]
+    return table
+
+
+def _add_labels(found: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:
+    """Labels of further rows; a column with too many different ones gets none."""
+    try:
+        for name in list(found):
+            texts, codes = facts["labels"][name]["texts"], facts["labels"][name]["codes"]
+            if len(codes) == rows:
+                found[name] += [str(texts[code]) for code in codes]
+            else:
+                del found[name]
+    except (KeyError, TypeError, IndexError):
+        raise no_sense() from None
+
+
+def _completions(sandbox: FileSandbox, rows: int, kinds: dict[str, str]) -> Log:
+    """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
+    terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
+    names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
+    completions, table, row = Completions(), Table(), 0
+    while row < rows:
+        answer = sandbox.ask("rows", row=row, columns=names)
+        cells = answer.get("rows")
+        if not isinstance(cells, list) or not cells or not all(_is_row(each, names) for each in cells):
+            raise no_sense()
+        for number, each in enumerate(cells, row + 1):
+            add_completion(completions, table, number, dict(zip(names, each, strict=True)))
+        row += len(cells)
+    log = log_of(completions, table, origin="trl")
+    log.facts.notes += sum_note(terms)
+    return log
+
+
+def _is_row(cells: Any, names: list[str]) -> bool:
+    return isinstance(cells, list) and len(cells) == len(names)
+
+
+def add_completion(completions: Completions, table: Table, line: int, row: dict[str, Any]) -> None:
+    """Enter one row of TRL; one without a step is a bad line."""
+    step = step_of(row.pop("step"))
+    if step is None:
+        table.bad.add(line, "has no step: a whole number is expected")
+        return
+    prompt, completion = str(row.pop("prompt") or ""), str(row.pop("completion") or "")
+    advantage, terms = as_number(row.pop("advantage", None)), terms_of(row.items())
+    reward = sum(terms.values()) if terms else None
+    completions.add(Sample(step, prompt, completion, reward=reward, rewards=terms, advantage=advantage))
+
+
+def sum_note(terms: list[str]) -> list[str]:
+    """A sentence where the total reward is not in the log."""
+    if len(terms) < 2:
+        return []
+    return ["TRL does not write the total reward: it is the sum of the columns of numbers, with weights of 1."]

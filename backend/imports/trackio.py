@@ -1,0 +1,71 @@
+"""Trackio's database: a log for each run, with the completions that TRL logs as tables.
+
+Format: trackio.sqlite_storage, versions 0.2 to 0.43. Values of a run that still trains are in a file of their own
+beside the database (`-wal`) until Trackio closes it.
+"""
+
+from typing import IO, Any
+
+import numpy as np
+
+from backend.imports.binary import Points, checked, joined, table_of
+from backend.imports.completions import Completions
+from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.parquet import add_completion
+from backend.imports.table import MOST_POINTS, BadLog, Facts, Log, Table
+
+OPERATIONS = "backend.imports.trackio_operations"
+MOST_ROW = 2**62
+
+
+def read_trackio(file: IO[bytes]) -> list[Log]:
+    """A log for each run. Raises BadLog for any other database."""
+    with FileSandbox(OPERATIONS, file) as sandbox:
+        answer = sandbox.ask("runs")
+        try:
+            key, listed = str(answer["key"]), [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
+        except (KeyError, TypeError, ValueError):
+            raise no_sense() from None
+        logs, left = [], MOST_POINTS
+        for run, name, config in listed:
+            log = _read_run(sandbox, key, run, left)
+            left -= sum(len(column.values) for column in log.table.columns.values())
+            seed = config.get("seed")
+            log.facts.name, log.facts.config = name, config
+            log.facts.seed = seed if type(seed) is int else None
+            logs.append(log)
+    if not logs:
+        raise BadLog("has no runs")
+    return logs
+
+
+def _read_run(sandbox: FileSandbox, key: str, run: str, left: int) -> Log:
+    parts, completions, rows, row = list[Points](), Completions(), Table(), 0
+    while True:
+        answer = checked(sandbox.ask("values", key=key, run=run, row=row), MOST_ROW)
+        if not answer.used:
+            break
+        if answer.used <= row:
+            raise no_sense()
+        row, left = answer.used, left - len(answer.points.value)
+        if left < 0:
+            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+        parts.append(answer.points)
+        for sample in _samples(answer.facts):
+            add_completion(completions, rows, 0, sample)
+    points = joined(parts)
+    known = points.time[np.isfinite(points.time)]
+    facts = Facts(
+        started_at=float(known.min()) if len(known) else None,
+        finished_at=float(known.max()) if len(known) else None,
+    )
+    table = table_of(points, "_step", {"_runtime": points.time - known.min()} if len(known) else {})
+    table.bad = rows.bad
+    return Log(table, facts, completions=completions if len(completions) else None)
+
+
+def _samples(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    samples = facts.get("samples")
+    if not isinstance(samples, list) or not all(isinstance(each, dict) for each in samples):
+        raise no_sense()
+    return [{"step": None, "prompt": "", "completion": "", **each} for each in samples]

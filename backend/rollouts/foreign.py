@@ -1,0 +1,68 @@
+"""Completions of other trainers as rollouts: texts, rewards and advantages, without tokens."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Literal
+
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from backend.db.models import RolloutGroup
+from backend.rollouts.store import PackedGroups, pack_groups, write_groups
+
+Split = Literal["train", "eval"]
+
+MOST_COMPLETIONS = 1_024
+"""Of one group."""
+
+ATTEMPT = 1
+"""A step that comes again replaces its values, wherever its trainer continued."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCompletion:
+    """A completion as `pack_groups` takes it; of its tokens the number alone."""
+
+    text: str
+    reward: float | None = None
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+    advantage: float | None = None
+    finish_reason: str = ""
+    correct: bool | None = None
+    token_ids: Sequence[int] = range(0)
+    token_strings: Sequence[str] = ()
+    flags: Sequence[str] = ()
+    arrays: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignGroup:
+    """The completions of one prompt at one step."""
+
+    kind: Split
+    prompt_index: int
+    """Position of the prompt within its step."""
+    prompt: str
+    answer: str
+    completions: Sequence[ForeignCompletion]
+    problem: str = ""
+    domain: str = ""
+
+    @property
+    def prompt_id(self) -> str:
+        """The same for the same prompt."""
+        return sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def pack_foreign(run_id: str, step: int, groups: Sequence[ForeignGroup]) -> PackedGroups:
+    """The rows of a step's groups."""
+    return pack_groups(run_id, step, ATTEMPT, groups, with_tokens=False)
+
+
+def replace_groups(session: Session, packed: PackedGroups) -> None:
+    """Store packed groups. Of several completions of one place the last ones count, as with metrics."""
+    ids = [row["id"] for row in packed.groups]
+    for start in range(0, len(ids), 500):
+        session.execute(delete(RolloutGroup).where(RolloutGroup.id.in_(ids[start : start + 500])))
+    write_groups(session, packed)
