@@ -154,7 +154,7 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
 
 
 def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | None) -> int:
-    """make a run of a log of another trainer: TRL, verl, TensorBoard, W&B, CSV, JSONL"""
+    """make runs of a log of another trainer: TRL, verl, TensorBoard, W&B, Trackio, CSV, JSONL, Parquet"""
     from backend.db.migrate import migrate
     from backend.imports.command import import_into
     from backend.process.preflight import check_database, check_state_dir
@@ -179,7 +179,9 @@ IMPORT_NAMES = {
     "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
     "seed": "the run's seed",
     "step": "column that counts the steps; without it the best guess",
-    "format": "csv, jsonl, trl, verl, verl-console, tensorboard or wandb; without it known by the content",
+    "run": "a run of the file, as --dry-run lists them; without it all of them",
+    "into": "id of an imported run that gets the completions of the file",
+    "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
 }
 
 

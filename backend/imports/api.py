@@ -19,6 +19,7 @@ from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.imports.importing import ImportRequest, import_log
 from backend.imports.plan import ROW_NUMBER
+from backend.imports.runs import MOST_RUNS
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import refuse_secrets
 
@@ -53,6 +54,13 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     step: Annotated[
         str, Query(max_length=512, description="Column that counts the steps; empty: the best guess.")
     ] = "",
+    run: Annotated[
+        list[Label] | None,
+        Query(max_length=MOST_RUNS, description="Runs of the file, as a dry run lists them; none: all."),
+    ] = None,
+    into: Annotated[
+        str, Query(max_length=26, description="Id of an imported run that gets the completions of the file.")
+    ] = "",
     mapping: Annotated[
         str, Query(max_length=40_000, description='Names by column, as JSON; the name "" leaves it out.')
     ] = "{}",
@@ -60,9 +68,10 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     row_numbers: Annotated[bool, Query(description="Count the rows instead, from 1.")] = False,
     dry_run: Annotated[bool, Query(description="Report what would be stored, and store nothing.")] = False,
 ) -> Json:
-    """Make a run of a log of another trainer, which is the body as it is.
+    """Make runs of a log of another trainer, which is the body as it is.
 
-    Read are CSV, JSONL, trainer_state.json of TRL, logs of verl, TensorBoard event files and .wandb files.
+    Read are CSV, JSONL, Parquet, trainer_state.json and completions of TRL, logs and rollout dumps of verl,
+    TensorBoard event files, .wandb files, databases of Trackio, and zip or tar archives of all of these.
     """
     names = _names(mapping)
     for path, text in {"file": file, "name": name, "experiment": experiment, "variant": variant}.items():
@@ -71,7 +80,8 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
             raise InvalidRequest([FieldError(path, "contains NUL or an unpaired surrogate")])
     check_type(request, TYPES, expected="application/octet-stream")
     by = ROW_NUMBER if row_numbers else step or None
-    wanted = ImportRequest(file, format, name, experiment, variant, seed, by, names, dry_run)
+    chosen = tuple(run or ())
+    wanted = ImportRequest(file, format, name, experiment, variant, seed, by, names, chosen, into, dry_run)
     scratch = lab.settings.state / "imports"
     try:
         await run_in_threadpool(make_directory, scratch, mode=0o700)

@@ -1,28 +1,24 @@
 """Archives of logs: a directory of W&B, TensorBoard, TRL, verl or prime-rl as zip, tar or tar.gz.
 
-The archive is listed in the sandbox. Its files are unpacked one after another, never under their own names, and
-read like any other log. Files of one directory are one run; completions belong to the run beside them.
+The archive is listed in the sandbox. Its files are unpacked one after another, never under their own names,
+and read like any other log. Event files of one directory are one run; completions belong to the run there.
 """
 
 import struct
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 from backend.imports.completions import Completions
-from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.log_file import LogFile, no_sense
 from backend.imports.table import BadLog, Log, shown
 from backend.imports.tensorboard import merged_events
 
-OPERATIONS = "backend.imports.archive_operations"
 MOST_FILES = 2_000
 MOST_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
-MOST_RATIO = 1_000
-"""Of one file's size to its packed size; text that a trainer writes stays far below."""
 CHUNK = 1 << 20
 MOST_RUNS = 100
 ZIP_HEADER = struct.Struct("<4s22xHH")
@@ -32,8 +28,8 @@ STEPS = ("checkpoint-", "global_step_", "step_")
 PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
 """Directories that hold completions of the run above them."""
 
-ReadFile = Callable[[IO[bytes], str], tuple[str, list[Log]]]
-"""(format, logs) of one file with its name; raises BadLog."""
+ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
+"""(format, logs) of one file; raises BadLog."""
 
 
 class Member(NamedTuple):
@@ -62,18 +58,19 @@ class Found(NamedTuple):
     log: Log
 
 
-def read_archive(file: IO[bytes], kind: str, read: ReadFile) -> list[Log]:
-    """A log for each run in the archive, which is a zip, tar or gzip file. Raises BadLog."""
-    if kind == "gzip":
-        with tempfile.TemporaryFile() as unpacked:
-            file.seek(0)
-            _inflate(file, unpacked, zlib.decompressobj(31), MOST_UNPACKED, None)
-            unpacked.seek(257)
-            if unpacked.read(5) == b"ustar":
-                return read_archive(unpacked, "tar", read)
-            return read(unpacked, "")[1]
-    with FileSandbox(OPERATIONS, file) as sandbox:
-        members, others = _members(sandbox.ask(kind))
+def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
+    """(format, logs) of a log or of an archive that is packed with gzip. Raises BadLog."""
+    path = file.sandbox.new_path()
+    with path.open("w+b") as unpacked:
+        file.content.seek(0)
+        _inflate(file.content, unpacked, zlib.decompressobj(31), MOST_UNPACKED, None)
+        unpacked.flush()
+        return read(LogFile(unpacked, file.sandbox, file.name.removesuffix(".gz"), path))
+
+
+def read_archive(file: LogFile, kind: Literal["zip", "tar"], read: ReadFile) -> list[Log]:
+    """A log for each run in the archive. Raises BadLog."""
+    members, others = _members(file.ask(kind))
     found, unread = _read_all(file, kind, members, read)
     if not found:
         raise BadLog(_nothing(members, unread))
@@ -107,18 +104,21 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
 
 
 def _read_all(
-    file: IO[bytes], kind: str, members: list[Member], read: ReadFile
+    file: LogFile, kind: str, members: list[Member], read: ReadFile
 ) -> tuple[list[Found], list[tuple[str, str]]]:
     """Logs of all files, and the others with the reason."""
     found, unread = [], []
     for member in members:
-        with tempfile.NamedTemporaryFile(prefix="grpolab-import-") as unpacked:
-            _unpack(file, kind, member, unpacked)  # type: ignore[arg-type]
-            try:
-                name, logs = read(unpacked, member.name)  # type: ignore[arg-type]
-            except BadLog as error:
-                unread.append((member.name, str(error)))
-                continue
+        path = file.sandbox.new_path()
+        try:
+            with path.open("w+b") as unpacked:
+                _unpack(file.content, kind, member, unpacked)
+                name, logs = read(LogFile(unpacked, file.sandbox, member.name, path))
+        except BadLog as error:
+            unread.append((member.name, str(error)))
+            continue
+        finally:
+            path.unlink(missing_ok=True)
         found += [Found(member, name, log) for log in logs]
     return found, unread
 
@@ -135,8 +135,7 @@ def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
         for block in _blocks(file, member.size):
             to.write(block)
     else:
-        most = min(member.size, MOST_RATIO * member.packed)
-        _inflate(file, to, zlib.decompressobj(-15), most, member.packed)
+        _inflate(file, to, zlib.decompressobj(-15), member.size, member.packed)
     to.flush()
     to.seek(0)
 
@@ -147,7 +146,9 @@ def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
         yield block
 
 
-def _inflate(file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None) -> None:
+def _inflate(
+    file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most: int, packed: int | None
+) -> None:
     """Unpack a stream; raises BadLog where it is damaged or becomes larger than it may."""
     written = 0
     try:
@@ -169,11 +170,11 @@ def _inflate(file: IO[bytes], to: IO[bytes], inflater: "zlib._Decompress", most:
 
 
 def _runs(found: list[Found]) -> list[Log]:
-    """One log for each run: event files of a directory together, the last state of TRL, and completions beside them."""
+    """One log for each run: its event files together, the last state of TRL, completions beside them."""
     by_place: dict[tuple[str, str], list[Found]] = defaultdict(list)
     alone, completions = [], list[Found]()
     for each in found:
-        if each.log.completions is not None and each.kind in {"trl-completions", "verl-rollouts", "parquet"}:
+        if each.log.is_derived:
             completions.append(each)
         elif each.kind in {"tensorboard", "trl"}:
             by_place[each.member.directory, each.kind].append(each)
@@ -193,9 +194,13 @@ def _runs(found: list[Found]) -> list[Log]:
 def _merged(kind: str, some: list[Found]) -> Log:
     if kind == "tensorboard":
         return merged_events([each.log for each in some])
-    best = max(some, key=lambda each: len(each.log.table))  # a later checkpoint holds the history of the earlier
+    best = max(
+        some, key=lambda each: len(each.log.table)
+    )  # a later checkpoint holds the history of the earlier
     if len(some) > 1:
-        best.log.facts.notes.append(f"Of {len(some)} checkpoints, the longest history is taken: {best.member.name}.")
+        best.log.facts.notes.append(
+            f"Of {len(some)} checkpoints, the longest history is taken: {best.member.name}."
+        )
     return best.log
 
 
@@ -228,6 +233,6 @@ def _extend(log: Log, more: Log, *, with_curves: bool = False) -> None:
         log.completions.extend(more.completions)
     if with_curves:
         log.table.append(more.table)
-    log.facts.notes += [note for note in more.facts.notes if note not in log.facts.notes and not note.startswith("Curves")]
-
-
+    log.facts.notes += [
+        note for note in more.facts.notes if note not in log.facts.notes and not note.startswith("Curves")
+    ]

@@ -1,4 +1,4 @@
-"""Operations of the sandbox that list an archive at a path. Nothing is unpacked here, and no name is opened."""
+"""Operations of the sandbox that list an archive at a path: nothing is unpacked, and no name is opened."""
 
 import tarfile
 import zipfile
@@ -14,12 +14,14 @@ def zip_members(request: Request) -> dict[str, Any]:
     """Files of a zip archive: name, place of their header, packed size, size, whether they are deflated."""
     with zipfile.ZipFile(request["path"]) as archive:
         infos = archive.infolist()
-    files, others = [], 0
+    files, others = list[Any](), 0
     for info in infos:
         if info.is_dir():
             continue
         is_link = info.external_attr >> 28 == 0xA
-        is_readable = info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and not info.flag_bits & 1
+        is_readable = (
+            info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED} and not info.flag_bits & 1
+        )
         if is_link or not is_readable or len(files) >= MOST_MEMBERS:
             others += 1
             continue
@@ -32,7 +34,7 @@ def zip_members(request: Request) -> dict[str, Any]:
 
 def tar_members(request: Request) -> dict[str, Any]:
     """Plain files of a tar archive: name, place of their content, and its size twice."""
-    files, others = [], 0
+    files, others = list[Any](), 0
     with tarfile.open(request["path"], "r:") as archive:
         for member in archive:
             if member.isdir():

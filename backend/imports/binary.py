@@ -2,20 +2,18 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import IO, Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from backend.imports.log_file import LogFile, no_sense
 from backend.imports.operations import MOST_PART_NAMES
 from backend.imports.table import MOST_POINTS, BadLog, Floats, Ints, Table
-from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
+from backend.sandbox.process import Died, Refused, TimedOut
 
-OPERATIONS = "backend.imports.operations"
 PART_BYTES = 1 << 18
 MOST_RECORD_BYTES = 1 << 23
 """A record must fit into a part of at most this size."""
-SECONDS = 20.0
-"""For one part."""
 KINDS = (np.int32, np.int64, np.float64, np.float64)
 
 
@@ -39,19 +37,13 @@ class Answer(NamedTuple):
 
 
 class BinaryReader:
-    """Reads the parts of one file in one sandboxed process."""
+    """Reads the parts of one file in the sandbox."""
 
-    def __init__(self, operation: str, file: IO[bytes]) -> None:
+    def __init__(self, operation: str, file: LogFile) -> None:
         self._operation = operation
-        self._file = file
-        self._sandbox = Sandbox(OPERATIONS)
+        self._file = file.content
+        self._sandbox = file.sandbox
         self._values = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._sandbox.close()
 
     def read(self, offset: int) -> Answer | None:
         """The part at a place of the file; None where no complete record is left. Raises BadLog."""
@@ -74,7 +66,7 @@ class BinaryReader:
     def _ask(self, data: bytes, offset: int) -> Answer:
         document = {"data": b64encode(data).decode(), "offset": offset}
         try:
-            return checked(self._sandbox.ask(self._operation, seconds=SECONDS, **document), len(data))
+            return checked(self._sandbox.ask(self._operation, **document), len(data))
         except Refused as error:
             reason = str(error).partition(": ")[2]
             raise BadLog(f"is damaged behind byte {offset:,}: {reason}") from None
@@ -90,11 +82,11 @@ def checked(answer: Any, size: int) -> Answer:
         name, step, value, time = (np.frombuffer(b, k) for b, k in zip(columns, KINDS, strict=True))
         used, facts = int(answer["used"]), dict(answer["facts"])
     except (KeyError, TypeError, ValueError):
-        raise BadLog("cannot be read: the answer of the sandbox makes no sense") from None
+        raise no_sense() from None
     is_whole = len(name) == len(step) == len(value) == len(time) and 0 <= used <= size
     in_range = not len(name) or (name.min() >= 0 and name.max() < len(names) <= MOST_PART_NAMES)
     if not (is_whole and in_range):
-        raise BadLog("cannot be read: the answer of the sandbox makes no sense")
+        raise no_sense()
     return Answer(used, Points(names, name.astype(np.int64), step, value, time), facts)
 
 

@@ -17,7 +17,13 @@ MOST_SEED = 2**31
 
 
 def import_into(
-    settings: Settings, path: Path, *, dry_run: bool, seed: str | None = None, **names: Any
+    settings: Settings,
+    path: Path,
+    *,
+    dry_run: bool,
+    seed: str | None = None,
+    run: str | None = None,
+    **names: Any,
 ) -> Iterator[str]:
     """Import the file; yields the lines of the report. Raises InvalidRequest where it cannot be imported."""
     if seed is not None and not (seed.isdecimal() and int(seed) < MOST_SEED):
@@ -25,6 +31,7 @@ def import_into(
     request = replace(
         ImportRequest(clean_text(path.name)[:200], dry_run=dry_run),
         seed=None if seed is None else int(seed),
+        runs=() if run is None else (run,),
         **names,
     )
     learn_secrets(settings)
@@ -56,6 +63,13 @@ def report_lines(answer: ImportAnswer) -> Iterator[str]:
         first = report.restarts[0]
         yield f"  the step goes back {report.restart_count} times, first from {first.before} to {first.after}"
     yield from (f"  {note}" for note in report.notes)
+    if len(answer.runs) > 1:
+        yield f"  the file has {len(answer.runs)} runs; columns are those of the first that is chosen"
+        for run in answer.runs:
+            state = (
+                f" -> {run.name}" + (f" ({run.run})" if run.run else "") if run.is_chosen else " not chosen"
+            )
+            yield f"    {run.label} ({run.rows:,} rows, {run.completions:,} completions){state}"
     if answer.run is None:
         yield "  dry run: nothing is stored"
     else:

@@ -39,7 +39,10 @@ class Completions:
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self._characters = 0
-        self._beyond = self._cut = self._of_groups = 0
+        self.beyond = 0
+        """Completions beyond the limit."""
+        self.cut = 0
+        """Completions whose text is cut."""
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -48,12 +51,12 @@ class Completions:
         """One more; a long text is cut."""
         texts = [sample.prompt, sample.completion, sample.answer]
         if any(len(text) > MOST_TEXT for text in texts):
-            self._cut += 1
+            self.cut += 1
             prompt, completion, answer = (text[:MOST_TEXT] for text in texts)
             sample = sample._replace(prompt=prompt, completion=completion, answer=answer)
         self._characters += sum(min(len(text), MOST_TEXT) for text in texts)
         if len(self.samples) >= MOST_COMPLETIONS or self._characters > MOST_CHARACTERS:
-            self._beyond += 1
+            self.beyond += 1
         else:
             self.samples.append(sample)
 
@@ -61,21 +64,21 @@ class Completions:
         """Add those of another file."""
         for sample in others.samples:
             self.add(sample)
-        self._beyond += others._beyond
-        self._cut += others._cut
+        self.beyond += others.beyond
+        self.cut += others.cut
 
     def notes(self) -> list[str]:
         """Sentences for the report: how many there are, and what of them is left out."""
         groups = [group for _, some in self.steps() for group in some]
         sizes = sum(len(group.completions) for group in groups)
         notes = [f"{sizes:,} completions of {len(groups):,} prompts are stored as rollouts."]
-        if self._beyond:
+        if self.beyond:
             limit = f"{MOST_COMPLETIONS:,} completions and {MOST_CHARACTERS:,} characters"
-            notes.append(f"{self._beyond:,} further completions are left out: at most {limit} are stored.")
+            notes.append(f"{self.beyond:,} further completions are left out: at most {limit} are stored.")
         if (surplus := len(self.samples) - sizes) > 0:
             notes.append(f"{surplus:,} completions are left out: a group has at most {MOST_OF_GROUP:,}.")
-        if self._cut:
-            notes.append(f"{self._cut:,} completions are cut: a text has at most {MOST_TEXT:,} characters.")
+        if self.cut:
+            notes.append(f"{self.cut:,} completions are cut: a text has at most {MOST_TEXT:,} characters.")
         return notes
 
     def steps(self) -> Iterator[tuple[int, list[ForeignGroup]]]:
@@ -126,14 +129,18 @@ def log_of(completions: Completions, table: Table, origin: str = "") -> Log:
     """A log that holds completions alone; its curves are their means by step. `table` has its bad lines."""
     if not completions.samples:
         bad = table.bad.first
-        raise BadLog(f"has no completions; line {bad[0].line} {bad[0].reason}" if bad else "has no completions")
+        raise BadLog(
+            f"has no completions; line {bad[0].line} {bad[0].reason}" if bad else "has no completions"
+        )
     by_step: dict[int, list[Sample]] = defaultdict(list)
     for sample in completions.samples:
         by_step[sample.step].append(sample)
     for step, samples in sorted(by_step.items()):
         table.add(0, [("step", float(step)), *_means(samples)])
     note = "Curves are means of the completions; import the log of the metrics too for the others."
-    return Log(table, Facts(notes=[note]), origin=origin, step="step", completions=completions)
+    return Log(
+        table, Facts(notes=[note]), origin=origin, step="step", completions=completions, is_derived=True
+    )
 
 
 def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
@@ -148,4 +155,9 @@ def _means(samples: list[Sample]) -> Iterator[tuple[str, float]]:
         for name, values in columns.items():
             known = [value for value in values if value is not None]
             if known:
-                yield prefix + name, math.fsum(known) / len(known) if all(map(math.isfinite, known)) else sum(known) / len(known)
+                yield (
+                    prefix + name,
+                    math.fsum(known) / len(known)
+                    if all(map(math.isfinite, known))
+                    else sum(known) / len(known),
+                )

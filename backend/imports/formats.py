@@ -4,17 +4,26 @@ from collections.abc import Callable
 from typing import IO, NamedTuple
 
 from backend.imports import tfrecord, wandb_file
+from backend.imports.archive import read_archive, read_gzip
 from backend.imports.lines import parse
+from backend.imports.log_file import ImportSandbox, LogFile
+from backend.imports.parquet import read_parquet
 from backend.imports.table import BadLog, Log
 from backend.imports.tensorboard import read_tensorboard
 from backend.imports.text_formats import delimiter_of, read_csv, read_jsonl
+from backend.imports.trackio import read_trackio
 from backend.imports.trl import read_trl
-from backend.imports.verl import CONSOLE_LINE, read_verl_console, read_verl_file
+from backend.imports.verl import CONSOLE_LINE, read_verl_console, read_verl_file, read_verl_rollouts
 from backend.imports.wandb import read_wandb
+from backend.rollouts.foreign import Split
 
 HEAD_BYTES = 65_536
+GZIP = b"\x1f\x8b"
+ROLLOUT = {"input", "output", "score", "step"}
+"""Fields of a completion in a rollout dump of verl."""
 
-Reader = Callable[[IO[bytes]], Log]
+Reader = Callable[[LogFile], list[Log]]
+"""A log for each run of a file; raises BadLog."""
 
 
 class Format(NamedTuple):
@@ -26,22 +35,37 @@ class Format(NamedTuple):
     read: Reader
 
 
+def _validation(name: str) -> Split:
+    """Whether a dump of verl is of held-out problems: its file or directory is called `val` or `eval`."""
+    return "eval" if "val" in name.lower() else "train"
+
+
 FORMATS: dict[str, Format] = {
-    "csv": Format("CSV with a header", "csv", read_csv),
-    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
-    "trl": Format("TRL trainer_state.json", "trl", read_trl),
-    "verl": Format("verl JSONL", "verl", read_verl_file),
-    "verl-console": Format("verl console output", "verl", read_verl_console),
-    "tensorboard": Format("TensorBoard event file", "tensorboard", read_tensorboard),
-    "wandb": Format("W&B .wandb file", "wandb", read_wandb),
+    "csv": Format("CSV with a header", "csv", lambda file: read_csv(file.content)),
+    "jsonl": Format("JSONL, an object a line", "jsonl", lambda file: read_jsonl(file.content)),
+    "parquet": Format("Parquet", "parquet", read_parquet),
+    "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file.content)]),
+    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file.content)]),
+    "verl-rollouts": Format(
+        "verl rollout dump",
+        "verl",
+        lambda file: [read_verl_rollouts(file.content, split=_validation(file.name))],
+    ),
+    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file.content)]),
+    "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
+    "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
+    "trackio": Format("Trackio database", "trackio", read_trackio),
+    "zip": Format("zip archive of logs", "", lambda file: read_archive(file, "zip", _read_member)),
+    "tar": Format("tar archive of logs", "", lambda file: read_archive(file, "tar", _read_member)),
 }
+ARCHIVES = ("zip", "tar")
+
+BEGINNINGS = ((b"PAR1", "parquet"), (b"PK\x03\x04", "zip"), (b"SQLite format 3\0", "trackio"))
 
 FOREIGN = (
-    (b"PAR1", "is a Parquet file: export it as CSV, e.g. with pandas"),
-    (b"\x1f\x8b", "is compressed with gzip: unpack it first"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd: unpack it first"),
-    (b"PK", "is a zip archive: unpack it and import one log"),
-    (b"SQLite format 3", "is a SQLite database, which is not read: export the metrics as CSV"),
+    (b"PK\x05\x06", "is an empty zip archive"),
+    (b"7z\xbc\xaf", "is a 7z archive: unpack it and make a zip or tar file of it"),
     (b"%PDF", "is a PDF"),
     (b"\xff\xfe", "is UTF-16 text: save it as UTF-8"),
     (b"\xfe\xff", "is UTF-16 text: save it as UTF-8"),
@@ -59,6 +83,11 @@ def detect(file: IO[bytes]) -> str:
         return "wandb"
     if tfrecord.is_framed(head):
         return "tensorboard"
+    for beginning, name in BEGINNINGS:
+        if head.startswith(beginning):
+            return name
+    if head[257:262] == b"ustar":
+        return "tar"
     for beginning, reason in FOREIGN:
         if head.startswith(beginning):
             raise BadLog(reason)
@@ -85,6 +114,8 @@ def _json_format(first: str) -> str:
     row = parse(first) if _is_object(first) else {}
     if isinstance(row.get("log_history"), list):
         return "trl"
+    if row.keys() >= ROLLOUT:
+        return "verl-rollouts"
     return "verl" if isinstance(row.get("data"), dict) and "step" in row else "jsonl"
 
 
@@ -100,10 +131,35 @@ def _known() -> str:
     return f"{', '.join(titles[:-1])} and {titles[-1]}"
 
 
-def read_log(file: IO[bytes], name: str | None = None) -> tuple[str, Log]:
-    """(format, log). `name` chooses the format, else the content does. Raises BadLog."""
-    chosen = name or detect(file)
-    file.seek(0)
-    log = FORMATS[chosen].read(file)
-    log.origin = log.origin or FORMATS[chosen].origin
-    return chosen, log
+def read_logs(file: IO[bytes], name: str = "", format_name: str | None = None) -> tuple[str, list[Log]]:
+    """(format, a log for each run). Without `format_name` the content says the format. Raises BadLog."""
+    with ImportSandbox() as sandbox:
+        return _read(LogFile(file, sandbox, name), format_name)
+
+
+def _read(file: LogFile, format_name: str | None = None) -> tuple[str, list[Log]]:
+    file.content.seek(0)
+    if format_name is None and file.content.read(len(GZIP)) == GZIP:
+        return read_gzip(file, _read_unpacked)
+    chosen = format_name or detect(file.content)
+    file.content.seek(0)
+    logs = FORMATS[chosen].read(file)
+    for log in logs:
+        log.origin = log.origin or FORMATS[chosen].origin
+    return chosen, logs
+
+
+def _read_unpacked(file: LogFile) -> tuple[str, list[Log]]:
+    """Content of a gzip file, which is packed once."""
+    file.content.seek(0)
+    if file.content.read(len(GZIP)) == GZIP:
+        raise BadLog("is packed with gzip twice")
+    return _read(file)
+
+
+def _read_member(file: LogFile) -> tuple[str, list[Log]]:
+    """A file of an archive; archives in archives are left packed."""
+    chosen = detect(file.content)
+    if chosen in ARCHIVES:
+        raise BadLog("is an archive in an archive")
+    return _read(file, chosen)

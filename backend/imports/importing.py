@@ -1,7 +1,7 @@
 """An import from the file to the run: read, plan, name, store."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -16,11 +16,12 @@ from backend.db.models import Experiment, Run
 from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
-from backend.imports.formats import FORMATS, read_log
+from backend.imports.additions import add_completions, added_before
+from backend.imports.formats import FORMATS, read_logs
 from backend.imports.plan import Plan, plan_import
-from backend.imports.schemas import ImportAnswer, report_of
-from backend.imports.store import Names, store_run
-from backend.imports.table import BadLog
+from backend.imports.schemas import ImportAnswer, RunItem, report_of
+from backend.imports.store import Names, prepare_run, store_run
+from backend.imports.table import BadLog, Log, shown
 from backend.redaction import redact
 from backend.sandbox.process import Unusable
 
@@ -45,49 +46,153 @@ class ImportRequest:
     step: str | None = None
     """Column of steps, or ROW_NUMBER; None: it is guessed."""
     mapping: Mapping[str, str] = field(default_factory=dict)
+    runs: Sequence[str] = ()
+    """Labels of the runs of the file that are imported; none: all of them."""
+    into: str = ""
+    """Id of an imported run that gets the completions of the file; "": runs are made."""
     dry_run: bool = False
 
 
 def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, key: str = "") -> ImportAnswer:
-    """Make a run of a log, or with `dry_run` only the report of it.
+    """Make the runs of a log, or with `dry_run` only the report of it.
 
     Raises InvalidRequest for a file that cannot be imported; nothing is stored then.
     """
-    format_name, plan = _plan(file, request)
-    digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(plan)])
-    report = report_of(plan, format_name)
-    with reading(sessions) as session:
-        names = _names(session, plan, request)
-        made = None if request.dry_run else made_before(session, key, digest)
-    if made is None and not request.dry_run:
-        with sessions.begin() as session:
-            made = store_run(session, plan, names, key=key, digest=digest)
-            # None: somebody with the same key was quicker by a moment.
-            made = made or made_before(session, key, digest)
+    format_name, labelled, plans = _plans(file, request)
+    digest = digest_of(
+        [
+            request.file,
+            request.name,
+            request.experiment,
+            request.variant,
+            request.into,
+            *map(_content, plans.values()),
+        ]
+    )
+    keys = [
+        key and (key if not number else f"{sha256(key.encode()).hexdigest()}:{number}")
+        for number in range(len(plans))
+    ]
+    if request.into:
+        names = _add(sessions, list(plans.values()), request)
+        made: list[str | None] = [request.into]
+    else:
+        with reading(sessions) as session:
+            names = _names(session, list(plans.values()), request)
+            made = [] if request.dry_run else [made_before(session, each, digest) for each in keys]
+        if not request.dry_run and None in made:
+            made = _store(sessions, list(plans.values()), names, keys, digest)
+    ids = dict(zip(plans, made, strict=False)) if not request.dry_run else {}
+    first = next(iter(plans.values()))
+    own = dict(zip(plans, names, strict=False))
     return ImportAnswer(
-        run=made,
-        name=names.run,
-        experiment=names.experiment,
-        variant=names.variant,
-        seed=names.seed,
-        report=report,
+        run=next(iter(ids.values()), None),
+        name=names[0].run,
+        experiment=names[0].experiment,
+        variant=names[0].variant,
+        seed=names[0].seed,
+        runs=[_item(label, log, own.get(label), ids.get(label)) for label, log in labelled.items()],
+        report=report_of(first, format_name),
     )
 
 
-def _plan(file: IO[bytes], request: ImportRequest) -> tuple[str, Plan]:
+def _item(label: str, log: Log, names: Names | None, run: str | None) -> RunItem:
+    return RunItem(
+        label=label,
+        is_chosen=names is not None,
+        run=run,
+        name=names.run if names else "",
+        rows=len(log.table),
+        completions=len(log.completions or ()),
+    )
+
+
+def _plans(file: IO[bytes], request: ImportRequest) -> tuple[str, dict[str, Log], dict[str, Plan]]:
+    """(format, all runs of the file by label, plans of those that are chosen)."""
     if request.format and request.format not in FORMATS:
         reason = f"is {request.format!r:.40}; any of {', '.join(FORMATS)} are expected"
         raise InvalidRequest([FieldError("format", reason)])
     try:
         with _one_at_a_time:
-            format_name, log = read_log(file, request.format or None)
-            return format_name, plan_import(log, step=request.step, mapping=request.mapping)
+            format_name, logs = read_logs(file, request.file, request.format or None)
+            labelled = _labelled(logs, request.file)
+            return format_name, labelled, _planned(_chosen(labelled, request), request)
     except BadLog as error:
         raise InvalidRequest([FieldError("file", f"{request.file} {error}")]) from None
     except Unusable as error:
         raise Unavailable(
             f"binary logs are read in the sandbox, which does not start here: {error}"
         ) from None
+
+
+def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
+    """The runs of a file by a name that no other one of it has."""
+    labelled: dict[str, Log] = {}
+    for log in logs:
+        name = redact(clean_text(log.facts.name))[:MOST_NAME] or clean_text(PurePath(file).stem)
+        labelled[next(each for each in _numbered(name) if each not in labelled)] = log
+    return labelled
+
+
+def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
+    if unknown := [label for label in request.runs if label not in labelled]:
+        some = ", ".join(map(shown, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
+        raise InvalidRequest([FieldError("run", f"the file has no run {shown(unknown[0])}, but {some}")])
+    chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
+    alone = {"name": bool(request.name), "seed": request.seed is not None, "into": bool(request.into)}
+    if len(chosen) > 1 and (wrong := [name for name, is_given in alone.items() if is_given]):
+        reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `run`"
+        raise InvalidRequest([FieldError(name, reason) for name in wrong])
+    return chosen
+
+
+def _planned(chosen: dict[str, Log], request: ImportRequest) -> dict[str, Plan]:
+    """A plan for each run; of several, one without metrics is left out and named."""
+    columns = {column for log in chosen.values() for column in log.table.columns}
+    plans: dict[str, Plan] = {}
+    left_out = []
+    for label, log in chosen.items():
+        own = log.table.columns
+        mapping = {name: ours for name, ours in request.mapping.items() if name in own or name not in columns}
+        step = None if request.step and request.step not in own and request.step in columns else request.step
+        try:
+            plans[label] = plan_import(log, step=step, mapping=mapping)
+        except BadLog as error:
+            if len(chosen) == 1:
+                raise
+            left_out.append(f"The run {shown(label)} is left out: it {error}.")
+    if not plans:
+        raise BadLog(f"has no run with metrics; {left_out[0]}")
+    next(iter(plans.values())).log.facts.notes += left_out
+    return plans
+
+
+def _store(
+    sessions: Sessions, plans: list[Plan], names: list[Names], keys: list[str], digest: str
+) -> list[str | None]:
+    """Ids of the runs, made in one transaction."""
+    prepared = [prepare_run(plan) for plan in plans]
+    with sessions.begin() as session:
+        made = [
+            store_run(session, plan, own, ready, key=key, digest=digest)
+            for plan, own, ready, key in zip(plans, names, prepared, keys, strict=True)
+        ]
+        # None: somebody with the same key was quicker by a moment.
+        return [run or made_before(session, key, digest) for run, key in zip(made, keys, strict=True)]
+
+
+def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[Names]:
+    """Add the completions of the file to a run, whose names are returned."""
+    completions = plans[0].log.completions
+    if completions is None:
+        raise InvalidRequest(
+            [FieldError("file", f"{request.file} has no completions, which `into` adds to a run")]
+        )
+    with reading(sessions) as session:
+        names = added_before(session, request.into, request.file)
+    if not request.dry_run:
+        add_completions(sessions, request.into, completions, request.file)
+    return [names]
 
 
 def _content(plan: Plan) -> str:
@@ -98,25 +203,30 @@ def _content(plan: Plan) -> str:
     return digest.hexdigest()
 
 
-def _names(session: Session, plan: Plan, request: ImportRequest) -> Names:
-    facts = plan.log.facts
+def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[Names]:
+    """Names of the runs; two logs that the user does not name are not taken for two seeds."""
     experiment = request.experiment or request.file
-    wanted = redact(clean_text(facts.name)) or clean_text(PurePath(request.file).stem)
-    name = request.name or _free_name(session, wanted[:MOST_NAME], experiment)
-    seed = request.seed if request.seed is not None else facts.seed
-    return Names(
-        run=name,
-        experiment=experiment,
-        variant=request.variant or name,
-        seed=seed if seed is not None and 0 <= seed < 2**31 else 0,
-        file=request.file,
-    )
-
-
-def _free_name(session: Session, wanted: str, experiment: str) -> str:
-    """The name, numbered where a run of this experiment has it: two logs are not taken for two seeds."""
     query = select(Run.name, Run.variant).join(Experiment, Experiment.id == Run.experiment_id)
     rows = session.execute(query.where(Experiment.name == experiment)).all()
-    taken = {name for row in rows for name in row}
-    numbered = (f"{wanted} {number}" for number in count(2))
-    return wanted if wanted not in taken else next(name for name in numbered if name not in taken)
+    taken, variants = {name for row in rows for name in row}, dict[str, str]()
+    found = []
+    for plan in plans:
+        facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
+        wanted = redact(clean_text(facts.name)) or stem
+        name = request.name or next(each for each in _numbered(wanted[:MOST_NAME]) if each not in taken)
+        variant = redact(clean_text(facts.variant))[:MOST_NAME]
+        if variant:  # seeds of one another, but not of runs that are there already
+            variant = variants.setdefault(
+                variant, next(each for each in _numbered(variant) if each not in taken)
+            )
+        taken.add(name)
+        seed = request.seed if request.seed is not None else facts.seed
+        seed = seed if seed is not None and 0 <= seed < 2**31 else 0
+        found.append(Names(name, experiment, request.variant or variant or name, seed, request.file))
+    return found
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """The name, then the name with a number."""
+    yield name
+    yield from (f"{name} {number}" for number in count(2))

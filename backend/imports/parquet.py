@@ -1,20 +1,19 @@
 """Parquet: a table of metrics, as pandas and Trackio write it, or the completions that TRL writes.
 
-TRL's are trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each reward function
-and for each further value that these log, advantage.
+TRL's are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, completion, a column for each
+reward function and for each further value that these log, advantage.
 """
 
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from backend.imports.binary import checked
 from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
-from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.log_file import LogFile, no_sense
 from backend.imports.runs import LABELS, split_runs
 from backend.imports.table import MOST_POINTS, BadLog, Log, Table, as_number
 
-OPERATIONS = "backend.imports.parquet_operations"
 CELLS = 18_000
 """Of one answer."""
 COMPLETIONS = {"step", "prompt", "completion"}
@@ -23,14 +22,13 @@ TRACKIO_OWN = ("id", "log_id", "space_id")
 """Columns of its database that are no metrics."""
 
 
-def read_parquet(file: IO[bytes]) -> list[Log]:
+def read_parquet(file: LogFile) -> list[Log]:
     """A log for each run of the table. Raises BadLog."""
-    with FileSandbox(OPERATIONS, file) as sandbox:
-        rows, columns = _schema(sandbox)
-        kinds = {name: kind for name, kind, _ in columns}
-        if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
-            return [_completions(sandbox, rows, kinds)]
-        table = _table(sandbox, rows, columns)
+    rows, columns = _schema(file)
+    kinds = {name: kind for name, kind, _ in columns}
+    if kinds.keys() >= COMPLETIONS and kinds["completion"] != "number":
+        return [_completions(file, rows, kinds)]
+    table = _table(file, rows, columns)
     if not kinds.keys() >= TRACKIO:
         return split_runs(Log(table))
     for name in TRACKIO_OWN:
@@ -38,8 +36,8 @@ def read_parquet(file: IO[bytes]) -> list[Log]:
     return split_runs(Log(table, origin="trackio"))
 
 
-def _schema(sandbox: FileSandbox) -> tuple[int, list[tuple[str, str, str]]]:
-    answer = sandbox.ask("schema")
+def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
+    answer = file.ask("parquet-schema")
     try:
         rows = int(answer["rows"])
         columns = [(str(name), str(kind), str(example)) for name, kind, example in answer["columns"]]
@@ -54,7 +52,7 @@ def _schema(sandbox: FileSandbox) -> tuple[int, list[tuple[str, str, str]]]:
     return rows, columns
 
 
-def _table(sandbox: FileSandbox, rows: int, columns: list[tuple[str, str, str]]) -> Table:
+def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Table:
     table = Table()
     numbers = [name for name, kind, _ in columns if kind == "number"]
     labels = [name for name, kind, _ in columns if name in LABELS and kind == "text"]
@@ -66,10 +64,13 @@ def _table(sandbox: FileSandbox, rows: int, columns: list[tuple[str, str, str]])
     size, row = max(1, CELLS // max(1, len(numbers) + len(labels))), 0
     found: dict[str, list[str]] = {name: [] for name in labels}
     while row < rows and numbers:
-        asked = {"columns": numbers, "labels": labels, "row": row, "size": min(size, rows - row)}
-        answer = checked(sandbox.ask("values", **asked), asked["size"])
+        some = min(size, rows - row)
+        asked = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=some)
+        answer = checked(asked, some)
         points = answer.points
-        if not answer.used or (len(points.step) and not row <= points.step.min() <= points.step.max() < row + answer.used):
+        if not answer.used or (
+            len(points.step) and not row <= points.step.min() <= points.step.max() < row + answer.used
+        ):
             raise no_sense()
         order = np.argsort(points.name, kind="stable")
         ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
@@ -98,13 +99,13 @@ def _add_labels(found: dict[str, list[str]], facts: dict[str, Any], rows: int) -
         raise no_sense() from None
 
 
-def _completions(sandbox: FileSandbox, rows: int, kinds: dict[str, str]) -> Log:
+def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
     completions, table, row = Completions(), Table(), 0
     while row < rows:
-        answer = sandbox.ask("rows", row=row, columns=names)
+        answer = file.ask("parquet-rows", row=row, columns=names)
         cells = answer.get("rows")
         if not isinstance(cells, list) or not cells or not all(_is_row(each, names) for each in cells):
             raise no_sense()
@@ -136,4 +137,6 @@ def sum_note(terms: list[str]) -> list[str]:
     """A sentence where the total reward is not in the log."""
     if len(terms) < 2:
         return []
-    return ["TRL does not write the total reward: it is the sum of the columns of numbers, with weights of 1."]
+    return [
+        "TRL does not write the total reward: it is the sum of the columns of numbers, with weights of 1."
+    ]

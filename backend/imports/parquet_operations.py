@@ -91,7 +91,7 @@ def values(request: Request) -> dict[str, Any]:
     if batch is None or not batch.num_rows:
         raise ValueError(f"row {row} is missing: the file holds fewer than it says")
     batch = batch.slice(0, size)
-    places, rows, numbers = [], [], []
+    places, rows, numbers = list[Any](), list[Any](), list[Any]()
     for place, name in enumerate(names):
         found, is_there = _numbers(batch.column(name))
         at = np.flatnonzero(is_there)
@@ -99,7 +99,12 @@ def values(request: Request) -> dict[str, Any]:
         rows.append(at + row)
         numbers.append(found[at])
     arrays = [np.concatenate([np.empty(0), *each]) for each in (places, rows, numbers)]
-    packed = [arrays[0].astype(np.int32), arrays[1].astype(np.int64), arrays[2], np.full(len(arrays[2]), np.nan)]
+    packed: list[Any] = [
+        arrays[0].astype(np.int32),
+        arrays[1].astype(np.int64),
+        arrays[2],
+        np.full(len(arrays[2]), np.nan),
+    ]
     facts = {"labels": {name: _labels(batch.column(name)) for name in labels}}
     columns = [b64encode(array.tobytes()).decode() for array in packed]
     return {"used": batch.num_rows, "names": names, "columns": columns, "facts": facts}
@@ -121,8 +126,13 @@ def _numbers(column: Any) -> tuple[Any, Any]:
 def _labels(column: Any) -> dict[str, Any]:
     """Different texts, and of each row the place of its own; no texts where there are too many."""
     texts: dict[str, int] = {}
-    codes = [texts.setdefault("" if text is None else str(text)[:MOST_LABEL], len(texts)) for text in column.to_pylist()]
-    return {"texts": list(texts), "codes": codes} if len(texts) <= MOST_DISTINCT else {"texts": [], "codes": []}
+    codes = [
+        texts.setdefault("" if text is None else str(text)[:MOST_LABEL], len(texts))
+        for text in column.to_pylist()
+    ]
+    return (
+        {"texts": list(texts), "codes": codes} if len(texts) <= MOST_DISTINCT else {"texts": [], "codes": []}
+    )
 
 
 def rows(request: Request) -> dict[str, Any]:
@@ -141,11 +151,11 @@ def rows(request: Request) -> dict[str, Any]:
 def _cell(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return message_text(value)[:MOST_TEXT + 1]
+    return message_text(value)[: MOST_TEXT + 1]
 
 
 OPERATIONS = {
-    "schema": Operation(schema, _import),
-    "values": Operation(values, _import),
-    "rows": Operation(rows, _import),
+    "parquet-schema": Operation(schema, _import),
+    "parquet-values": Operation(values, _import),
+    "parquet-rows": Operation(rows, _import),
 }

@@ -76,7 +76,8 @@ class Plan:
     @property
     def last_step(self) -> int:
         """The largest step."""
-        return max(int(each.steps[-1]) for each in self.series.values())
+        own = self.log.completions.last_step if self.log.completions is not None else 0
+        return max(own, *(int(each.steps[-1]) for each in self.series.values()))
 
     @property
     def first_step(self) -> int:

@@ -19,14 +19,18 @@ def split_runs(log: Log) -> list[Log]:
     keys = list(zip(*labels.values(), strict=True))
     distinct = list(dict.fromkeys(keys))
     if len(distinct) > MOST_RUNS:
-        log.facts.notes.append(f"The columns {', '.join(labels)} tell more than {MOST_RUNS} runs apart: all rows are taken as one.")
+        note = f"The columns {', '.join(labels)} name more than {MOST_RUNS} runs: all rows are taken as one."
+        log.facts.notes.append(note)
         return [log]
     if not distinct:
         return [log]
     places = {key: number for number, key in enumerate(distinct)}
     tables = _split(log.table, np.array([places[key] for key in keys], np.int64), len(distinct), set(labels))
     tables[0].bad = log.table.bad
-    found = [_log(log, table, dict(zip(labels, key, strict=True))) for table, key in zip(tables, distinct, strict=True)]
+    found = [
+        _log(log, table, dict(zip(labels, key, strict=True)))
+        for table, key in zip(tables, distinct, strict=True)
+    ]
     return _named(found)
 
 

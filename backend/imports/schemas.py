@@ -65,21 +65,39 @@ class ImportReport(Documented):
     restart_count: int
     replaced: int
     """Values that a later one of the same step replaces."""
+    completions: int
+    """Completions that become rollouts."""
     config_fields: int
     """Fields of the other trainer's config that are kept."""
     notes: list[str]
 
 
+class RunItem(Documented):
+    """A run of the file."""
+
+    label: str
+    """Its name in the file, which the parameter `run` chooses."""
+    is_chosen: bool
+    run: str | None
+    """Id of the run that was made."""
+    name: str
+    """Its name here; empty for one that is not chosen."""
+    rows: int
+    completions: int
+
+
 class ImportAnswer(Documented):
-    """A report, and the run that was made; `dry_run` makes none."""
+    """A report, and the runs that were made; `dry_run` makes none. Names and report are of the first."""
 
     run: str | None
-    """Its id."""
+    """Id of the first run."""
     name: str
     experiment: str
     """The experiment's name."""
     variant: str
     seed: int
+    runs: list[RunItem]
+    """All runs of the file."""
     report: ImportReport
 
 
@@ -87,6 +105,7 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
     """Report on a plan, as the user reads it."""
     table, facts = plan.log.table, plan.log.facts
     config, left_out = storable_config(facts.config)
+    completions = plan.log.completions
     return ImportReport(
         format=format_name,
         format_title=FORMATS[format_name].title,
@@ -104,6 +123,11 @@ def report_of(plan: Plan, format_name: str) -> ImportReport:
         restarts=[RestartItem(**restart._asdict()) for restart in plan.restarts],
         restart_count=plan.restart_count,
         replaced=plan.replaced,
+        completions=len(completions or ()),
         config_fields=len(config),
-        notes=[*facts.notes, *([left_out] if left_out else [])],
+        notes=[
+            *facts.notes,
+            *([left_out] if left_out else []),
+            *(completions.notes() if completions is not None else []),
+        ],
     )

@@ -20,6 +20,7 @@ from backend.diagnosis.store import columns_of, diagnosis_of
 from backend.imports.plan import Plan, Series
 from backend.metrics.store import write_series
 from backend.redaction import redact_document
+from backend.rollouts.store import PackedGroups, write_groups
 from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 
@@ -40,12 +41,28 @@ class Names(NamedTuple):
     file: str
 
 
-def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", digest: str = "") -> str | None:
+class PreparedRun(NamedTuple):
+    """A new run's id, and its completions as rows: packed before the transaction, which is brief then."""
+
+    id: str
+    packed: list[PackedGroups]
+
+
+def prepare_run(plan: Plan) -> PreparedRun:
+    """Pack the completions of a run that is to be entered."""
+    run_id = new_id()
+    completions = plan.log.completions
+    return PreparedRun(run_id, completions.packed(run_id) if completions is not None else [])
+
+
+def store_run(
+    session: Session, plan: Plan, names: Names, prepared: PreparedRun, *, key: str = "", digest: str = ""
+) -> str | None:
     """Enter the run; its id, or None where there is a run with this idempotency key."""
     facts = plan.log.facts
     experiment = experiment_of(session, names)
     row = {
-        "id": new_id(),
+        "id": prepared.id,
         "name": names.run,
         "experiment_id": experiment,
         "variant": names.variant,
@@ -70,6 +87,8 @@ def store_run(session: Session, plan: Plan, names: Names, *, key: str = "", dige
     made: str | None = session.scalar(statement.returning(Run.id))
     if made is not None:
         _enter_points(session, made, plan, names.file)
+        for packed in prepared.packed:
+            write_groups(session, packed)
     return made
 
 

@@ -171,6 +171,8 @@ class Log:
     step: str | None = None
     """Column of steps, where the format has one; None: it is guessed."""
     completions: "Completions | None" = None
+    is_derived: bool = False
+    """Whether the values are means of the completions."""
 
 
 def as_number(value: Any) -> float | None:

@@ -5,12 +5,13 @@ Format: tensorboard.compat.proto.event_pb2, versions 2.10 to 2.20.
 """
 
 from array import array
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from backend.imports.binary import PART_BYTES, BinaryReader, Points, joined, table_of
 from backend.imports.lines import parse
+from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog, Facts, Log
 from backend.imports.tfrecord import HEADER_BYTES, record_bytes
 
@@ -18,26 +19,27 @@ ARGUMENTS = ("args/text_summary", "args")
 """Text that the callback of Hugging Face writes: the arguments of the training as JSON."""
 
 
-def read_tensorboard(file: IO[bytes]) -> Log:
+def read_tensorboard(log_file: LogFile) -> Log:
     """All scalars of one event file. Raises BadLog for a damaged one; an incomplete last record is noted."""
+    file = log_file.content
     end, offset, parts, facts = file.seek(0, 2), 0, list[Points](), dict[str, Any]()
     notes = []
-    with BinaryReader("tensorboard", file) as reader:
-        while offset < end:
-            file.seek(offset)
-            size = record_bytes(file.read(HEADER_BYTES))
-            if size is None or offset + size > end:
-                notes.append(f"The file ends in the middle of a record: {end - offset:,} bytes are left out.")
-                break
-            if size > PART_BYTES:  # a picture or a histogram
-                offset += size
-                continue
-            answer = reader.read(offset)
-            if answer is None:
-                break
-            parts.append(answer.points)
-            facts |= answer.facts
-            offset += answer.used
+    reader = BinaryReader("tensorboard", log_file)
+    while offset < end:
+        file.seek(offset)
+        size = record_bytes(file.read(HEADER_BYTES))
+        if size is None or offset + size > end:
+            notes.append(f"The file ends in the middle of a record: {end - offset:,} bytes are left out.")
+            break
+        if size > PART_BYTES:  # a picture or a histogram
+            offset += size
+            continue
+        answer = reader.read(offset)
+        if answer is None:
+            break
+        parts.append(answer.points)
+        facts |= answer.facts
+        offset += answer.used
     points = joined(parts)
     if not len(points.value):
         raise BadLog("has no scalars")

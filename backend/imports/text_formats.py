@@ -33,7 +33,9 @@ def read_csv(file: IO[bytes]) -> list[Log]:
     csv.field_size_limit(CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
-        labels = [(header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header]
+        labels = [
+            (header.index(name), table.labels.setdefault(name, [])) for name in LABELS if name in header
+        ]
         for row in reader:
             if len(row) == len(header):
                 table.add(reader.line_num, zip(header, row, strict=True))
@@ -76,7 +78,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_jsonl(file: IO[bytes]) -> list[Log]:
-    """An object a line, or a list of objects, a log for each run. Names of nested fields are joined by `/`."""
+    """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
     table = Table()
     for line, row in records(file, table):
         for name in LABELS:

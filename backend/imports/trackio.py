@@ -1,48 +1,47 @@
 """Trackio's database: a log for each run, with the completions that TRL logs as tables.
 
-Format: trackio.sqlite_storage, versions 0.2 to 0.43. Values of a run that still trains are in a file of their own
-beside the database (`-wal`) until Trackio closes it.
+Format: trackio.sqlite_storage, version 0.43. The newest values of a run that still trains are in a file beside
+the database (`-wal`) until Trackio closes it.
 """
 
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from backend.imports.binary import Points, checked, joined, table_of
 from backend.imports.completions import Completions
-from backend.imports.file_sandbox import FileSandbox, no_sense
+from backend.imports.log_file import LogFile, no_sense
 from backend.imports.parquet import add_completion
 from backend.imports.table import MOST_POINTS, BadLog, Facts, Log, Table
 
-OPERATIONS = "backend.imports.trackio_operations"
 MOST_ROW = 2**62
 
 
-def read_trackio(file: IO[bytes]) -> list[Log]:
+def read_trackio(file: LogFile) -> list[Log]:
     """A log for each run. Raises BadLog for any other database."""
-    with FileSandbox(OPERATIONS, file) as sandbox:
-        answer = sandbox.ask("runs")
-        try:
-            key, listed = str(answer["key"]), [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
-        except (KeyError, TypeError, ValueError):
-            raise no_sense() from None
-        logs, left = [], MOST_POINTS
-        for run, name, config in listed:
-            log = _read_run(sandbox, key, run, left)
-            left -= sum(len(column.values) for column in log.table.columns.values())
-            seed = config.get("seed")
-            log.facts.name, log.facts.config = name, config
-            log.facts.seed = seed if type(seed) is int else None
-            logs.append(log)
+    answer = file.ask("trackio-runs")
+    try:
+        key = str(answer["key"])
+        listed = [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    logs, left = [], MOST_POINTS
+    for run, name, config in listed:
+        log = _read_run(file, key, run, left)
+        left -= sum(len(column.values) for column in log.table.columns.values())
+        seed = config.get("seed")
+        log.facts.name, log.facts.config = name, config
+        log.facts.seed = seed if type(seed) is int else None
+        logs.append(log)
     if not logs:
         raise BadLog("has no runs")
     return logs
 
 
-def _read_run(sandbox: FileSandbox, key: str, run: str, left: int) -> Log:
+def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
     parts, completions, rows, row = list[Points](), Completions(), Table(), 0
     while True:
-        answer = checked(sandbox.ask("values", key=key, run=run, row=row), MOST_ROW)
+        answer = checked(file.ask("trackio-values", key=key, run=run, row=row), MOST_ROW)
         if not answer.used:
             break
         if answer.used <= row:

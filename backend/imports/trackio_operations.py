@@ -28,6 +28,21 @@ COMPLETION = {"prompt", "completion"}
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION}
 FUNCTIONS = {"count", "min"}
 
+EMPTY = {"metrics": "SELECT * FROM metrics LIMIT 0", "configs": "SELECT * FROM configs LIMIT 0"}
+LIST = {
+    "run_id": "SELECT run_id, run_name, count(*), min(rowid) FROM metrics GROUP BY run_id ORDER BY 4 LIMIT ?",
+    "run_name": "SELECT run_name, run_name, count(*), min(rowid) FROM metrics GROUP BY 1 ORDER BY 4 LIMIT ?",
+}
+"""By the column that tells runs apart: older versions have names alone."""
+CONFIGS = {
+    "run_id": "SELECT run_id, config FROM configs",
+    "run_name": "SELECT run_name, config FROM configs",
+}
+ROWS = {
+    "run_id": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_id = ? AND rowid > ? ORDER BY 1",
+    "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_name = ? AND rowid > ? ORDER BY 1",
+}
+
 
 def _open(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
@@ -53,7 +68,7 @@ def _check_table(connection: sqlite3.Connection, name: str) -> list[str]:
         return []
     if row[0] != "table" or str(row[1]).split()[:2] != ["CREATE", "TABLE"]:
         raise ValueError(f"{name} is no plain table")
-    return [str(each[0]) for each in connection.execute(f"SELECT * FROM {name} LIMIT 0").description]
+    return [str(each[0]) for each in connection.execute(EMPTY[name]).description]
 
 
 def runs(request: Request) -> dict[str, Any]:
@@ -63,7 +78,7 @@ def runs(request: Request) -> dict[str, Any]:
         if not {"run_name", "step", "metrics", "timestamp"} <= set(columns):
             raise ValueError("there is no table of metrics as Trackio makes it")
         key = "run_id" if "run_id" in columns else "run_name"
-        query = f"SELECT {key}, run_name, count(*), min(rowid) FROM metrics GROUP BY {key} ORDER BY 4 LIMIT ?"
+        query = LIST[key]
         found = connection.execute(query, (MOST_RUNS + 1,)).fetchall()
         if len(found) > MOST_RUNS:
             raise ValueError(f"more than {MOST_RUNS} runs")
@@ -75,7 +90,7 @@ def runs(request: Request) -> dict[str, Any]:
 
 def _configs(connection: sqlite3.Connection, key: str) -> dict[str, Any]:
     found, size = {}, 0
-    for run, config in connection.execute(f"SELECT {key}, config FROM configs"):
+    for run, config in connection.execute(CONFIGS[key]):
         size += len(config or "")
         if size <= 5 * MOST_CONFIG and isinstance(read := _json(config), dict):
             found[str(run)] = {name: value for name, value in read.items() if not name.startswith("_")}
@@ -95,7 +110,7 @@ def values(request: Request) -> dict[str, Any]:
     """Values and completions of some rows of a run; `used` is the last row, or 0 at the end."""
     part, samples, size, last, rows = Part(), list[Any](), 0, 0, 0
     key = "run_id" if request["key"] == "run_id" else "run_name"
-    query = f"SELECT rowid, timestamp, step, metrics FROM metrics WHERE {key} = ? AND rowid > ? ORDER BY rowid"
+    query = ROWS[key]
     with closing(_open(request["path"])) as connection:
         for row, timestamp, step, content in connection.execute(query, (request["run"], request["row"])):
             cells = _json(content)
@@ -135,7 +150,7 @@ def _samples(cells: dict[str, Any]) -> list[Any]:
     for value in cells.values():
         rows = value.get("_value") if isinstance(value, dict) and value.get("_type") == TABLE else None
         for row in rows if isinstance(rows, list) else []:
-            if isinstance(row, dict) and COMPLETION <= row.keys():
+            if isinstance(row, dict) and row.keys() >= COMPLETION:
                 plain = {name: each for name, each in row.items() if isinstance(each, int | float)}
                 texts = {name: message_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
                 found.append(plain | texts)
@@ -149,4 +164,4 @@ def _seconds(timestamp: Any) -> float:
         return math.nan
 
 
-OPERATIONS = {"runs": Operation(runs), "values": Operation(values)}
+OPERATIONS = {"trackio-runs": Operation(runs), "trackio-values": Operation(values)}

@@ -18,6 +18,7 @@ from backend.imports.lines import text_lines
 from backend.imports.table import BadLog, Log, Table, as_number, flat
 from backend.imports.text_formats import records
 from backend.imports.texts import message_text
+from backend.rollouts.foreign import Split
 
 CONSOLE_LINE = re.compile(r"(?:^|[\s)])step:(\d+) - (?=\S+:)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -36,7 +37,7 @@ def read_verl_file(file: IO[bytes]) -> Log:
     return Log(table, step="step")
 
 
-def read_verl_rollouts(file: IO[bytes]) -> Log:
+def read_verl_rollouts(file: IO[bytes], *, split: Split) -> Log:
     """Completions that `trainer.rollout_data_dir` or `trainer.validation_data_dir` keeps, one a line."""
     completions, table = Completions(), Table()
     for line, row in records(file, table):
@@ -46,7 +47,9 @@ def read_verl_rollouts(file: IO[bytes]) -> Log:
             continue
         prompt, output, answer = (message_text(row.pop(name, None)) for name in ("input", "output", "gts"))
         score, correct = as_number(row.pop("score", None)), _truth(row.get("acc"))
-        completions.add(Sample(step, prompt, output, answer, score, terms_of(row.items()), correct=correct))
+        completions.add(
+            Sample(step, prompt, output, answer, score, terms_of(row.items()), correct=correct, split=split)
+        )
     return log_of(completions, table, origin="verl")
 
 

@@ -3,24 +3,25 @@
 Format: wandb.proto.wandb_internal_pb2, versions 0.16 to 0.31.
 """
 
-from typing import IO, Any
+from typing import Any
 
 from backend.imports.binary import BinaryReader, Points, joined, table_of
+from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog, Facts, Log, as_number
 from backend.imports.wandb_file import HEADER_BYTES
 
 
-def read_wandb(file: IO[bytes]) -> Log:
+def read_wandb(file: LogFile) -> Log:
     """The history of the run. Raises BadLog for a damaged file; an incomplete last record is noted."""
-    end, offset, parts, facts = file.seek(0, 2), HEADER_BYTES, list[Points](), dict[str, Any]()
+    end, offset, parts, facts = file.content.seek(0, 2), HEADER_BYTES, list[Points](), dict[str, Any]()
     config: dict[str, Any] = {}
-    with BinaryReader("wandb", file) as reader:
-        while offset < end and (answer := reader.read(offset)) is not None:
-            parts.append(answer.points)
-            found = answer.facts.pop("config", None)
-            config |= found if isinstance(found, dict) else {}
-            facts |= answer.facts
-            offset += answer.used
+    reader = BinaryReader("wandb", file)
+    while offset < end and (answer := reader.read(offset)) is not None:
+        parts.append(answer.points)
+        found = answer.facts.pop("config", None)
+        config |= found if isinstance(found, dict) else {}
+        facts |= answer.facts
+        offset += answer.used
     points = joined(parts)
     if not len(points.value):
         raise BadLog("has no history")

@@ -34,6 +34,7 @@ from backend.runs.events import add_event
 from backend.runs.origin import ORIGINS
 from backend.runs.pushed import continue_pushed, end_pushed
 
+
 class Owner(NamedTuple):
     """Identity of a run: the writer whose token pushes it, and the id that its client chose."""
 

@@ -10,7 +10,9 @@ ORIGINS = {
     "verl": "verl",
     "tensorboard": "TensorBoard",
     "wandb": "W&B",
+    "trackio": "Trackio",
     "csv": "CSV",
+    "parquet": "Parquet",
     "jsonl": "JSONL",
     "script": "a script",
 }

@@ -205,7 +205,7 @@ def test_a_sandbox_that_does_not_start_is_told(client, monkeypatch):
     def fail(*_, **__):
         raise Unusable("no bubblewrap")
 
-    monkeypatch.setattr("backend.imports.binary.Sandbox.ask", fail)
+    monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", fail)
     answer = send(client, (LOGS / "run.wandb").read_bytes())
     assert answer.status_code == 503
     assert "the sandbox, which does not start here: no bubblewrap" in answer.json()["detail"]

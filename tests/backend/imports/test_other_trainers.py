@@ -11,17 +11,18 @@ import pytest
 
 from backend.imports import tfrecord, wandb_file
 from backend.imports.binary import BinaryReader
-from backend.imports.formats import detect, read_log
-from backend.imports.operations import OPERATIONS
+from backend.imports.formats import detect, read_logs
+from backend.imports.log_file import ImportSandbox, LogFile
 from backend.imports.plan import plan_import
 from backend.imports.protobuf import fields
+from backend.imports.sandbox_operations import OPERATIONS
 from backend.imports.table import BadLog
 
 LOGS = Path(__file__).parent / "logs"
 
 
 def planned(content, **choices):
-    return plan_import(read_log(io.BytesIO(content))[1], **choices)
+    return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
 
 
 def points(plan, metric):
@@ -64,10 +65,10 @@ def test_one_training_of_trl_reads_the_same_from_its_three_logs():
 
 
 def test_the_logs_of_trl_tell_its_config_seed_and_times():
-    state = read_log(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1].facts
+    state = read_logs(io.BytesIO((LOGS / "trainer_state.json").read_bytes()))[1][0].facts
     assert (state.steps, state.config["max_steps"], state.config["logging_steps"]) == (12, 12, 2)
     for name in ("events.out.tfevents", "run.wandb"):
-        facts = read_log(io.BytesIO((LOGS / name).read_bytes()))[1].facts
+        facts = read_logs(io.BytesIO((LOGS / name).read_bytes()))[1][0].facts
         assert facts.seed == 11
         assert facts.config["learning_rate"] == 1e-3
         assert 1.7e9 < (facts.started_at or 0) <= (facts.finished_at or math.inf)
@@ -291,12 +292,9 @@ def test_a_record_that_is_too_large_is_told():
     ],
 )
 def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
-    monkeypatch.setattr("backend.imports.binary.Sandbox.ask", lambda *_, **__: answer)
-    with (
-        BinaryReader("tensorboard", io.BytesIO(HEAD)) as reader,
-        pytest.raises(BadLog, match="makes no sense"),
-    ):
-        reader.read(0)
+    monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", lambda *_, **__: answer)
+    with ImportSandbox() as sandbox, pytest.raises(BadLog, match="makes no sense"):
+        BinaryReader("tensorboard", LogFile(io.BytesIO(HEAD), sandbox)).read(0)
 
 
 def test_the_operations_of_the_sandbox_are_forked():

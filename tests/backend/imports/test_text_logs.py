@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.errors import InvalidRequest
-from backend.imports.formats import read_log
+from backend.imports.formats import read_logs
 from backend.imports.plan import plan_import
 from backend.imports.table import BadLog
 
@@ -17,7 +17,7 @@ from backend.imports.table import BadLog
 def planned(content, **choices):
     """The plan of a log with this content."""
     content = content if isinstance(content, bytes) else content.encode()
-    return plan_import(read_log(io.BytesIO(content))[1], **choices)
+    return plan_import(read_logs(io.BytesIO(content))[1][0], **choices)
 
 
 def points(plan, metric):
@@ -199,9 +199,9 @@ HOSTILE = {
     "is empty": [b"", b"  \n\n"],
     "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
     "is UTF-16 text": ["step,loss\n1,2\n".encode("utf-16")],
-    "is compressed with gzip": [b"\x1f\x8b\x08\x00rest"],
-    "is a Parquet file": [b"PAR1\x15\x04"],
-    "is a zip archive": [b"PK\x03\x04"],
+    "is damaged: Error -3": [b"\x1f\x8b\x08\x00rest"],
+    "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
+    "is damaged: File is not a zip file": [b"PK\x03\x04"],
     "is a binary file of an unknown kind": [b"\x00\x01\x02" * 100, b"step,loss\n1,\x00\n"],
     "is text of an unknown kind": [b"hello there\n", b"<html></html>"],
     "has two columns of the name 'a'": [b"a,a\n1,2\n"],

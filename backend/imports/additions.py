@@ -1,0 +1,43 @@
+"""Completions of a second file for a run that was imported before, such as the dumps beside its metrics."""
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions
+from backend.db.models import Experiment, Run
+from backend.errors import Conflict, FieldError, InvalidRequest
+from backend.imports.completions import Completions
+from backend.imports.store import Names
+from backend.rollouts.foreign import ATTEMPT, replace_groups
+from backend.runs.events import add_event
+
+
+def added_before(session: Session, run_id: str, file: str) -> Names:
+    """Names of the run; raises InvalidRequest or Conflict where it takes no completions."""
+    run = _imported(session, run_id)
+    experiment = session.get(Experiment, run.experiment_id)
+    return Names(run.name, experiment.name if experiment else "", run.variant, run.seed, file)
+
+
+def _imported(session: Session, run_id: str, *, locks: bool = False) -> Run:
+    run = session.get(Run, run_id, with_for_update=locks)
+    if run is None or run.deleting_at is not None:
+        raise InvalidRequest([FieldError("into", f"there is no run {run_id!r:.40}")])
+    if not run.origin or run.writer is not None:
+        raise Conflict("completions are added to runs that were imported; this one writes its own")
+    return run
+
+
+def add_completions(sessions: Sessions, run_id: str, completions: Completions, file: str) -> None:
+    """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
+    packed = completions.packed(run_id)
+    with sessions.begin() as session:
+        run = _imported(session, run_id, locks=True)
+        for each in packed:
+            replace_groups(session, each)
+        last = max(run.last_step, completions.last_step)
+        session.execute(
+            update(Run).where(Run.id == run_id).values(last_step=last, steps=max(run.steps, last))
+        )
+        message = f"{len(completions):,} completions imported from {file}"
+        add_event(session, "data", message, run_id=run_id, attempt=ATTEMPT, data={"file": file})

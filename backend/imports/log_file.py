@@ -1,0 +1,85 @@
+"""Files of one import, and the sandboxed process that reads those of them that are binary."""
+
+import shutil
+import tempfile
+import time
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import IO, Any, Self
+
+from backend.imports.table import BadLog
+from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
+
+OPERATIONS = "backend.imports.sandbox_operations"
+ANSWER_SECONDS = 20.0
+ALL_SECONDS = 200.0
+"""For all answers of an import together."""
+
+
+class ImportSandbox:
+    """One sandboxed process for an import. It sees copies of the files that it reads, and else only code."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="grpolab-import-")
+        self._sandbox = Sandbox(OPERATIONS, further=(Path(self._directory.name),))
+        self._deadline = time.monotonic() + ALL_SECONDS
+        self._numbers = count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sandbox.close()
+        self._directory.cleanup()
+
+    def new_path(self) -> Path:
+        """Path of a new file that the sandboxed process can read."""
+        return Path(self._directory.name) / str(next(self._numbers))
+
+    def ask(self, operation: str, **request: Any) -> Any:
+        """The answer of an operation; raises BadLog when all time is used up, or as `Sandbox.ask` does."""
+        seconds = min(ANSWER_SECONDS, self._deadline - time.monotonic())
+        if seconds <= 0:
+            raise BadLog(f"takes more than {ALL_SECONDS:.0f} seconds to read")
+        return self._sandbox.ask(operation, seconds=seconds, **request)
+
+
+class LogFile:
+    """A file that is read as a log: the one that is imported, or one of an archive."""
+
+    def __init__(
+        self, content: IO[bytes], sandbox: ImportSandbox, name: str = "", path: Path | None = None
+    ) -> None:
+        self.content = content
+        self.sandbox = sandbox
+        self.name = name
+        """A label; nothing of this name is ever opened."""
+        self._own_path = path
+
+    @cached_property
+    def _path(self) -> Path:
+        if self._own_path is not None:
+            return self._own_path
+        path = self.sandbox.new_path()
+        self.content.seek(0)
+        with path.open("wb") as copy:
+            shutil.copyfileobj(self.content, copy)
+        return path
+
+    def ask(self, operation: str, **request: Any) -> dict[str, Any]:
+        """The answer of an operation on the whole file, an object. Raises BadLog."""
+        try:
+            answer = self.sandbox.ask(operation, path=str(self._path), **request)
+        except Refused as error:
+            raise BadLog(f"is damaged: {str(error).partition(': ')[2][:300]}") from None
+        except (TimedOut, Died) as error:
+            raise BadLog(f"cannot be read: {error}") from None
+        if not isinstance(answer, dict):
+            raise no_sense()
+        return answer
+
+
+def no_sense() -> BadLog:
+    """The error of an answer that no reader gives: a process that was taken over may say anything."""
+    return BadLog("cannot be read: the answer of the sandbox makes no sense")
