@@ -179,7 +179,7 @@ IMPORT_NAMES = {
     "variant": "runs of one variant in one experiment are seeds of each other; without it the run's name",
     "seed": "the run's seed",
     "step": "column that counts the steps; without it the best guess",
-    "run": "a run of the file, as --dry-run lists them; without it all of them",
+    "run": "one run of the file, as --dry-run lists them; without it all of them",
     "into": "id of an imported run that gets the completions of the file",
     "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
 }

@@ -12,14 +12,15 @@ from backend.rollouts.foreign import ATTEMPT, replace_groups
 from backend.runs.events import add_event
 
 
-def added_before(session: Session, run_id: str, file: str) -> Names:
-    """Names of the run; raises InvalidRequest or Conflict where it takes no completions."""
-    run = _imported(session, run_id)
+def names_of(session: Session, run_id: str, file: str) -> Names:
+    """Names of a run that is there already."""
+    run = session.get_one(Run, run_id)
     experiment = session.get(Experiment, run.experiment_id)
     return Names(run.name, experiment.name if experiment else "", run.variant, run.seed, file)
 
 
-def _imported(session: Session, run_id: str, *, locks: bool = False) -> Run:
+def check_takes(session: Session, run_id: str, *, locks: bool = False) -> Run:
+    """The run; raises InvalidRequest where there is none, Conflict where it takes no completions."""
     run = session.get(Run, run_id, with_for_update=locks)
     if run is None or run.deleting_at is not None:
         raise InvalidRequest([FieldError("into", f"there is no run {run_id!r:.40}")])
@@ -32,7 +33,7 @@ def add_completions(sessions: Sessions, run_id: str, completions: Completions, f
     """Store the completions. Where the run has some of a step and a prompt's place, these replace them."""
     packed = completions.packed(run_id)
     with sessions.begin() as session:
-        run = _imported(session, run_id, locks=True)
+        run = check_takes(session, run_id, locks=True)
         for each in packed:
             replace_groups(session, each)
         last = max(run.last_step, completions.last_step)

@@ -19,7 +19,6 @@ from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
 from backend.imports.importing import ImportRequest, import_log
 from backend.imports.plan import ROW_NUMBER
-from backend.imports.runs import MOST_RUNS
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import refuse_secrets
 
@@ -54,10 +53,12 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     step: Annotated[
         str, Query(max_length=512, description="Column that counts the steps; empty: the best guess.")
     ] = "",
-    run: Annotated[
-        list[Label] | None,
-        Query(max_length=MOST_RUNS, description="Runs of the file, as a dry run lists them; none: all."),
-    ] = None,
+    runs: Annotated[
+        str,
+        Query(
+            max_length=40_000, description="Labels of runs of the file, as a JSON list; none: all of them."
+        ),
+    ] = "[]",
     into: Annotated[
         str, Query(max_length=26, description="Id of an imported run that gets the completions of the file.")
     ] = "",
@@ -80,7 +81,7 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
             raise InvalidRequest([FieldError(path, "contains NUL or an unpaired surrogate")])
     check_type(request, TYPES, expected="application/octet-stream")
     by = ROW_NUMBER if row_numbers else step or None
-    chosen = tuple(run or ())
+    chosen = _labels(runs)
     wanted = ImportRequest(file, format, name, experiment, variant, seed, by, names, chosen, into, dry_run)
     scratch = lab.settings.state / "imports"
     try:
@@ -94,6 +95,16 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     except OSError as error:
         raise CannotStore(error, str(scratch)) from None
     return Json(answer.model_dump(mode="json"), 200 if dry_run else 201)
+
+
+def _labels(runs: str) -> list[str]:
+    try:
+        found = orjson.loads(runs)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
+        raise InvalidRequest([FieldError("runs", "a JSON list of labels is expected")])
+    return found
 
 
 def _names(mapping: str) -> dict[str, str]:

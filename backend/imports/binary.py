@@ -109,6 +109,8 @@ def table_of(points: Points, step: str, more: Mapping[str, Floats]) -> Table:
     `more` are columns with a number for every value.
     """
     table = Table()
+    if not len(points.step):
+        return table
     starts = np.flatnonzero(np.diff(points.step, prepend=points.step[:1] - 1))
     rows = np.cumsum(np.isin(np.arange(len(points.step)), starts)) - 1
     table.lines.extend([0] * len(starts))

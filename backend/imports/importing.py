@@ -16,10 +16,10 @@ from backend.db.models import Experiment, Run
 from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest, Unavailable
 from backend.http.idempotency import digest_of, made_before
-from backend.imports.additions import add_completions, added_before
+from backend.imports.additions import add_completions, check_takes, names_of
 from backend.imports.formats import FORMATS, read_logs
 from backend.imports.plan import Plan, plan_import
-from backend.imports.schemas import ImportAnswer, RunItem, report_of
+from backend.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.imports.store import Names, prepare_run, store_run
 from backend.imports.table import BadLog, Log, shown
 from backend.redaction import redact
@@ -80,6 +80,8 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
         with reading(sessions) as session:
             names = _names(session, list(plans.values()), request)
             made = [] if request.dry_run else [made_before(session, each, digest) for each in keys]
+            if made and None not in made:
+                names = [names_of(session, run, request.file) for run in made if run]
         if not request.dry_run and None in made:
             made = _store(sessions, list(plans.values()), names, keys, digest)
     ids = dict(zip(plans, made, strict=False)) if not request.dry_run else {}
@@ -96,8 +98,8 @@ def import_log(sessions: Sessions, file: IO[bytes], request: ImportRequest, *, k
     )
 
 
-def _item(label: str, log: Log, names: Names | None, run: str | None) -> RunItem:
-    return RunItem(
+def _item(label: str, log: Log, names: Names | None, run: str | None) -> RunItemOfImport:
+    return RunItemOfImport(
         label=label,
         is_chosen=names is not None,
         run=run,
@@ -137,11 +139,11 @@ def _labelled(logs: list[Log], file: str) -> dict[str, Log]:
 def _chosen(labelled: dict[str, Log], request: ImportRequest) -> dict[str, Log]:
     if unknown := [label for label in request.runs if label not in labelled]:
         some = ", ".join(map(shown, list(labelled)[:5])) + (", ..." if len(labelled) > 5 else "")
-        raise InvalidRequest([FieldError("run", f"the file has no run {shown(unknown[0])}, but {some}")])
+        raise InvalidRequest([FieldError("runs", f"the file has no run {shown(unknown[0])}, but {some}")])
     chosen = {label: log for label, log in labelled.items() if not request.runs or label in request.runs}
     alone = {"name": bool(request.name), "seed": request.seed is not None, "into": bool(request.into)}
     if len(chosen) > 1 and (wrong := [name for name, is_given in alone.items() if is_given]):
-        reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `run`"
+        reason = f"is for one run, and the file has {len(labelled)}: choose one of them with `runs`"
         raise InvalidRequest([FieldError(name, reason) for name in wrong])
     return chosen
 
@@ -189,7 +191,8 @@ def _add(sessions: Sessions, plans: list[Plan], request: ImportRequest) -> list[
             [FieldError("file", f"{request.file} has no completions, which `into` adds to a run")]
         )
     with reading(sessions) as session:
-        names = added_before(session, request.into, request.file)
+        check_takes(session, request.into)
+        names = names_of(session, request.into, request.file)
     if not request.dry_run:
         add_completions(sessions, request.into, completions, request.file)
     return [names]
@@ -214,15 +217,15 @@ def _names(session: Session, plans: list[Plan], request: ImportRequest) -> list[
         facts, stem = plan.log.facts, clean_text(PurePath(request.file).stem)
         wanted = redact(clean_text(facts.name)) or stem
         name = request.name or next(each for each in _numbered(wanted[:MOST_NAME]) if each not in taken)
-        variant = redact(clean_text(facts.variant))[:MOST_NAME]
-        if variant:  # seeds of one another, but not of runs that are there already
-            variant = variants.setdefault(
-                variant, next(each for each in _numbered(variant) if each not in taken)
-            )
+        variant = name
+        if facts.variant is not None:  # seeds of one another, but not of runs that are there already
+            shared = (redact(clean_text(facts.variant)) or stem)[:MOST_NAME]
+            free = next(each for each in _numbered(shared) if each not in taken)
+            variant = variants.setdefault(shared, free)
         taken.add(name)
         seed = request.seed if request.seed is not None else facts.seed
         seed = seed if seed is not None and 0 <= seed < 2**31 else 0
-        found.append(Names(name, experiment, request.variant or variant or name, seed, request.file))
+        found.append(Names(name, experiment, request.variant or variant, seed, request.file))
     return found
 
 

@@ -72,11 +72,11 @@ class ImportReport(Documented):
     notes: list[str]
 
 
-class RunItem(Documented):
+class RunItemOfImport(Documented):
     """A run of the file."""
 
     label: str
-    """Its name in the file, which the parameter `run` chooses."""
+    """Its name in the file, which the parameter `runs` chooses."""
     is_chosen: bool
     run: str | None
     """Id of the run that was made."""
@@ -96,7 +96,7 @@ class ImportAnswer(Documented):
     """The experiment's name."""
     variant: str
     seed: int
-    runs: list[RunItem]
+    runs: list[RunItemOfImport]
     """All runs of the file."""
     report: ImportReport
 

@@ -144,8 +144,8 @@ class Facts:
     """Facts of a log about its run, beside the values."""
 
     name: str = ""
-    variant: str = ""
-    """Runs of one variant are seeds of each other; empty: the name."""
+    variant: str | None = None
+    """Runs of one variant are seeds of each other; None: the name, empty: the file's."""
     config: dict[str, Any] = field(default_factory=dict)
     """The other trainer's config, as it is."""
     seed: int | None = None

@@ -1,7 +1,7 @@
 """Trackio's database: a log for each run, with the completions that TRL logs as tables.
 
-Format: trackio.sqlite_storage, version 0.43. The newest values of a run that still trains are in a file beside
-the database (`-wal`) until Trackio closes it.
+Format: trackio.sqlite_storage, version 0.43. The newest values of a run that still trains are in a
+file beside the database (`-wal`) until Trackio closes it.
 """
 
 from typing import Any

@@ -40,7 +40,8 @@ CONFIGS = {
 }
 ROWS = {
     "run_id": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_id = ? AND rowid > ? ORDER BY 1",
-    "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics WHERE run_name = ? AND rowid > ? ORDER BY 1",
+    "run_name": "SELECT rowid, timestamp, step, metrics FROM metrics "
+    "WHERE run_name = ? AND rowid > ? ORDER BY 1",
 }
 
 

@@ -192,6 +192,7 @@ declare namespace Api {
     experiment: string;
     variant: string;
     seed: number;
+    runs: RunItemOfImport[];
     report: ImportReport;
   }
   interface ImportReport {
@@ -211,6 +212,7 @@ declare namespace Api {
     restarts: RestartItem[];
     restart_count: number;
     replaced: number;
+    completions: number;
     config_fields: number;
     notes: string[];
   }
@@ -332,6 +334,14 @@ declare namespace Api {
     check?: CheckReport | null;
     config?: Record<string, any> | null;
     attempts?: AttemptItem[] | null;
+  }
+  interface RunItemOfImport {
+    label: string;
+    is_chosen: boolean;
+    run: string | null;
+    name: string;
+    rows: number;
+    completions: number;
   }
   interface RunPage {
     items: RunItem[];

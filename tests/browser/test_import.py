@@ -1,6 +1,7 @@
 """A log of another trainer, from a file of the user's computer to a run, in a real browser."""
 
 import json
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -13,6 +14,8 @@ from tests.browser.watched import watched
 NAME = "old <img src=x onerror=__hit(1)>.csv"
 ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
 LOG = f"step,samples,reward,<b>odd</b>,phase\n{ROWS}9,90,broken,1,x\n"
+PICTURE = "<img src=x onerror=__hit(1)>"
+LOGS = Path(__file__).parents[1] / "backend" / "imports" / "logs"
 STATE = {
     "max_steps": 20,
     "log_history": [{"step": step, "reward": step / 8, "loss": 0.5} for step in (10, 20)],
@@ -63,7 +66,7 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
 
     expect(page.get_by_role("heading", name="old baseline")).to_be_visible()
     expect(page.locator(".run-origin")).to_have_text(f"Imported from CSV {NAME}")
-    expect(page.get_by_role("tab")).to_have_text(["Overview", "Charts", "Config", "Events"])
+    expect(page.get_by_role("tab")).to_have_text(["Overview", "Charts", "Rollouts", "Config", "Events"])
     for name in ("Resume", "Retry", "Stop", "Clone", "Fork"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
         expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
@@ -82,6 +85,44 @@ def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
     expect(page.locator("pre.run-config")).to_have_text("max_steps: 20")
     page.get_by_role("tab", name="Charts").click()
     expect(page.locator(".panel").first).to_be_visible()
+
+
+TWO = "".join(f"{run},{step},{step / 4}\n" for step in (1, 2) for run in ("<i>a</i>", "b, c", "d"))
+DUMP = "".join(
+    json.dumps({"input": "1+1=", "output": text, "gts": "2", "score": score, "step": 3}) + "\n"
+    for text, score in (("2", 1.0), (PICTURE, 0.0))
+)
+
+
+def test_runs_of_a_file_are_chosen_and_compared(page):
+    page.goto("/import")
+    choose(page, "two.csv", f"run,step,reward\n{TWO}")
+    expect(page.get_by_text("The file holds 3 runs.")).to_be_visible()
+    page.get_by_label("d").uncheck()
+    expect(page.get_by_role("button", name="Import 2 runs")).to_be_enabled()
+    expect(page.get_by_label("Name of the run")).to_have_count(0)
+    page.get_by_role("button", name="Import 2 runs").click()
+    page.wait_for_url("**/compare?runs=*")
+    expect(page.get_by_text("<i>a</i>").first).to_be_visible()
+    expect(page.get_by_text("b, c").first).to_be_visible()
+
+
+def test_files_that_are_read_in_the_sandbox_are_reported_within_seconds(page):
+    page.goto("/import")
+    for name, title in (("trackio.db", "Trackio database"), ("completions.parquet", "Parquet")):
+        file = {"name": name, "mimeType": "application/octet-stream", "buffer": (LOGS / name).read_bytes()}
+        page.get_by_label("Log to import").set_input_files(file)
+        expect(page.get_by_role("heading", name=title)).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("8 completions of 2 prompts are stored as rollouts.")).to_be_visible()
+
+
+def test_completions_of_a_dump_are_shown_as_rollouts(page):
+    page.goto("/import")
+    choose(page, "3.jsonl", DUMP)
+    page.get_by_role("button", name="Import as a run").click()
+    page.wait_for_url("**/run/*")
+    page.get_by_role("tab", name="Rollouts").click()
+    expect(page.get_by_text(PICTURE).first).to_be_visible()
 
 
 def test_the_page_of_imports_has_no_barrier_that_axe_finds(page):

@@ -4,25 +4,27 @@ import { navigate } from '../app/router.js';
 import { mayChange } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { upload } from '../data/api.js';
-import { formatPercent } from '../lib/text/format.js';
+import { formatCount, formatPercent, plural } from '../lib/text/format.js';
 import { ColumnTable, Report } from '../components/import/report.js';
 import { Empty } from '../components/shared/states.js';
 
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
-const KINDS = 'CSV, JSONL, a trainer_state.json of TRL, a log of verl, a TensorBoard event file or a .wandb file';
+const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl; a TensorBoard
+  event file, a .wandb file, a database of Trackio; or a zip or tar file of such files`;
 
 /** What the service is asked for: only what differs from its guess. */
-const parametersOf = (file, { names, steps, mapping }) => ({
+const parametersOf = (file, { names, steps, mapping, runs }) => ({
   file: file.name.slice(-LONGEST_NAME),
   ...names,
+  runs: runs.length ? JSON.stringify(runs) : undefined,
   step: steps.startsWith('=') ? steps.slice(1) : undefined,
   row_numbers: steps === ROWS ? 'true' : undefined,
   mapping: Object.keys(mapping).length ? JSON.stringify(mapping) : undefined,
 });
 
-/** @type {{names: Record<string, string>, steps: string, mapping: Record<string, string>}} */
-const NOTHING = { names: {}, steps: '', mapping: {} };
+/** @type {{names: Record<string, string>, steps: string, mapping: Record<string, string>, runs: string[]}} */
+const NOTHING = { names: {}, steps: '', mapping: {}, runs: [] };
 
 export function View() {
   useTitle('Import a log');
@@ -44,7 +46,9 @@ export function View() {
       const signal = new AbortController().signal;
       const answer = await upload('/imports', some, { params, signal, onProgress: setShare });
       if (mine !== newest.current) return;
-      if (answer.run) navigate(`/run/${answer.run}`);
+      const made = answer.runs.filter(({ run }) => run);
+      if (made.length > 1) navigate(`/compare?runs=${made.map(({ run }) => run).join(',')}`);
+      else if (answer.run) navigate(`/run/${answer.run}`);
       else setSeen(answer);
     } catch (failure) {
       if (mine === newest.current) setError(failure);
@@ -59,12 +63,13 @@ export function View() {
     send(some, NOTHING, true);
   };
   const change = (changes) => setChoices((old) => ({ ...old, ...changes }));
-  const chooseSteps = (steps) => {
+  const lookAgain = (changes) => {
     if (!file) return;
-    const wanted = { ...choices, steps, mapping: {} };
+    const wanted = { ...choices, ...changes };
     setChoices(wanted);
     send(file, wanted, true);
   };
+  const chosen = seen ? seen.runs.filter(({ is_chosen: is }) => is).length : 0;
 
   if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
   return html`<div class="page import">
@@ -88,9 +93,14 @@ export function View() {
           if (file) send(file, choices, false);
         }}
       >
+        ${seen.runs.length > 1 && html`<${Runs} runs=${seen.runs} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`}
         <${Report} report=${seen.report} />
-        <${Names} seen=${seen} names=${choices.names} onChange=${(names) => change({ names })} />
-        <${Steps} report=${seen.report} value=${choices.steps} onChange=${chooseSteps} />
+        <${Names} seen=${seen} several=${chosen > 1} names=${choices.names} onChange=${(names) => change({ names })} />
+        <${Steps}
+          report=${seen.report}
+          value=${choices.steps}
+          onChange=${(steps) => lookAgain({ steps, mapping: {} })}
+        />
         <${ColumnTable}
           report=${seen.report}
           mapping=${choices.mapping}
@@ -98,7 +108,7 @@ export function View() {
         />
         <footer class="import-actions">
           <button class="button button-primary" disabled=${share !== null}>
-            Import as a run
+            ${chosen > 1 ? `Import ${chosen} runs` : 'Import as a run'}
           </button>
         </footer>
       </form>`
@@ -191,11 +201,39 @@ const FIELDS = [
   ['seed', 'Seed', ''],
 ];
 
-/** What the run is called; the guesses stand as placeholders. */
-function Names({ seen, names, onChange }) {
+/**
+ * Which runs of the file are imported; at least one is.
+ * @param {{runs: Api.RunItemOfImport[], onChange: (labels: string[]) => void}} props
+ */
+function Runs({ runs, onChange }) {
+  const chosen = runs.filter(({ is_chosen: is }) => is).map(({ label }) => label);
+  const turn = (/** @type {string} */ label) =>
+    onChange(chosen.includes(label) ? chosen.filter((each) => each !== label) : [...chosen, label]);
+  return html`<fieldset class="import-runs">
+    <legend>The file holds ${formatCount(runs.length)} runs. The report is about the first that is chosen.</legend>
+    ${runs.map(
+      ({ label, is_chosen: is, rows, completions }) => html`<label key=${label}>
+        <input
+          type="checkbox"
+          checked=${is}
+          disabled=${is && chosen.length === 1}
+          onChange=${() => turn(label)}
+        />
+        <span>${label}</span>
+        <span class="quiet">
+          ${plural(rows, 'row')}${completions > 0 && `, ${plural(completions, 'completion')}`}
+        </span>
+      </label>`,
+    )}
+  </fieldset>`;
+}
+
+/** What the run is called; the guesses stand as placeholders. Several runs keep the names of the file. */
+function Names({ seen, several, names, onChange }) {
+  const fields = FIELDS.filter(([key]) => !several || key === 'experiment');
   return html`<fieldset class="import-names">
     <legend class="visually-hidden">Names</legend>
-    ${FIELDS.map(
+    ${fields.map(
       ([key, title, hint]) => html`<label key=${key} title=${hint}>
         <span>${title}</span>
         <input

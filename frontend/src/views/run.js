@@ -5,7 +5,7 @@ import { useGet } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { useKeys } from '../app/keys.js';
 import { useTitle } from '../app/title.js';
-import { isForeign, isPushed } from '../lib/runs/origin.js';
+import { isForeign } from '../lib/runs/origin.js';
 import { choice, flag, text } from '../lib/url.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { Loaded, Skeleton } from '../components/shared/states.js';
@@ -24,9 +24,8 @@ const TABS = {
   log: 'Log',
   files: 'Files',
 };
-/** Of a run of another trainer, whose output and checkpoints are elsewhere; an imported one has no completions. */
-const TABS_OF_IMPORTED = ['overview', 'charts', 'config', 'events'];
-const TABS_OF_PUSHED = ['overview', 'charts', 'rollouts', 'config', 'events'];
+/** Of a run of another trainer, whose output and checkpoints are elsewhere. */
+const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'config', 'events'];
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
 /** @param {{run_id: string}} props */
@@ -62,7 +61,7 @@ function Page({ run, onChange }) {
     log: LogTab,
     files: FilesTab,
   };
-  const tabs = isPushed(run) ? TABS_OF_PUSHED : isForeign(run) ? TABS_OF_IMPORTED : Object.keys(TABS);
+  const tabs = isForeign(run) ? TABS_OF_FOREIGN : Object.keys(TABS);
   const at = tabs.includes(view.tab) ? view.tab : 'overview';
   const Part = parts[at];
   return html`
@@ -71,7 +70,7 @@ function Page({ run, onChange }) {
     <div class="tab-body" role="tabpanel" id="run-panel" aria-labelledby=${`tab-${at}`}>
       ${
         at === 'rollouts'
-          ? html`<${RolloutBrowser} run=${run.id} live=${live} onset=${run.onset} />`
+          ? html`<${RolloutBrowser} run=${run.id} live=${live} foreign=${isForeign(run)} onset=${run.onset} />`
           : html`<${Part} key=${`${at} ${run.id}`} run=${run} view=${view} change=${change} />`
       }
     </div>

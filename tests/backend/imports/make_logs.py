@@ -2,8 +2,8 @@
 
 One training of TRL's GRPOTrainer on the tiny policy writes trainer_state.json, its completions as Parquet, a
 TensorBoard event file, an offline run of W&B and a run of Trackio, whose database then gets a second one;
-`logs/versions.json` says which versions wrote them. Nothing about the machine is kept: paths are relative, and
-W&B collects no facts. verl needs CUDA: its logs are written by hand, in the words of its loggers.
+`logs/versions.json` says which versions wrote them. Nothing about the machine is kept: paths are relative,
+and W&B collects no facts. verl needs CUDA: its logs are written by hand, in the words of its loggers.
 """
 
 import json

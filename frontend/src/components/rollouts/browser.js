@@ -39,11 +39,14 @@ const KINDS = [
 const stepsOf = (items, kind) =>
   [...new Set(items.filter((item) => item.kind === kind).map(({ step }) => step))].sort((a, b) => a - b);
 
+const NONE_HERE = 'This run stored no rollouts. The recording.rollouts setting controls which are stored.';
+const NONE_ELSEWHERE = 'The log of this run holds no completions. Importing logs, in the help, says how to add some.';
+
 /**
- * @param {{run: string, live: boolean, onset: Api.Steps | null}} props `live`: the run is still training; `onset`: of
- *   what made its goal fall
+ * @param {{run: string, live: boolean, foreign: boolean, onset: Api.Steps | null}} props `live`: the run is still
+ *   training; `foreign`: in another trainer; `onset`: of what made its goal fall
  */
-export function RolloutBrowser({ run, live, onset }) {
+export function RolloutBrowser({ run, live, foreign, onset }) {
   const steps = useGet(
     '/rollouts/steps',
     { run },
@@ -54,11 +57,7 @@ export function RolloutBrowser({ run, live, onset }) {
     skeleton=${html`<${Skeleton} rows=${10} />`}
     isEmpty=${({ items }) => !items.length}
     empty=${html`<${Empty} title="No rollouts yet">
-      ${
-        live
-          ? 'Rollouts appear after the first step.'
-          : 'This run stored no rollouts. The recording.rollouts setting controls which are stored.'
-      }
+      ${live ? 'Rollouts appear after the first step.' : foreign ? NONE_ELSEWHERE : NONE_HERE}
     <//>`}
   >
     ${({ items }) => html`<${Browser} run=${run} items=${items} live=${live} onset=${onset} />`}

@@ -6,7 +6,9 @@ const TITLES = {
   verl: 'verl',
   tensorboard: 'TensorBoard',
   wandb: 'W&B',
+  trackio: 'Trackio',
   csv: 'CSV',
+  parquet: 'Parquet',
   jsonl: 'JSONL',
   script: 'a script',
 };

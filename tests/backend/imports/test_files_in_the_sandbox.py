@@ -1,0 +1,350 @@
+"""Parquet, Trackio's database and archives: what their writers wrote, and what nobody honest would write."""
+
+import io
+import json
+import math
+import sqlite3
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from backend.imports.formats import detect, read_logs
+from backend.imports.plan import plan_import
+from backend.imports.table import BadLog
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+LOGS = Path(__file__).parent / "logs"
+pytestmark = pytest.mark.processes
+
+
+def logs_of(content, name="log"):
+    return read_logs(io.BytesIO(content), name)[1]
+
+
+def named(content):
+    """{name of the run: its plan}."""
+    return {log.facts.name: plan_import(log) for log in logs_of(content)}
+
+
+def points(plan, metric):
+    series = plan.series[metric]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def parquet(columns, **options):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, **options)
+    return file.getvalue()
+
+
+def zipped(files, method=zipfile.ZIP_DEFLATED):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def tarred(files, mode="w"):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def database(*statements):
+    connection = sqlite3.connect(":memory:")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    return connection.serialize()
+
+
+METRICS = (
+    "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)"
+)
+
+
+def row(run, step, cells):
+    return f"INSERT INTO metrics (timestamp, run_name, step, metrics) VALUES ('2026-01-01T00:00:00+00:00', '{run}', {step}, '{json.dumps(cells)}')"  # noqa: S608 E501
+
+
+# ---------------------------------------------------------------- what the writers wrote
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("completions.parquet", "parquet"), ("trackio.parquet", "parquet"), ("trackio.db", "trackio")],
+)
+def test_a_file_is_known_by_its_content(name, kind):
+    assert detect(io.BytesIO((LOGS / name).read_bytes())) == kind
+
+
+def test_trackio_reads_the_same_as_the_state_that_trl_saved():
+    [state] = named((LOGS / "trainer_state.json").read_bytes()).values()
+    from_database = named((LOGS / "trackio.db").read_bytes())
+    exported = named((LOGS / "trackio.parquet").read_bytes())
+    assert list(from_database) == list(exported) == ["tiny-digits", "by hand"]
+    for metric in ("reward/mean", "kl/k3", "length/mean"):
+        values = list(points(state, metric).values())
+        assert list(points(from_database["tiny-digits"], metric).values()) == pytest.approx(values), metric
+        assert list(points(exported["tiny-digits"], metric).values()) == pytest.approx(values), metric
+    for found in (from_database, exported):
+        by_hand = points(found["by hand"], "reward/mean")
+        assert (by_hand[0], by_hand[1], by_hand[3]) == (0.25, 0.5, math.inf)
+        assert math.isnan(by_hand[2])
+    facts = from_database["tiny-digits"].log.facts
+    assert (facts.seed, facts.config["learning_rate"], from_database["by hand"].log.facts.seed) == (
+        11,
+        1e-3,
+        12,
+    )
+    assert from_database["tiny-digits"].log.origin == exported["by hand"].log.origin == "trackio"
+
+
+def test_completions_of_trl_are_the_same_from_its_file_and_from_trackio():
+    [own] = logs_of((LOGS / "completions.parquet").read_bytes())
+    logged = logs_of((LOGS / "trackio.db").read_bytes())[0].completions.samples
+    assert own.completions.samples == logged[-8:]
+    [(step, groups)] = own.completions.steps()
+    assert (step, [len(group.completions) for group in groups]) == (12, [4, 4])
+    first = groups[0].completions[0]
+    assert (first.reward, dict(first.rewards)) == (1.0, {"digits": 1.0})
+    assert points(plan_import(own), "reward/digits/mean").keys() == {12}
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def test_numbers_of_every_kind_are_read_from_parquet_in_several_row_groups():
+    columns = {
+        "step": pa.array(range(10), pa.uint8()),
+        "half": pa.array([n / 2 for n in range(10)], pa.float16()),
+        "truth": pa.array([True, None] * 5),
+        "decimal": pa.array(range(10)).cast(pa.decimal128(30, 2)),
+        "odd": pa.array([math.nan, math.inf, None, *range(7)], pa.float64()),
+        "<b>": pa.array(["=1+1"] * 10),
+        "list": pa.array([[1]] * 10),
+    }
+    [log] = logs_of(parquet(columns, row_group_size=3))
+    plan = plan_import(log)
+    assert points(plan, "half") == {n: n / 2 for n in range(10)}
+    assert points(plan, "truth") == dict.fromkeys(range(0, 10, 2), 1.0)
+    assert points(plan, "decimal") == {n: float(n) for n in range(10)}
+    assert (
+        repr(points(plan, "odd"))
+        == "{0: nan, 1: inf, 3: 0.0, 4: 1.0, 5: 2.0, 6: 3.0, 7: 4.0, 8: 5.0, 9: 6.0}"
+    )
+    reasons = {each.column: each.reason for each in plan.decisions if each.state == "dropped"}
+    assert reasons == {"<b>": "holds no numbers, but '=1+1'", "list": "holds no numbers, but '[1]'"}
+
+
+def test_a_hundred_thousand_values_of_parquet_arrive_in_order():
+    steps = list(range(50_000))
+    [log] = logs_of(parquet({"step": steps, "loss": [float(n) for n in steps]}, row_group_size=7_001))
+    series = plan_import(log).series["loss/total"]
+    assert (series.steps == series.values).all()
+    assert len(series.steps) == 50_000
+
+
+def test_runs_of_a_parquet_file_are_told_apart_by_name_and_seed():
+    columns = {
+        "run": ["a", "a", "b", "b"],
+        "seed": [0, 1, 0, 0],
+        "step": [1, 1, 1, 2],
+        "reward": [1.0, 2.0, 3.0, 4.0],
+    }
+    logs = logs_of(parquet(columns))
+    assert [(log.facts.name, log.facts.variant, log.facts.seed) for log in logs] == [
+        ("a seed 0", "a", 0),
+        ("a seed 1", "a", 1),
+        ("b", None, 0),
+    ]
+    assert points(plan_import(logs[2]), "reward/mean") == {1: 3.0, 2: 4.0}
+
+
+WHOLE = parquet({"step": list(range(1_000)), "loss": [0.5] * 1_000})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        WHOLE[:-1],
+        WHOLE[: len(WHOLE) // 2],
+        b"PAR1" + b"\xff" * 100 + b"PAR1",
+        WHOLE[:-8] + b"\xff\xff\xff\x7fPAR1",
+        WHOLE[:100] + b"\0" * 200 + WHOLE[300:],
+    ],
+    ids=["end", "half", "footer", "length", "pages"],
+)
+def test_a_damaged_parquet_file_gets_one_sentence(content):
+    with pytest.raises(BadLog, match=r"^(is damaged|cannot be read)"):
+        logs_of(content)
+
+
+def test_a_parquet_file_of_too_many_rows_is_refused_before_it_is_read():
+    with pytest.raises(BadLog, match="has 3,000,000 rows; at most 2,000,000 are imported"):
+        logs_of(parquet({"step": pa.array([0] * 3_000_000, pa.int8())}))
+
+
+# ---------------------------------------------------------------- SQLite
+
+
+def test_an_older_database_of_trackio_without_run_ids_is_read():
+    content = database(METRICS, row("a", 1, {"reward": 1, "x": {"y": 2}}), row("b", 1, {"reward": 3}))
+    found = named(content)
+    assert points(found["a"], "reward/mean") == {1: 1.0}
+    assert points(found["a"], "x/y") == {1: 2.0}
+    assert points(found["b"], "reward/mean") == {1: 3.0}
+
+
+FORGED = METRICS.replace("CREATE TABLE metrics", "CREATE TABLE real")
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (["CREATE TABLE t (a)"], "there is no table of metrics as Trackio makes it"),
+        ([FORGED, "CREATE VIEW metrics AS SELECT * FROM real"], "metrics is no plain table"),
+        (
+            ["CREATE VIRTUAL TABLE metrics USING fts5(run_name, step)"],
+            "metrics is no plain table",
+        ),
+    ],
+)
+def test_a_database_that_is_not_trackios_gets_one_sentence(statements, reason):
+    with pytest.raises(BadLog, match=reason):
+        logs_of(database(*statements))
+
+
+def test_a_damaged_database_gets_one_sentence():
+    content = (LOGS / "trackio.db").read_bytes()
+    for damaged in (content[:200], content[:5_000], content[:4096] + b"\xff" * 20_000):
+        with pytest.raises(BadLog, match=r"^(is damaged|cannot be read|has no)"):
+            logs_of(damaged)
+
+
+def test_rows_of_a_database_that_are_no_metrics_are_passed_over():
+    odd = [row("a", 2, cells) for cells in ([1], "x", {"y": "words"}, {"deep": {"_type": "trackio.table"}})]
+    found = named(database(METRICS, row("a", 1, {"reward": 1}), *odd))
+    assert points(found["a"], "reward/mean") == {1: 1.0}
+
+
+# ---------------------------------------------------------------- archives
+
+CSV = b"step,reward\n1,0.5\n2,0.75\n"
+ROLLOUT = [
+    {
+        "input": "1+1=",
+        "output": text,
+        "gts": "2",
+        "score": score,
+        "step": 1,
+        "acc": score == 1.0,
+        "style": 0.5,
+    }
+    for text, score in (("2", 1.0), ("3", 0.0))
+]
+DUMP = "".join(json.dumps(each) + "\n" for each in ROLLOUT).encode()
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [zipped, tarred, lambda files: tarred(files, "w:gz"), lambda files: zipped(files, zipfile.ZIP_STORED)],
+)
+def test_a_directory_of_a_training_is_one_run_with_its_rollouts(pack):
+    state = (LOGS / "trainer_state.json").read_bytes()
+    shorter = json.loads(state)
+    shorter["log_history"] = shorter["log_history"][:2]
+    content = pack(
+        {
+            "out/checkpoint-4/trainer_state.json": json.dumps(shorter).encode(),
+            "out/checkpoint-12/trainer_state.json": state,
+            "out/completions/completions_00012.parquet": (LOGS / "completions.parquet").read_bytes(),
+            "out/readme.md": b"words",
+        }
+    )
+    [log] = logs_of(content)
+    plan = plan_import(log)
+    assert (log.facts.name, log.origin, len(log.completions)) == ("out", "trl", 8)
+    assert list(points(plan, "reward/mean")) == [2, 4, 6, 8, 10, 12]
+    assert any(note.startswith("1 files of the archive are no logs") for note in log.facts.notes)
+
+
+def test_event_files_of_one_directory_are_one_run():
+    events = (LOGS / "events.out.tfevents").read_bytes()
+    logs = logs_of(zipped({"runs/a/events.1": events, "runs/a/events.2": events, "runs/b/events.1": events}))
+    assert [log.facts.name for log in logs] == ["a", "b"]
+    assert "2 event files of one directory are one run." in logs[0].facts.notes
+    assert points(plan_import(logs[0]), "reward/mean") == points(plan_import(logs[1]), "reward/mean")
+
+
+def test_dumps_of_verl_are_rollouts_of_training_and_validation():
+    later = DUMP.replace(b'"step": 1', b'"step": 2')
+    [log] = logs_of(zipped({"rollout/1.jsonl": DUMP, "validation/2.jsonl": later}))
+    (first, [train]), (second, [held_out]) = log.completions.steps()
+    assert (first, train.kind, second, held_out.kind) == (1, "train", 2, "eval")
+    assert [(each.text, each.reward, each.correct) for each in train.completions] == [
+        ("2", 1.0, True),
+        ("3", 0.0, False),
+    ]
+    assert (train.prompt, train.answer, train.completions[0].rewards["style"]) == ("1+1=", "2", 0.5)
+    plan = plan_import(log)
+    assert points(plan, "reward/accuracy") == {1: 0.5}
+    assert points(plan, "eval/accuracy") == {2: 0.5}
+
+
+def test_names_in_an_archive_are_labels_that_are_never_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path.parent / "escaped.csv"
+    logs = logs_of(zipped({"../escaped.csv": CSV, "/etc/x.csv": CSV, "a\\..\\..\\b.csv": CSV}))
+    assert len(logs) == 3
+    assert not target.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_devices_of_an_archive_are_not_followed():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, kind in (
+            ("a.csv", tarfile.SYMTYPE),
+            ("b.csv", tarfile.LNKTYPE),
+            ("c.csv", tarfile.CHRTYPE),
+        ):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    with pytest.raises(BadLog, match="is an archive without files"):
+        logs_of(file.getvalue())
+
+
+def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
+    forged = bytearray(zipped({"a.csv": b"step,x\n" + b"1,1\n" * 1_000_000}))
+    where = forged.rfind(b"PK\x01\x02") + 24  # size of the file in the central directory
+    forged[where : where + 4] = (10).to_bytes(4, "little")
+    with pytest.raises(BadLog, match="unpacks to more than 10 bytes"):
+        logs_of(bytes(forged))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (zipped({}), "is an empty zip archive"),
+        (zipped({"a.zip": zipped({"a.csv": CSV})}), "is an archive in an archive"),
+        (zipped({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
+        (tarred({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
+        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds 101 runs; at most 100 are imported at once"),
+        (zipped({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
+    ],
+    ids=["empty", "nested", "cut", "gzip cut", "runs", "files"],
+)
+def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
+    with pytest.raises(BadLog, match=reason):
+        logs_of(content)
