@@ -23,6 +23,9 @@ State = Literal["taken", "renamed", "dropped"]
 TIMES = ("_timestamp", "timestamp", "wall_time")
 """Columns of the time of day, in seconds since 1970."""
 
+CLOCK = "time"
+"""Such a column in prime-rl's metrics.jsonl; smaller values are a duration."""
+
 Names = Mapping[str, str]
 """Our name of a column, by its own."""
 
@@ -152,7 +155,7 @@ def _note_rows(plan: Plan, steps: Ints) -> None:
 
 
 def _read_times(log: Log) -> None:
-    for name in TIMES:
+    for name in (*TIMES, CLOCK):
         if name in log.table.columns:
             _, values = log.table.columns[name].numbers()
             known = values[np.isfinite(values) & (values > 1e8) & (values < 1e11)]
@@ -195,7 +198,7 @@ def _left_out(plan: Plan, column: str, wanted: str | None) -> str:
         return f"holds mostly text, such as {found.example}"
     if is_step_name(column):
         return f"counts steps; they are taken from {plan.step}" if plan.step else "counts steps"
-    if column in TIMES:
+    if column in TIMES or (column == CLOCK and float(found.values[0]) > 1e8):
         return "is the time of day; the run's start and end are taken from it"
     return ""
 

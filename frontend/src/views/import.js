@@ -10,8 +10,8 @@ import { Empty } from '../components/shared/states.js';
 
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
-const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl; a TensorBoard
-  event file, a .wandb file, a database of Trackio; or a zip or tar file of such files`;
+const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl;
+  a TensorBoard event file, a .wandb file, a database of Trackio; or a zip or tar file of such files`;
 
 /** What the service is asked for: only what differs from its guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({
@@ -93,7 +93,10 @@ export function View() {
           if (file) send(file, choices, false);
         }}
       >
-        ${seen.runs.length > 1 && html`<${Runs} runs=${seen.runs} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`}
+        ${
+          seen.runs.length > 1 &&
+          html`<${Runs} runs=${seen.runs} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
+        }
         <${Report} report=${seen.report} />
         <${Names} seen=${seen} several=${chosen > 1} names=${choices.names} onChange=${(names) => change({ names })} />
         <${Steps}

@@ -199,7 +199,7 @@ HOSTILE = {
     "is empty": [b"", b"  \n\n"],
     "is not UTF-8 text: line 2": [b"step,loss\n1,\xff\n"],
     "is UTF-16 text": ["step,loss\n1,2\n".encode("utf-16")],
-    "is damaged: Error -3": [b"\x1f\x8b\x08\x00rest"],
+    "is cut off: its packed content does not end": [b"\x1f\x8b\x08\x00rest"],
     "is damaged: Parquet file size is": [b"PAR1\x15\x04"],
     "is damaged: File is not a zip file": [b"PK\x03\x04"],
     "is a binary file of an unknown kind": [b"\x00\x01\x02" * 100, b"step,loss\n1,\x00\n"],
