@@ -87,7 +87,8 @@ def test_the_config_of_another_trainer_is_shown_as_it_is(page, service):
     expect(page.locator(".panel").first).to_be_visible()
 
 
-TWO = "".join(f"{run},{step},{step / 4}\n" for step in (1, 2) for run in ("<i>a</i>", "b, c", "d"))
+RUNS = ("<i>a</i>", "b, c", "d")
+THREE = "".join(f'"{run}",{step},{step / 4}\n' for step in (1, 2) for run in RUNS)
 DUMP = "".join(
     json.dumps({"input": "1+1=", "output": text, "gts": "2", "score": score, "step": 3}) + "\n"
     for text, score in (("2", 1.0), (PICTURE, 0.0))
@@ -96,9 +97,9 @@ DUMP = "".join(
 
 def test_runs_of_a_file_are_chosen_and_compared(page):
     page.goto("/import")
-    choose(page, "two.csv", f"run,step,reward\n{TWO}")
+    choose(page, "three.csv", f"run,step,reward\n{THREE}")
     expect(page.get_by_text("The file holds 3 runs.")).to_be_visible()
-    page.get_by_label("d").uncheck()
+    page.get_by_role("group", name="The file holds 3 runs.").get_by_role("checkbox").nth(2).uncheck()
     expect(page.get_by_role("button", name="Import 2 runs")).to_be_enabled()
     expect(page.get_by_label("Name of the run")).to_have_count(0)
     page.get_by_role("button", name="Import 2 runs").click()

@@ -69,7 +69,8 @@ export function View() {
     setChoices(wanted);
     send(file, wanted, true);
   };
-  const chosen = seen ? seen.runs.filter(({ is_chosen: is }) => is).length : 0;
+  const found = seen ? seen.runs.filter(({ is_chosen: is }) => is).map(({ label }) => label) : [];
+  const chosen = choices.runs.length ? choices.runs : found;
 
   if (!mayChange.value) return html`<${Empty} title="Only operators import logs">You are logged in as a viewer.<//>`;
   return html`<div class="page import">
@@ -95,10 +96,15 @@ export function View() {
       >
         ${
           seen.runs.length > 1 &&
-          html`<${Runs} runs=${seen.runs} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
+          html`<${Runs} runs=${seen.runs} chosen=${chosen} onChange=${(runs) => lookAgain({ runs, mapping: {} })} />`
         }
         <${Report} report=${seen.report} />
-        <${Names} seen=${seen} several=${chosen > 1} names=${choices.names} onChange=${(names) => change({ names })} />
+        <${Names}
+          seen=${seen}
+          several=${chosen.length > 1}
+          names=${choices.names}
+          onChange=${(names) => change({ names })}
+        />
         <${Steps}
           report=${seen.report}
           value=${choices.steps}
@@ -111,7 +117,7 @@ export function View() {
         />
         <footer class="import-actions">
           <button class="button button-primary" disabled=${share !== null}>
-            ${chosen > 1 ? `Import ${chosen} runs` : 'Import as a run'}
+            ${chosen.length > 1 ? `Import ${chosen.length} runs` : 'Import as a run'}
           </button>
         </footer>
       </form>`
@@ -206,20 +212,19 @@ const FIELDS = [
 
 /**
  * Which runs of the file are imported; at least one is.
- * @param {{runs: Api.RunItemOfImport[], onChange: (labels: string[]) => void}} props
+ * @param {{runs: Api.RunItemOfImport[], chosen: string[], onChange: (labels: string[]) => void}} props
  */
-function Runs({ runs, onChange }) {
-  const chosen = runs.filter(({ is_chosen: is }) => is).map(({ label }) => label);
+function Runs({ runs, chosen, onChange }) {
   const turn = (/** @type {string} */ label) =>
     onChange(chosen.includes(label) ? chosen.filter((each) => each !== label) : [...chosen, label]);
   return html`<fieldset class="import-runs">
     <legend>The file holds ${formatCount(runs.length)} runs. The report is about the first that is chosen.</legend>
     ${runs.map(
-      ({ label, is_chosen: is, rows, completions }) => html`<label key=${label}>
+      ({ label, rows, completions }) => html`<label key=${label}>
         <input
           type="checkbox"
-          checked=${is}
-          disabled=${is && chosen.length === 1}
+          checked=${chosen.includes(label)}
+          disabled=${chosen.length === 1 && chosen[0] === label}
           onChange=${() => turn(label)}
         />
         <span>${label}</span>
