@@ -3,6 +3,7 @@ import { html } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useGet } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
+import { isForeign } from '../lib/runs/origin.js';
 import { address, text } from '../lib/url.js';
 import { Empty, Loaded, Skeleton } from '../components/shared/states.js';
 import { Select, Status } from '../components/shared/marks.js';
@@ -40,7 +41,12 @@ function OfRun({ id }) {
           View run
         </a>
       </div>
-      <${RolloutBrowser} run=${id} live=${['queued', 'running'].includes(data.status)} onset=${data.onset} />
+      <${RolloutBrowser}
+        run=${id}
+        live=${['queued', 'running'].includes(data.status)}
+        foreign=${isForeign(data)}
+        onset=${data.onset}
+      />
     `}
   <//>`;
 }
