@@ -4,17 +4,18 @@ TRL's are those of trl.trainer.GRPOTrainer.log, version 1.16: step, prompt, comp
 reward function and for each further value that these log, advantage.
 """
 
+from base64 import b64decode
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from backend.imports.binary import checked
 from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
 from backend.imports.log_file import LogFile, no_sense
 from backend.imports.runs import LABELS, split_runs
-from backend.imports.table import MOST_POINTS, BadLog, Log, Table, as_number
+from backend.imports.table import MOST_POINTS, BadLog, Floats, Log, Table, as_number
 
-CELLS = 18_000
+CELLS = 60_000
 """Of one answer."""
 COMPLETIONS = {"step", "prompt", "completion"}
 TRACKIO = {"id", "run_name", "step", "timestamp"}
@@ -65,25 +66,33 @@ def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Tab
     found: dict[str, list[str]] = {name: [] for name in labels}
     while row < rows and numbers:
         some = min(size, rows - row)
-        asked = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=some)
-        answer = checked(asked, some)
-        points = answer.points
-        if not answer.used or (
-            len(points.step) and not row <= points.step.min() <= points.step.max() < row + answer.used
-        ):
-            raise no_sense()
-        order = np.argsort(points.name, kind="stable")
-        ends = np.searchsorted(points.name[order], np.arange(len(points.names)), side="right")
-        for name, where in zip(points.names, np.split(order, ends[:-1]), strict=True):
-            table.extend(name, points.step[where], points.value[where])
-        _add_labels(found, answer.facts, answer.used)
-        row += answer.used
+        answer = file.ask("parquet-values", columns=numbers, labels=labels, row=row, size=some)
+        used, values, is_there = _unpacked(answer, some, len(numbers))
+        for name, own, mask in zip(numbers, values, is_there, strict=True):
+            at = np.flatnonzero(mask)
+            table.extend(name, at + row, own[at])
+        _add_labels(found, answer, used)
+        row += used
     for name in LABELS:
         if name in found and len(found[name]) == rows:
             table.labels[name] = found[name]
         elif name in numbers and len(table.columns[name].rows) == rows:
             table.labels[name] = [f"{value:g}" for value in table.columns[name].values]
     return table
+
+
+def _unpacked(answer: dict[str, Any], most: int, columns: int) -> tuple[int, Floats, NDArray[np.uint8]]:
+    """(rows, values of each column, 1 where there is one); raises BadLog for an answer that does not fit."""
+    try:
+        used = int(answer["used"])
+        numbers, bits = (b64decode(answer[name], validate=True) for name in ("numbers", "is_there"))
+        values = np.frombuffer(numbers).reshape(columns, used)
+        masks = np.frombuffer(bits, np.uint8).reshape(columns, (used + 7) // 8)
+    except (KeyError, TypeError, ValueError):
+        raise no_sense() from None
+    if not 0 < used <= most:
+        raise no_sense()
+    return used, values, np.unpackbits(masks, axis=1, count=used)
 
 
 def _add_labels(found: dict[str, list[str]], facts: dict[str, Any], rows: int) -> None:

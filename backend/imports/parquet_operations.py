@@ -84,30 +84,22 @@ def _batches(file: Any, row: int, size: int, columns: list[str]) -> Iterator[Any
 
 
 def values(request: Request) -> dict[str, Any]:
-    """Numbers of some rows, as packed columns, and the labels of others."""
+    """Numbers of some rows, column after column as float64, the bits of those that are there, and labels."""
     names, labels = list(request["columns"]), list(request["labels"])
     size, row = int(request["size"]), int(request["row"])
     batch = next(_batches(_open(request), row, size, [*names, *labels]), None)
     if batch is None or not batch.num_rows:
         raise ValueError(f"row {row} is missing: the file holds fewer than it says")
     batch = batch.slice(0, size)
-    places, rows, numbers = list[Any](), list[Any](), list[Any]()
-    for place, name in enumerate(names):
-        found, is_there = _numbers(batch.column(name))
-        at = np.flatnonzero(is_there)
-        places.append(np.full(len(at), place, np.int32))
-        rows.append(at + row)
-        numbers.append(found[at])
-    arrays = [np.concatenate([np.empty(0), *each]) for each in (places, rows, numbers)]
-    packed: list[Any] = [
-        arrays[0].astype(np.int32),
-        arrays[1].astype(np.int64),
-        arrays[2],
-        np.full(len(arrays[2]), np.nan),
-    ]
-    facts = {"labels": {name: _labels(batch.column(name)) for name in labels}}
-    columns = [b64encode(array.tobytes()).decode() for array in packed]
-    return {"used": batch.num_rows, "names": names, "columns": columns, "facts": facts}
+    found = [_numbers(batch.column(name)) for name in names]
+    numbers = b"".join(values.tobytes() for values, _ in found)
+    is_there = b"".join(np.packbits(mask).tobytes() for _, mask in found)
+    packed = {"numbers": b64encode(numbers).decode(), "is_there": b64encode(is_there).decode()}
+    return {
+        "used": batch.num_rows,
+        "labels": {name: _labels(batch.column(name)) for name in labels},
+        **packed,
+    }
 
 
 def _numbers(column: Any) -> tuple[Any, Any]:

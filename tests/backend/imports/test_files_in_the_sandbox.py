@@ -348,3 +348,31 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
 def test_an_archive_that_cannot_be_read_gets_one_sentence(content, reason):
     with pytest.raises(BadLog, match=reason):
         logs_of(content)
+
+
+# ---------------------------------------------------------------- the sandbox is not believed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {},
+        {"used": 10**9, "numbers": "", "is_there": "", "labels": {}},
+        {"used": 1, "numbers": "AAAA", "is_there": "AAAA", "labels": {}},
+        {"used": 0, "numbers": "", "is_there": "", "labels": {}},
+        {"rows": "many", "columns": []},
+    ],
+    ids=["none", "empty", "rows", "short", "endless", "words"],
+)
+def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
+    def ask(_self, operation, **_):
+        return (
+            {"rows": 2, "columns": [["x", "number", ""]]}
+            if operation == "parquet-schema" and answer
+            else answer
+        )
+
+    monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", ask)
+    with pytest.raises(BadLog, match="makes no sense"):
+        logs_of(WHOLE)
