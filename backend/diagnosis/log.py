@@ -62,6 +62,10 @@ MOST_POINTS = 5_000
 """Of a series; longer ones are judged by the medians of equal parts."""
 
 
+LARGEST = 1e100
+"""Beyond it a value counts as not finite: sums of its square would overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """Values of one metric in order of their steps."""
@@ -75,8 +79,8 @@ class Series:
         return len(self.steps)
 
     def finite(self) -> "Series":
-        """Only the points that are numbers."""
-        is_finite = np.isfinite(self.values)
+        """Only the points that are numbers, and whose squares are."""
+        is_finite = np.abs(self.values) < LARGEST  # not of NaN
         return Series(self.steps[is_finite], self.values[is_finite])
 
     def between(self, first: float, last: float) -> "Series":

@@ -72,6 +72,8 @@ class Judged(NamedTuple):
 
     run_id: str
     last_step: int
+    changed_at: float
+    """Of its row when it was read."""
     columns: dict[str, Any]
     news: News | None
     """Of a pushed run, which is judged while it trains: its new verdict."""
@@ -79,7 +81,7 @@ class Judged(NamedTuple):
 
 def judge_run(session: Session, run_id: str) -> Judged:
     """Diagnose a run by what is recorded; raises RunNotFound."""
-    columns = (Run.last_step, Run.steps, Run.writer, Run.verdict)
+    columns = (Run.last_step, Run.changed_at, Run.steps, Run.writer, Run.verdict)
     row = session.execute(select(*columns).where(Run.id == run_id)).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
@@ -88,15 +90,16 @@ def judge_run(session: Session, run_id: str) -> Judged:
         diagnosis = diagnosis_of(log_of(session, run_id), run_id)
     was = row.verdict or "inconclusive"
     told = verdict_news(was, diagnosis) if row.writer is not None and diagnosis else None
-    return Judged(run_id, row.last_step, columns_of(diagnosis, row.last_step), told)
+    return Judged(run_id, row.last_step, row.changed_at, columns_of(diagnosis, row.last_step), told)
 
 
 def store_verdict(session: Session, judged: Judged) -> None:
-    """Write it into the run's row, unless the run trains again or has come further."""
+    """Write it into the run's row, unless the run trains again or has changed."""
     columns = dict(judged.columns)
     if columns["verdict"] is None:
         columns["changed_at"] = Run.changed_at  # no page shows a difference
-    still = and_(Run.id == judged.run_id, HAS_NO_TRAINER, Run.last_step == judged.last_step)
+    is_same = and_(Run.last_step == judged.last_step, Run.changed_at == judged.changed_at)
+    still = and_(Run.id == judged.run_id, HAS_NO_TRAINER, is_same)
     stored = session.scalar(update(Run).where(still).values(**columns).returning(Run.id))
     if stored is not None and (told := judged.news) is not None:
         add_event(

@@ -37,6 +37,10 @@ class Difference:
     high: float | None
 
 
+LARGEST = 1e100
+"""Beyond it a value counts as not finite."""
+
+
 def t_975(freedom: float) -> float:
     """97.5 % quantile of Student's t; between and beyond the table by its expansion (error below 1e-3).
 
@@ -57,8 +61,11 @@ def t_975(freedom: float) -> float:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Mean, standard deviation and 95 % interval; values that are not finite are left out of all three."""
-    finite = [value for value in values if math.isfinite(value)]
+    """Mean, standard deviation and 95 % interval; values that are not finite are left out of all three.
+
+    So are values whose squares would overflow.
+    """
+    finite = [value for value in values if abs(value) < LARGEST]
     n = len(finite)
     if n == 0:
         return Spread(0, None, None, None, None)

@@ -68,15 +68,15 @@ def p_value(p: float) -> str:
         return "p < .001"
     if p > 0.999:
         return "p = 1"
-    return f"p = {p:.1g}".replace("0.", ".") if p < 0.1 else f"p = {p:.2f}".replace("0.", ".")
+    digits = f"{p:.1g}" if p < 0.01 else f"{p:.2g}" if p < 0.1 else f"{p:.2f}"
+    return f"p = {digits}".replace("0.", ".")
 
 
 def _goal(goal: str, arm: ArmResult, control: ArmResult) -> str:
     if arm.goal_end is None or control.goal_end is None:
         return ""
-    lower = "Side effect: " if arm.goal_end < control.goal_end else ""
     return (
-        f"{lower}{goal} ended at {arm.goal_end:.3g} {_with(arm)} and at {control.goal_end:.3g} without "
+        f"{goal} ended at {arm.goal_end:.3g} {_with(arm)} and at {control.goal_end:.3g} without "
         "change, on average."
     )
 

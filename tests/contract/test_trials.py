@@ -375,7 +375,7 @@ def test_a_remedy_that_lowers_the_goal_says_so(client, database, made):
         lower = broken(ILL, 75, reward__accuracy=lambda values: values * 0)
         finish(database, each, lower if each.variant == "remedy" else ILL)
     sentences = trial_of(client, run)["verdict"]["sentences"]
-    assert sentences[1].startswith("Side effect: reward/accuracy ended at 0 with the remedy and at 0.0")
+    assert sentences[1].startswith("reward/accuracy ended at 0 with the remedy and at 0.0")
 
 
 def test_a_collapse_that_does_not_recur_without_change_proves_nothing(client, database, made):

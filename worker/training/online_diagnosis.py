@@ -80,7 +80,11 @@ class OnlineDiagnosis:
         now = self._diagnosis(step)
         if now is None:
             return
-        told = news(self._last, now) if is_told else []
+        try:
+            told = news(self._last, now) if is_told else []
+        except Exception:
+            logger.exception("the diagnosis of step %d cannot be told", step)
+            return
         self._recorder.verdict(VerdictRecord(columns_of(now, step), _onsets(told, now)))
         for each in told:
             self._recorder.event("diagnosis", each.level, each.message, each.data, step=step)

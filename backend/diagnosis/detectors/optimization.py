@@ -137,19 +137,23 @@ def kl_pull(log: Log, outcome: Outcome) -> Answer:
     kind, coefficient = log.setting("objective.kl.type"), log.setting("objective.kl.coef")
     words = (f"objective.kl is {kind} with coef {coefficient:g} in the loss",) if kind and coefficient else ()
     always = _share_of_kl(log, 0, outcome)
-    share = _share_of_kl(log, found.onset.sick, outcome) if found else always
-    if share > DOMINANT:
-        words = (f"the KL term makes {share:.0%} of the gradient in the median step", *words)
     if always > DOMINANT:
-        return _always_pulled(log, words)
+        return _always_pulled(log, (_dominates(always), *words))
     if found is None:
         return None
+    share = _share_of_kl(log, found.onset.sick, outcome)
+    if share > DOMINANT:
+        words = (_dominates(share), *words)
     is_specific = kind == "k1" or share > DOMINANT
     return finding_of("kl_pull", found, tier="specific" if is_specific else "consistent", words=words)
 
 
 DOMINANT = 0.6
 """The KL term's part of the gradient from which on it, and not the reward, steers the policy."""
+
+
+def _dominates(share: float) -> str:
+    return f"the KL term makes {share:.0%} of the gradient in the median step"
 
 
 def _share_of_kl(log: Log, first: int, outcome: Outcome) -> float:

@@ -291,3 +291,14 @@ def test_a_pull_that_begins_before_the_gradients_grow_explains_them():
 
 def test_every_cause_of_the_config_has_a_detector_and_a_title():
     assert set(get_args(Cause)) == set(DETECTORS) == set(TITLES)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_numbers_whatever_are_judged_with_evidence(seed):
+    chance = np.random.default_rng(seed)
+    values = np.array([np.nan, np.inf, -np.inf, 9e307, -9e307, 1e-308, 0.0, 0.5, 1.0])
+    log = Log({metric: series(chance.choice(values, 60)) for metric in METRICS})
+    found = diagnose(log)
+    for finding in (*(each.finding for each in found.causes), *found.warnings):
+        assert finding.evidence
+        assert finding.metrics

@@ -47,3 +47,8 @@ def test_a_difference_of_single_seeds_says_how_far_but_not_how_sure():
     found = difference(spread([1.0]), spread([3.0]))
     assert (found.mean, found.low, found.high) == (-2.0, None, None)
     assert difference(spread([]), spread([1.0])) is None
+
+
+def test_values_whose_squares_overflow_are_left_out():
+    assert spread([9.9e307, -9.9e307, 9.9e307]).n == 0
+    assert spread([9.9e307, 1.0, 3.0]).mean == 2.0
