@@ -13,7 +13,7 @@ from typing import IO, Literal, NamedTuple
 
 from backend.imports.completions import Completions
 from backend.imports.log_file import LogFile, no_sense
-from backend.imports.table import BadLog, Log, shown
+from backend.imports.table import MOST_POINTS, BadLog, Log, Table, TooMany, shown, too_many_values
 from backend.imports.tensorboard import merged_events
 
 MOST_FILES = 2_000
@@ -27,6 +27,8 @@ STEPS = ("checkpoint-", "global_step_", "step_")
 """Beginnings of directories that hold a state of the run above them."""
 PARTS = {"completions", "rollout", "rollouts", "rollout_data", "val", "validation", "validation_data", "eval"}
 """Directories that hold completions of the run above them."""
+MERGED = {"tensorboard", "trl"}
+"""Formats of which all files in one directory are one run."""
 
 ReadFile = Callable[[LogFile], tuple[str, list[Log]]]
 """(format, logs) of one file; raises BadLog."""
@@ -56,6 +58,44 @@ class Found(NamedTuple):
     member: Member
     kind: str
     log: Log
+
+
+class _Contents:
+    """Logs of the files read so far, within the limits of one import."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.left = MOST_POINTS
+        """Values that the import still takes."""
+        self._longest: dict[str, Found] = {}
+        """Of the states of TRL in each directory."""
+        self._runs: set[tuple[str, str] | int] = set()
+
+    def add(self, found: Found) -> None:
+        """One more; raises TooMany. Of the states of one run of TRL only the longest keeps its values."""
+        number, kind, directory = len(self.found), found.kind, found.member.directory
+        self.found.append(found)
+        self.left -= found.log.table.points
+        if kind == "trl":
+            self._keep_longest(found)
+        if self.left < 0:
+            raise too_many_values()
+        if not found.log.is_derived:
+            self._runs.add((directory, kind) if kind in MERGED else number)
+        if len(self._runs) > MOST_RUNS:
+            raise _too_many_runs()
+
+    def _keep_longest(self, found: Found) -> None:
+        other = self._longest.setdefault(found.member.directory, found)
+        if other is not found:
+            shorter, longer = sorted((other, found), key=lambda each: len(each.log.table))
+            self._longest[found.member.directory] = longer
+            self.left += shorter.log.table.points
+            shorter.log.table = Table()
+
+
+def _too_many_runs() -> TooMany:
+    return TooMany(f"holds more than {MOST_RUNS} runs; at most that many are imported at once")
 
 
 def read_gzip(file: LogFile, read: ReadFile) -> tuple[str, list[Log]]:
@@ -106,21 +146,24 @@ def _members(answer: dict[str, object]) -> tuple[list[Member], int]:
 def _read_all(
     file: LogFile, kind: str, members: list[Member], read: ReadFile
 ) -> tuple[list[Found], list[tuple[str, str]]]:
-    """Logs of all files, and the others with the reason."""
-    found, unread = [], []
+    """Logs of all files, and the others with the reason; raises TooMany as soon as they exceed a limit."""
+    contents, unread = _Contents(), []
     for member in members:
         path = file.sandbox.new_path()
         try:
             with path.open("w+b") as unpacked:
                 _unpack(file.content, kind, member, unpacked)
-                name, logs = read(LogFile(unpacked, file.sandbox, member.name, path))
+                name, logs = read(LogFile(unpacked, file.sandbox, member.name, path, contents.left))
+        except TooMany:
+            raise
         except BadLog as error:
             unread.append((member.name, str(error)))
             continue
         finally:
             path.unlink(missing_ok=True)
-        found += [Found(member, name, log) for log in logs]
-    return found, unread
+        for log in logs:
+            contents.add(Found(member, name, log))
+    return contents.found, unread
 
 
 def _unpack(file: IO[bytes], kind: str, member: Member, to: IO[bytes]) -> None:
@@ -154,13 +197,15 @@ def _inflate(
     try:
         for block in _blocks(file, packed if packed is not None else 1 << 62):
             data = block
-            while data and not inflater.eof:
+            while not inflater.eof:  # zlib may hold output back when it has taken all input
                 out = inflater.decompress(data, CHUNK)
                 data = inflater.unconsumed_tail
                 written += len(out)
                 if written > most:
                     raise BadLog(f"unpacks to more than {most:,} bytes")
                 to.write(out)
+                if not data and not out:
+                    break
             if inflater.eof:
                 break
     except zlib.error as error:
@@ -176,7 +221,7 @@ def _runs(found: list[Found]) -> list[Log]:
     for each in found:
         if each.log.is_derived:
             completions.append(each)
-        elif each.kind in {"tensorboard", "trl"}:
+        elif each.kind in MERGED:
             by_place[each.member.directory, each.kind].append(each)
         else:
             alone.append(each)
@@ -184,7 +229,7 @@ def _runs(found: list[Found]) -> list[Log]:
     placed += [(each.member.directory, each.log) for each in alone]
     placed += _add_completions(placed, completions)
     if len(placed) > MOST_RUNS:
-        raise BadLog(f"holds {len(placed):,} runs; at most {MOST_RUNS} are imported at once")
+        raise _too_many_runs()
     several = len(placed) > 1
     for directory, log in placed:
         log.facts.name = log.facts.name or (PurePosixPath(directory).name if several or directory else "")

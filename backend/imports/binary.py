@@ -8,7 +8,7 @@ import numpy as np
 
 from backend.imports.log_file import LogFile, no_sense
 from backend.imports.operations import MOST_PART_NAMES
-from backend.imports.table import MOST_POINTS, BadLog, Floats, Ints, Table
+from backend.imports.table import BadLog, Floats, Ints, Table, too_many_values
 from backend.sandbox.process import Died, Refused, TimedOut
 
 PART_BYTES = 1 << 18
@@ -43,7 +43,7 @@ class BinaryReader:
         self._operation = operation
         self._file = file.content
         self._sandbox = file.sandbox
-        self._values = 0
+        self._left = file.most_values
 
     def read(self, offset: int) -> Answer | None:
         """The part at a place of the file; None where no complete record is left. Raises BadLog."""
@@ -53,9 +53,9 @@ class BinaryReader:
             data = self._file.read(size)
             answer = self._ask(data, offset)
             if answer.used:
-                self._values += len(answer.points.value)
-                if self._values > MOST_POINTS:
-                    raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported")
+                self._left -= len(answer.points.value)
+                if self._left < 0:
+                    raise too_many_values()
                 return answer
             if len(data) < size:
                 return None

@@ -41,17 +41,17 @@ def _validation(name: str) -> Split:
 
 
 FORMATS: dict[str, Format] = {
-    "csv": Format("CSV with a header", "csv", lambda file: read_csv(file.content)),
-    "jsonl": Format("JSONL, an object a line", "jsonl", lambda file: read_jsonl(file.content)),
+    "csv": Format("CSV with a header", "csv", read_csv),
+    "jsonl": Format("JSONL, an object a line", "jsonl", read_jsonl),
     "parquet": Format("Parquet", "parquet", read_parquet),
-    "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file.content)]),
-    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file.content)]),
+    "trl": Format("TRL trainer_state.json", "trl", lambda file: [read_trl(file)]),
+    "verl": Format("verl JSONL", "verl", lambda file: [read_verl_file(file)]),
     "verl-rollouts": Format(
         "verl rollout dump",
         "verl",
-        lambda file: [read_verl_rollouts(file.content, split=_validation(file.name))],
+        lambda file: [read_verl_rollouts(file, split=_validation(file.name))],
     ),
-    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file.content)]),
+    "verl-console": Format("verl console output", "verl", lambda file: [read_verl_console(file)]),
     "tensorboard": Format("TensorBoard event file", "tensorboard", lambda file: [read_tensorboard(file)]),
     "wandb": Format("W&B .wandb file", "wandb", lambda file: [read_wandb(file)]),
     "trackio": Format("Trackio database", "trackio", read_trackio),

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, Self
 
-from backend.imports.table import BadLog
+from backend.imports.table import MOST_POINTS, BadLog
 from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
 
 OPERATIONS = "backend.imports.sandbox_operations"
@@ -49,12 +49,19 @@ class LogFile:
     """A file that is read as a log: the one that is imported, or one of an archive."""
 
     def __init__(
-        self, content: IO[bytes], sandbox: ImportSandbox, name: str = "", path: Path | None = None
+        self,
+        content: IO[bytes],
+        sandbox: ImportSandbox,
+        name: str = "",
+        path: Path | None = None,
+        most_values: int = MOST_POINTS,
     ) -> None:
         self.content = content
         self.sandbox = sandbox
         self.name = name
         """A label; nothing of this name is ever opened."""
+        self.most_values = most_values
+        """Values that the import still takes."""
         self._own_path = path
 
     @cached_property

@@ -54,7 +54,7 @@ def _schema(file: LogFile) -> tuple[int, list[tuple[str, str, str]]]:
 
 
 def _table(file: LogFile, rows: int, columns: list[tuple[str, str, str]]) -> Table:
-    table = Table()
+    table = Table(file.most_values)
     numbers = [name for name, kind, _ in columns if kind == "number"]
     labels = [name for name, kind, _ in columns if name in LABELS and kind == "text"]
     for name, kind, example in columns:
@@ -112,7 +112,7 @@ def _completions(file: LogFile, rows: int, kinds: dict[str, str]) -> Log:
     """Completions of TRL; the reward of one is the sum of its terms, as TRL's weights of 1 make it."""
     terms = [name for name, kind in kinds.items() if kind == "number" and name not in {"step", "advantage"}]
     names = ["step", "prompt", "completion", *(["advantage"] if "advantage" in kinds else []), *terms]
-    completions, table, row = Completions(), Table(), 0
+    completions, table, row = Completions(), Table(file.most_values), 0
     while row < rows:
         answer = file.ask("parquet-rows", row=row, columns=names)
         cells = answer.get("rows")

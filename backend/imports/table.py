@@ -30,6 +30,15 @@ class BadLog(ValueError):
     """A file that cannot be imported; the sentence says why, with the file as its subject."""
 
 
+class TooMany(BadLog):
+    """A limit of the whole import is exceeded: an archive is refused with it, not read on."""
+
+
+def too_many_values() -> TooMany:
+    """The error of a log with more values than an import takes."""
+    return TooMany(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+
+
 class BadLine(NamedTuple):
     """A line, or a value in it, that is left out."""
 
@@ -69,16 +78,18 @@ class Column:
 
 
 class Table:
-    """Rows of named values."""
+    """Rows of named values, at most `most` of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_POINTS) -> None:
         self.columns: dict[str, Column] = {}
         self.lines = array("q")
         """Of each row, the line of the file."""
         self.bad = BadLines()
         self.labels: dict[str, list[str]] = {}
         """Columns that tell runs apart, a text for each row."""
-        self._points = 0
+        self.points = 0
+        """Values of all columns."""
+        self._most = most
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -95,11 +106,14 @@ class Table:
             if number is not None:
                 column.rows.append(row)
                 column.values.append(number)
-                self._points += 1
+                self.points += 1
             elif not _is_missing(value):
                 self._add_text(column, name, line, value)
-        if self._points > MOST_POINTS:
-            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+        self._check_points()
+
+    def _check_points(self) -> None:
+        if self.points > self._most:
+            raise too_many_values()
 
     def _add_text(self, column: Column, name: str, line: int, value: Any) -> None:
         column.texts += 1
@@ -122,13 +136,13 @@ class Table:
         column = self.column(name)
         column.rows.frombytes(rows.astype(np.int64).tobytes())
         column.values.frombytes(values.astype(np.float64).tobytes())
-        self._points += len(rows)
-        if self._points > MOST_POINTS:
-            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+        self.points += len(rows)
+        self._check_points()
 
     def append(self, other: "Table") -> None:
         """Enter all rows of another table behind the own ones."""
         first = len(self.lines)
+        self._most += other.points  # which were counted where they were read
         self.lines.extend(other.lines)
         for name, column in other.columns.items():
             rows, values = column.numbers()

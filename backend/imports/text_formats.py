@@ -6,6 +6,7 @@ from typing import IO, Any
 
 from backend.imports.charts import chart_columns, from_charts
 from backend.imports.lines import document, parse, text_lines
+from backend.imports.log_file import LogFile
 from backend.imports.runs import LABELS, split_runs
 from backend.imports.table import MOST_COLUMNS, BadLog, Log, Table, flat, shown
 
@@ -23,13 +24,13 @@ def delimiter_of(header: str) -> str | None:
     return best if best in header else None
 
 
-def read_csv(file: IO[bytes]) -> list[Log]:
+def read_csv(file: LogFile) -> list[Log]:
     """A table with a header, a log for each of its runs. Rows of another width are left out and named."""
-    lines = text_lines(file)
+    lines = text_lines(file.content)
     first = next(lines, (0, ""))[1]
     delimiter = delimiter_of(first) or ","
     reader = csv.reader(_chain(first, lines), delimiter=delimiter, strict=True)
-    table = Table()
+    table = Table(file.most_values)
     csv.field_size_limit(CELL_CHARACTERS)
     try:
         header = _checked_header(next(reader, []))
@@ -77,10 +78,10 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_jsonl(file: IO[bytes]) -> list[Log]:
+def read_jsonl(file: LogFile) -> list[Log]:
     """An object a line, or a list of objects; a log for each run. Nested names are joined by `/`."""
-    table = Table()
-    for line, row in records(file, table):
+    table = Table(file.most_values)
+    for line, row in records(file.content, table):
         for name in LABELS:
             if name in row:
                 texts = table.labels.setdefault(name, [""] * len(table))

@@ -12,7 +12,7 @@ from backend.imports.binary import Points, checked, joined, table_of
 from backend.imports.completions import Completions
 from backend.imports.log_file import LogFile, no_sense
 from backend.imports.parquet import add_completion
-from backend.imports.table import MOST_POINTS, BadLog, Facts, Log, Table
+from backend.imports.table import BadLog, Facts, Log, Table, too_many_values
 
 MOST_ROW = 2**62
 
@@ -25,10 +25,10 @@ def read_trackio(file: LogFile) -> list[Log]:
         listed = [(str(run), str(name), dict(config)) for run, name, _, config in answer["runs"]]
     except (KeyError, TypeError, ValueError):
         raise no_sense() from None
-    logs, left = [], MOST_POINTS
+    logs, left = [], file.most_values
     for run, name, config in listed:
         log = _read_run(file, key, run, left)
-        left -= sum(len(column.values) for column in log.table.columns.values())
+        left -= log.table.points
         seed = config.get("seed")
         log.facts.name, log.facts.config = name, config
         log.facts.seed = seed if type(seed) is int else None
@@ -48,7 +48,7 @@ def _read_run(file: LogFile, key: str, run: str, left: int) -> Log:
             raise no_sense()
         row, left = answer.used, left - len(answer.points.value)
         if left < 0:
-            raise BadLog(f"holds more than {MOST_POINTS:,} values; at most that many are imported at once")
+            raise too_many_values()
         parts.append(answer.points)
         for sample in _samples(answer.facts):
             add_completion(completions, rows, 0, sample)

@@ -4,9 +4,10 @@ Format: transformers.trainer_callback.TrainerState, versions 4 and 5. A row of `
 `epoch`; rows of an evaluation have names that begin with `eval_`.
 """
 
-from typing import IO, Any
+from typing import Any
 
 from backend.imports.lines import document
+from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog, Facts, Log, Table, as_number, flat
 
 KEPT = (
@@ -20,13 +21,13 @@ SUMMARY = ("train_runtime", "train_samples_per_second", "train_steps_per_second"
 """Of the last row, which sums up the training and is no step of it."""
 
 
-def read_trl(file: IO[bytes]) -> Log:
+def read_trl(file: LogFile) -> Log:
     """Raises BadLog for a document without `log_history`."""
-    state = document(file)
+    state = document(file.content)
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         raise BadLog("has no log_history, which trainer_state.json holds")
-    table, facts = Table(), _facts(state)
+    table, facts = Table(file.most_values), _facts(state)
     for number, row in enumerate(history, 1):
         if not isinstance(row, dict):
             table.bad.add(0, f"entry {number} of log_history is no object")

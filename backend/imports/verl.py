@@ -11,10 +11,11 @@ verl.trainer.ppo.ray_trainer.RayPPOTrainer._dump_generations, versions 0.5 to 0.
 
 import re
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
 from backend.imports.lines import text_lines
+from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog, Log, Table, as_number, flat
 from backend.imports.text_formats import records
 from backend.imports.texts import message_text
@@ -25,10 +26,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _NUMPY = re.compile(r"^np\.\w+\((.*)\)$|^array\((.*)\)$")
 
 
-def read_verl_file(file: IO[bytes]) -> Log:
+def read_verl_file(file: LogFile) -> Log:
     """The JSONL file; a line without `data` is left out."""
-    table = Table()
-    for line, row in records(file, table):
+    table = Table(file.most_values)
+    for line, row in records(file.content, table):
         data = row.get("data")
         if isinstance(data, dict):
             table.add(line, [("step", row.get("step")), *flat(data)])
@@ -37,10 +38,10 @@ def read_verl_file(file: IO[bytes]) -> Log:
     return Log(table, step="step")
 
 
-def read_verl_rollouts(file: IO[bytes], *, split: Split) -> Log:
+def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
     """Completions that `trainer.rollout_data_dir` or `trainer.validation_data_dir` keeps, one a line."""
-    completions, table = Completions(), Table()
-    for line, row in records(file, table):
+    completions, table = Completions(), Table(file.most_values)
+    for line, row in records(file.content, table):
         step = step_of(row.pop("step", None))
         if step is None or not isinstance(row.get("output"), str):
             table.bad.add(line, "has no step or no output")
@@ -59,10 +60,10 @@ def _truth(value: Any) -> bool | None:
     return bool(number) if number in {0.0, 1.0} else None
 
 
-def read_verl_console(file: IO[bytes]) -> Log:
+def read_verl_console(file: LogFile) -> Log:
     """Lines of metrics among whatever else was printed."""
-    table, others = Table(), 0
-    for line, text in text_lines(file):
+    table, others = Table(file.most_values), 0
+    for line, text in text_lines(file.content):
         plain = _COLOURS.sub("", text)
         found = CONSOLE_LINE.search(plain)
         if found is None:

@@ -6,13 +6,16 @@ import math
 import sqlite3
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 
 import pytest
 
-from backend.imports.formats import detect, read_logs
+from backend.imports.archive import _inflate
+from backend.imports.formats import FORMATS, detect, read_logs
 from backend.imports.plan import plan_import
 from backend.imports.table import BadLog
+from backend.imports.text_formats import read_csv
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -333,6 +336,66 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
         logs_of(bytes(forged))
 
 
+def test_the_limit_of_values_is_that_of_the_whole_archive(monkeypatch):
+    """Of three files with 4 values each, the third one is refused before it is read to its end."""
+    monkeypatch.setattr("backend.imports.archive.MOST_POINTS", 10)
+    assert len(logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV}))) == 2
+    for content in (
+        CSV,
+        b'{"step": 1, "reward": 1, "kl": 1}',
+        DUMP + DUMP.replace(b'"step": 1', b'"step": 2'),
+    ):
+        with pytest.raises(BadLog, match="holds more than 2,000,000 values; at most that many are"):
+            logs_of(zipped({"a/x.csv": CSV, "b/x.csv": CSV, "c/1": content}))
+
+
+def test_only_the_longest_state_of_a_run_of_trl_counts_for_the_limit(monkeypatch):
+    rows = [{"step": step, "loss": 1.0} for step in range(5)]
+    states = {f"checkpoint-{n}/trainer_state.json": {"log_history": rows[:n]} for n in (1, 5, 3, 4)}
+    content = zipped({name: json.dumps(state).encode() for name, state in states.items()})
+    monkeypatch.setattr("backend.imports.archive.MOST_POINTS", 20)
+    [log] = logs_of(content)
+    assert (len(log.table), log.table.points) == (5, 10)
+    assert (
+        "Of 4 checkpoints, the longest history is taken: checkpoint-5/trainer_state.json." in log.facts.notes
+    )
+
+
+def test_event_files_of_one_run_may_come_in_any_order_within_the_limit(monkeypatch):
+    events = (LOGS / "events.out.tfevents").read_bytes()
+    [alone] = logs_of(events)
+    monkeypatch.setattr("backend.imports.archive.MOST_POINTS", 2 * alone.table.points)
+    [both] = logs_of(zipped({"a/events.1": events, "a/events.2": events}))
+    assert both.table.points == 2 * alone.table.points
+
+
+def test_an_archive_of_too_many_runs_is_not_read_to_its_end(monkeypatch):
+    read = []
+
+    def count_and_read(file):
+        read.append(file)
+        return read_csv(file)
+
+    monkeypatch.setitem(FORMATS, "csv", FORMATS["csv"]._replace(read=count_and_read))
+    with pytest.raises(BadLog, match="holds more than 100 runs"):
+        logs_of(zipped({f"{number}.csv": CSV for number in range(150)}))
+    assert len(read) == 101
+
+
+@pytest.mark.parametrize("more", [0, 1, 100, 150, 299])
+def test_a_file_whose_last_bytes_zlib_holds_back_is_whole(more):
+    """1 MiB and a little: all input is taken while output is pending."""
+    content = CSV + b"#" * ((1 << 20) + more - len(CSV))
+    to = io.BytesIO()
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(content) + packer.flush()
+    _inflate(io.BytesIO(packed), to, zlib.decompressobj(-15), len(content), len(packed))
+    assert to.getvalue() == content
+    for cut in (1, len(packed) // 2):
+        with pytest.raises(BadLog, match="is cut off"):
+            _inflate(io.BytesIO(packed[:-cut]), io.BytesIO(), zlib.decompressobj(-15), 1 << 30, None)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -340,7 +403,7 @@ def test_a_file_that_unpacks_to_more_than_it_says_is_refused():
         (zipped({"a.zip": zipped({"a.csv": CSV})}), "is an archive in an archive"),
         (zipped({"a.csv": CSV})[:-30], "is damaged: File is not a zip file"),
         (tarred({"a.csv": CSV}, "w:gz")[:-40], "is cut off: its packed content does not end|is damaged"),
-        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds 101 runs; at most 100 are imported at once"),
+        (zipped({f"{n}.csv": CSV for n in range(101)}), "holds more than 100 runs; at most that many are"),
         (zipped({f"{n}": b"x" for n in range(2_001)}), "is an archive of more than 2,000 files"),
     ],
     ids=["empty", "nested", "cut", "gzip cut", "runs", "files"],
