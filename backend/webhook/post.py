@@ -4,13 +4,11 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
-from backend.webhook.addresses import Target, Unreachable
-
-SECONDS = 10.0
-"""Deadline of a request, from connecting to the status of its answer."""
+from backend.webhook.addresses import SECONDS, Target, Unreachable
 
 
 class _Connection(http.client.HTTPConnection):
@@ -19,6 +17,7 @@ class _Connection(http.client.HTTPConnection):
     def __init__(self, target: Target, seconds: float) -> None:
         super().__init__(target.host, target.port, timeout=seconds)
         self._target = target
+        self._until = time.monotonic() + seconds
         self._is_late = False
 
     def connect(self) -> None:
@@ -26,14 +25,30 @@ class _Connection(http.client.HTTPConnection):
         self.sock = self._first_that_answers()
         if self._target.is_tls:
             context = ssl.create_default_context()
-            self.sock = context.wrap_socket(self.sock, server_hostname=self._target.host)
+            tls = context.wrap_socket(
+                self.sock, server_hostname=self._target.host, do_handshake_on_connect=False
+            )
+            self.sock = tls
+            self._check_time()
+            tls.do_handshake()
+        self._check_time()
 
     def _first_that_answers(self) -> socket.socket:
         *others, last = self._target.addresses
         for address in others:
             with suppress(OSError):
-                return socket.create_connection((address, self._target.port), self.timeout)
-        return socket.create_connection((last, self._target.port), self.timeout)
+                return self._connect_to(address)
+        return self._connect_to(last)
+
+    def _connect_to(self, address: str) -> socket.socket:
+        return socket.create_connection((address, self._target.port), self._check_time())
+
+    def _check_time(self) -> float:
+        """Seconds that are left; raises TimeoutError. A cut of before there was a socket is seen here."""
+        left = self._until - time.monotonic()
+        if self._is_late or left <= 0:
+            raise TimeoutError
+        return left
 
     def cut(self) -> None:
         """End whatever the connection waits for; called by another thread."""
@@ -50,20 +65,9 @@ class _Connection(http.client.HTTPConnection):
 
 def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: float = SECONDS) -> None:
     """Send the body; raises Unreachable unless the answer is a 2xx within the deadline."""
-    connection = _Connection(target, seconds)
-    deadline = threading.Timer(seconds, connection.cut)
-    deadline.daemon = True
-    deadline.start()
-    try:
+    with _connection(target, seconds) as connection:
         connection.request("POST", target.path, body, dict(headers))
         status = connection.getresponse().status
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        if connection.is_late or isinstance(error, TimeoutError):
-            raise Unreachable(f"{target.host} did not answer within {seconds:g} s") from None
-        raise Unreachable(f"{target.host} cannot be reached: {str(error) or type(error).__name__}") from None
-    finally:
-        deadline.cancel()
-        connection.close()
     if 300 <= status < 400:
         raise Unreachable(f"{target.host} answered {status}: redirects are not followed")
     if not 200 <= status < 300:
@@ -72,10 +76,23 @@ def post(target: Target, body: bytes, headers: Mapping[str, str], *, seconds: fl
 
 def try_connection(target: Target, *, seconds: float = SECONDS) -> None:
     """Connect, with TLS where the address asks for it, and send nothing; raises Unreachable."""
-    connection = _Connection(target, seconds)
-    try:
+    with _connection(target, seconds) as connection:
         connection.connect()
-    except OSError as error:
-        raise Unreachable(f"{target.host} cannot be reached: {error}") from None
+
+
+@contextmanager
+def _connection(target: Target, seconds: float) -> Iterator[_Connection]:
+    """A connection that is cut after `seconds`, whatever it waits for; every fault of it is Unreachable."""
+    connection = _Connection(target, seconds)
+    deadline = threading.Timer(seconds, connection.cut)
+    deadline.daemon = True
+    deadline.start()
+    try:
+        yield connection
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        if connection.is_late or isinstance(error, TimeoutError):
+            raise Unreachable(f"{target.host} did not answer in time") from None
+        raise Unreachable(f"{target.host} cannot be reached: {str(error) or type(error).__name__}") from None
     finally:
+        deadline.cancel()
         connection.close()

@@ -16,11 +16,13 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, insert_into, reading
 from backend.db.models import Event, Experiment, Run, Webhook
+from backend.db.text import clean_text
 from backend.live.changes import events_after
 from backend.maintenance.reconciler import take_lease
+from backend.redaction import redact
 from backend.runs.events import add_event
 from backend.settings import Settings
-from backend.webhook.addresses import Target, Unreachable, resolve
+from backend.webhook.addresses import SECONDS, Target, Unreachable, resolve
 from backend.webhook.messages import UNSIGNED, RunNames, body_of, format_of, headers_of
 from backend.webhook.post import post
 
@@ -32,6 +34,8 @@ LEVELS = ("info", "warning", "error")
 LOOK_SECONDS = 1.0
 LEASE_SECONDS = 30.0
 PAGE = 100
+MOST_REASON = 500
+"""Characters of a failure that are kept."""
 
 BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 28_800.0)
 """Pauses between the tries of one event: about a day; then it is given up, and that is an event too."""
@@ -96,8 +100,8 @@ class Sender:
             return len(events) == PAGE
         try:
             self._deliver(event, run, now)
-        except Unreachable as error:
-            self._fail(place, event, failures, error.detail)
+        except Exception as error:  # noqa: BLE001 - an event that cannot be written holds up no other one
+            self._fail(place, event, failures, error)
             return False
         self._settle(place, event.id, delivered=True)
         return True
@@ -112,12 +116,14 @@ class Sender:
         return event.kind in KINDS and event.level in LEVELS[least:]
 
     def _deliver(self, event: Event, run: RunNames | None, now: float) -> None:
-        settings = self._settings
+        settings, until = self._settings, time.monotonic() + SECONDS
         form = format_of(settings.grpolab_webhook_url, settings.grpolab_webhook_format)
         if form == "json" and not settings.grpolab_webhook_secret:
             raise Unreachable(UNSIGNED)
         body = body_of(event, run, form)
-        post(target_of(settings), body, headers_of(event.id, body, settings.grpolab_webhook_secret, now))
+        headers = headers_of(event.id, body, settings.grpolab_webhook_secret, now)
+        target = target_of(settings)
+        post(target, body, headers, seconds=until - time.monotonic())
 
     def _settle(self, place: int, reached: int, *, delivered: bool) -> None:
         with self._sessions.begin() as session:
@@ -126,8 +132,12 @@ class Sender:
                 row.event_id, row.failures, row.last_error = reached, 0, ""
                 row.delivered_at = self._clock() if delivered else row.delivered_at
 
-    def _fail(self, place: int, event: Event, failures: int, reason: str) -> None:
-        logger.warning("the webhook of event %d failed: %s", event.id, reason)
+    def _fail(self, place: int, event: Event, failures: int, error: Exception) -> None:
+        is_known = isinstance(error, Unreachable)
+        said = str(error) if is_known else f"{type(error).__name__}: {error}"
+        reason = redact(clean_text(said))[:MOST_REASON]  # an endpoint may answer anything
+        trace = None if is_known else error
+        logger.warning("the webhook of event %d failed: %s", event.id, reason, exc_info=trace)
         with self._sessions.begin() as session:
             row = _position(session)
             if row.event_id != place:

@@ -1,0 +1,63 @@
+"""The deadline of a webhook holds for the look-up, for every address together and for the handshake."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from backend.webhook.addresses import Target, Unreachable, resolve
+from backend.webhook.post import post, try_connection
+
+SECONDS = 0.5
+
+
+@pytest.fixture(autouse=True)
+def in_time():
+    started = time.monotonic()
+    yield
+    assert time.monotonic() - started < 3
+
+
+def test_a_look_up_that_hangs_is_left(monkeypatch):
+    hold = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(20) and [])
+    with pytest.raises(Unreachable, match=r"the webhook's host hooks.example is not found within 0\.5 s"):
+        resolve("https://hooks.example/", private=False, seconds=SECONDS)
+    hold.set()
+
+
+def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
+    tried = []
+
+    def connect(address, timeout):
+        tried.append(address)
+        time.sleep(min(timeout, SECONDS - 0.1))
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    target = Target(False, "hooks.example", 80, "/", tuple(f"192.0.2.{number}" for number in range(20)))
+    with pytest.raises(Unreachable, match=r"hooks.example did not answer in time"):
+        post(target, b"{}", {}, seconds=SECONDS)
+    assert len(tried) == 2
+
+
+@pytest.mark.parametrize("send", [lambda target, **more: post(target, b"{}", {}, **more), try_connection])
+def test_a_handshake_of_a_byte_at_a_time_is_left(send):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def drip():
+        connection, _ = listener.accept()
+        with connection:
+            for byte in b"\x16\x03\x03\x40\x00" + bytes(200):
+                time.sleep(0.05)
+                try:
+                    connection.sendall(bytes([byte]))
+                except OSError:
+                    return
+
+    threading.Thread(target=drip, daemon=True).start()
+    target = resolve(f"https://127.0.0.1:{listener.getsockname()[1]}/", private=True)
+    with pytest.raises(Unreachable, match=r"127.0.0.1 did not answer in time"):
+        send(target, seconds=SECONDS)
+    listener.close()
