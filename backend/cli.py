@@ -184,6 +184,9 @@ IMPORT_NAMES = {
     "format": "such as csv, parquet or trackio (docs/importing.md); without it known by the content",
 }
 
+SECRET = ("_TOKEN", "_KEY", "_SECRET", "_URL")
+"""Ends of the names of settings whose values are not shown, not even in part."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -219,7 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.errors():
             name = str(problem["loc"][0]).upper() if problem["loc"] else "settings"
             sentence = problem["msg"].removeprefix("Value error, ")
-            print(f"  {name}={redact(str(problem['input']))}: {sentence}", file=sys.stderr)
+            given = "" if name.endswith(SECRET) else f"={redact(str(problem['input']))}"
+            print(f"  {name}{given}: {redact(sentence)}", file=sys.stderr)
     except GrpoLabError as error:
         print(f"  {error.detail}", file=sys.stderr)
     return 1

@@ -25,7 +25,11 @@ class Settings(BaseSettings):
     """The settings of an installation: where it listens, what it writes to and what it may reach."""
 
     model_config = SettingsConfigDict(
-        env_ignore_empty=True, extra="ignore", frozen=True, use_attribute_docstrings=True
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
     host: str = "127.0.0.1"
@@ -141,12 +145,15 @@ class Settings(BaseSettings):
     @field_validator("grpolab_webhook_url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            parts.port  # noqa: B018 - raises ValueError
+        except ValueError:  # whose words hold a part of the address
+            raise ValueError("it must be an address that begins with https://") from None
         if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
             raise ValueError("it must be an address that begins with https://")
         if parts.username or parts.password or " " in url:
             raise ValueError("it must not hold a user, a password or spaces")
-        parts.port  # noqa: B018 - raises ValueError
         return url
 
     @field_validator("grpolab_webhook_secret")

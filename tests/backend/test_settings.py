@@ -12,13 +12,17 @@ from backend.settings import Settings
         (
             "DATABASE_URL",
             "nonsense",
-            "DATABASE_URL=nonsense: it must begin with sqlite:///, postgresql:// or ",
+            "DATABASE_URL: it must begin with sqlite:///, postgresql:// or ",
         ),
-        ("DATABASE_URL", "mysql://me:canary@h/x", "DATABASE_URL=mysql://[secret]@h/x: it must begin with"),
+        ("DATABASE_URL", "mysql://me:canary@h/x", "DATABASE_URL: it must begin with"),
         ("DATABASE_URL", "postgresql+psycopg2://h/x", "it must begin with"),
-        ("BROKER_URL", "nonsense", "BROKER_URL=nonsense: it must begin with redis://, rediss://, "),
+        ("BROKER_URL", "nonsense", "BROKER_URL: it must begin with redis://, rediss://, "),
         ("BROKER_URL", "amqp://me:canary@h", "it must begin with"),
         ("TRUSTED_PROXIES", "10.0.0.1,proxy", "'proxy' does not appear to be an IPv4 or IPv6 network"),
+        ("GRPOLAB_WEBHOOK_SECRET", "whsec_canary", "GRPOLAB_WEBHOOK_SECRET: "),
+        ("GRPOLAB_WEBHOOK_SECRET", "canary" * 8, "GRPOLAB_WEBHOOK_SECRET: it must be whsec_ and 24 to 64"),
+        ("GRPOLAB_WEBHOOK_URL", "ftp://h/canary", "GRPOLAB_WEBHOOK_URL: it must be an address that begins"),
+        ("GRPOLAB_WEBHOOK_URL", "https://me:canary#@h/", "GRPOLAB_WEBHOOK_URL: it must be an address that"),
         ("PORT", "http", "PORT=http: Input should be a valid integer"),
     ],
 )
@@ -42,6 +46,12 @@ def test_what_cannot_be_is_refused_in_one_sentence(name, value, sentence, comman
 )
 def test_addresses_of_databases_as_people_write_them(given, used):
     assert Settings(database_url=given).effective_database_url == used
+
+
+def test_the_value_of_a_refused_setting_is_in_no_traceback():
+    with pytest.raises(ValueError, match="grpolab_webhook_secret") as refused:
+        Settings(grpolab_webhook_secret="canary" * 8)
+    assert "canary" not in str(refused.value)
 
 
 def test_proxies_are_addresses_networks_or_everybody():
