@@ -3,6 +3,7 @@
 GrpoLabError
 ├── NotFound            404
 ├── Conflict            409
+├── Gone                410
 ├── InvalidRequest      422  (carries one message per field)
 │   └── InvalidConfig   422
 ├── Unavailable         503
@@ -70,6 +71,13 @@ class MoveForbidden(Conflict):
 
     def __init__(self, run_id: str, status: str, wanted: str, allowed: str) -> None:
         super().__init__(f"run {run_id!r} is {status}; {wanted} needs a run that is {allowed}")
+
+
+class Gone(GrpoLabError):
+    """A person has put the thing away: whoever feeds it should stop."""
+
+    status = 410
+    title = "Gone"
 
 
 class InvalidRequest(GrpoLabError):

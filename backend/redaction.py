@@ -94,12 +94,17 @@ def redact(text: str) -> str:
 
 
 def redact_document(document: Any) -> Any:
-    """The same for every text in a JSON document."""
+    """The same for every text in a JSON document, names of fields too."""
+    _look_at_tokens()
+    return _redacted(document)
+
+
+def _redacted(document: Any) -> Any:
     if isinstance(document, str):
-        return redact(document)
+        return _pattern.sub(REDACTED, document)
     if isinstance(document, Mapping):
-        return {key: redact_document(value) for key, value in document.items()}
-    return [redact_document(value) for value in document] if isinstance(document, list) else document
+        return {_redacted(key): _redacted(value) for key, value in document.items()}
+    return [_redacted(value) for value in document] if isinstance(document, list) else document
 
 
 def secret_errors(document: Any, path: str = "") -> Iterator[FieldError]:

@@ -3,6 +3,7 @@
 A trainer that logs a name outside this catalog is a bug (a test holds it). Families end in `/<name>`.
 """
 
+from functools import lru_cache
 from typing import Literal
 
 from backend.config.base import Frozen
@@ -199,7 +200,11 @@ _FAMILY_ALIASES = [(alias, family.name) for family in FAMILIES for alias in fami
 LOGGER_PREFIX = "train/"
 """Put before every training metric by what writes the log: the callbacks of Hugging Face, for one."""
 
+CACHED_NAMES = 4_096
+"""Names whose place in the catalog is remembered: the rows of a log repeat theirs."""
 
+
+@lru_cache(CACHED_NAMES)
 def canonical_name(name: str) -> str | None:
     """Our name of a metric that another trainer calls `name`; None where we have none."""
     for known in (name, name.removeprefix(LOGGER_PREFIX)):
@@ -212,6 +217,7 @@ def canonical_name(name: str) -> str | None:
     return None
 
 
+@lru_cache(CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
     """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
     return METRICS.get(name) or next((family for family in FAMILIES if _belongs(name, family.name)), None)

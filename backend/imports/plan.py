@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -216,7 +216,7 @@ def _series(table: Table, column: str, steps: Ints) -> tuple[Series, int]:
     return Series(own, values), 0
 
 
-def metric_name(column: str, taken: set[str]) -> tuple[str, str]:
+def metric_name(column: str, taken: Container[str]) -> tuple[str, str]:
     """(our name, why it differs). A name that another column has here already is not given twice."""
     ours = canonical_name(column)
     if ours is not None and ours not in taken:

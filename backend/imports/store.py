@@ -5,7 +5,6 @@ import json
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
@@ -13,7 +12,7 @@ from backend.config.metrics import find_metric
 from backend.db.engine import db_now, insert_into, is_postgres, new_id
 from backend.db.models import Attempt, Experiment, Run
 from backend.db.numbers import spell, spell_all
-from backend.db.text import clean_text, unstorable
+from backend.db.text import DEEPEST, clean_text, is_too_deep, unstorable
 from backend.diagnosis.log import METRICS, Log
 from backend.diagnosis.log import Series as LogSeries
 from backend.diagnosis.store import columns_of, diagnosis_of
@@ -170,10 +169,17 @@ def _best(name: str, series: Series) -> dict[str, Any] | None:
 
 
 def storable_config(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """(the config without secrets, "") or ({}, why it is left out)."""
+    """(the config without secrets, "") or ({}, why it is left out); a large one is not looked through."""
+    deep = f"The config is left out: it is nested deeper than {DEEPEST} levels."
+    try:
+        text = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return {}, deep
+    if (size := len(text.encode(errors="surrogatepass"))) > CONFIG_BYTES:
+        return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
+    if is_too_deep(config):
+        return {}, deep
     document = redact_document(spell_all(config))
     if found := unstorable(document):
         return {}, f"The config is left out: {found[0]} {found[1]}."
-    if (size := len(orjson.dumps(document))) > CONFIG_BYTES:
-        return {}, f"The config is left out: it takes {size:,} bytes; at most {CONFIG_BYTES:,} are kept."
     return document, ""

@@ -10,6 +10,7 @@ from backend.runs.origin import PushOrigin
 LAST_STEP = 2**31 - 2
 MOST_RECORDS = 20_000
 MOST_VALUES = 1_000
+MOST_VALUES_OF_BATCH = 100_000
 
 
 HUGE = 10**308
@@ -106,6 +107,16 @@ class FinishRecord(Part):
     reason: Annotated[str, Field(max_length=2_000)] = ""
 
 
+def _brief(records: "list[Record | None]") -> "list[Record | None]":
+    """What is stored while nobody else can write."""
+    values = sum(len(each.values) for each in records if isinstance(each, MetricsRecord))
+    if values > MOST_VALUES_OF_BATCH:
+        raise ValueError(f"at most {MOST_VALUES_OF_BATCH:,} values are expected, got {values:,}")
+    if sum(isinstance(each, FinishRecord) for each in records) > 1:
+        raise ValueError("a run ends once: at most one record of kind finish is expected")
+    return records
+
+
 Record = Annotated[MetricsRecord | CompletionsRecord | FinishRecord, Field(discriminator="kind")]
 
 
@@ -117,7 +128,7 @@ class Batch(Part):
     run: RunHead | None = None
     first: Annotated[int, Field(strict=True, ge=1, lt=2**62)]
     """Number of the first of these records."""
-    records: Annotated[list[Record | None], Field(max_length=MOST_RECORDS)]
+    records: Annotated[list[Record | None], Field(max_length=MOST_RECORDS), AfterValidator(_brief)]
     """Null stands for a record that was refused before. None at all is a sign of life."""
 
 

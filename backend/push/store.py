@@ -3,7 +3,7 @@
 A batch that arrives twice, or whose answer was lost, changes nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from backend.db.engine import Sessions, db_now, insert_into, new_id
 from backend.db.models import Attempt, PushSession, Run
 from backend.db.text import clean_text
-from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
+from backend.errors import Conflict, FieldError, Gone, InvalidRequest, NotFound
 from backend.imports.guess import is_step_name
 from backend.imports.plan import MOST_METRICS, TIMES, metric_name
 from backend.imports.store import Names, experiment_of, storable_config, variant_hash
@@ -46,19 +46,22 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
     """Store what is new of a batch, and make the run where there is none.
 
     Raises NotFound without a run and its head, Conflict where records before these are missing,
-    InvalidRequest for too many metrics. Nothing of the batch is stored then.
+    Gone for a run in the trash, InvalidRequest for too many metrics. Nothing of the batch is stored then.
     """
+    about = _cleaned(batch.run) if batch.run is not None else None
     with sessions.begin() as session:
-        run = find_pushed(session, owner, locks=True) or _make(session, owner, batch.run)
+        run = _wanted(session, owner, locks=True) or _make(session, owner, about)
         run_id, stored = run.id, _open_session(session, run, batch)
     new = list(enumerate(batch.records, batch.first))[max(0, stored + 1 - batch.first) :]
     packed = {number: _pack(run_id, each) for number, each in new if isinstance(each, CompletionsRecord)}
+    values = {number: named(each.values) for number, each in new if isinstance(each, MetricsRecord)}
+    _check_number({name for each in values.values() for name in each})
     with sessions.begin() as session:
-        found = find_pushed(session, owner, locks=True)
+        found = _wanted(session, owner, locks=True)
         if found is None or found.id != run_id:
             raise Conflict("the run was deleted at this moment: send it again")
         stored = _stored(session, found, batch)  # another request may have brought the same
-        _store(session, found, [(number, each) for number, each in new if number > stored], packed)
+        _store(session, found, [(number, each) for number, each in new if number > stored], packed, values)
         last = max(stored, batch.first + len(batch.records) - 1)
         own = update(PushSession).where(PushSession.run_id == run_id, PushSession.id == batch.session)
         session.execute(own.values(stored=last))
@@ -66,19 +69,25 @@ def push(sessions: Sessions, owner: Owner, batch: Batch) -> PushAnswer:
         return _answer(found, last)
 
 
-def find_pushed(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
-    """The run that this writer pushes under this key; nobody else's is ever found."""
-    query = select(Run).where(
-        Run.writer == owner.writer, Run.writer_key == owner.key, Run.deleting_at.is_(None)
-    )
-    return session.scalars(
+def _wanted(session: Session, owner: Owner, *, locks: bool = False) -> Run | None:
+    """The run that this writer pushes under this key; nobody else's is ever found.
+
+    Raises Gone where somebody has put it into the trash, or deleted it a moment ago.
+    """
+    query = select(Run).where(Run.writer == owner.writer, Run.writer_key == owner.key)
+    run = session.scalars(
         query.with_for_update() if locks else query, execution_options={"populate_existing": True}
     ).one_or_none()
+    if run is not None and run.deleting_at is not None:
+        raise Gone("somebody has deleted this run permanently")
+    if run is not None and run.deleted_at is not None:
+        raise Gone("somebody has moved this run to the trash: it takes nothing until it is restored")
+    return run
 
 
 def state_of(session: Session, owner: Owner) -> PushAnswer:
-    """State of a run; raises NotFound."""
-    run = find_pushed(session, owner)
+    """State of a run; raises NotFound, and Gone for one in the trash."""
+    run = _wanted(session, owner)
     if run is None:
         raise _no_run(owner)
     return _answer(run, 0)
@@ -95,16 +104,29 @@ def _no_run(owner: Owner) -> NotFound:
     )
 
 
-def _make(session: Session, owner: Owner, head: RunHead | None) -> Run:
-    if head is None:
-        raise _no_run(owner)
+class About(NamedTuple):
+    """A run as it will be stored: without secrets, and with a config that is not too large."""
+
+    head: RunHead
+    names: Names
+    config: dict[str, Any]
+    left_out: str
+    """Why there is no config."""
+
+
+def _cleaned(head: RunHead) -> About:
     name, experiment, variant = (
         redact(clean_text(text)) for text in (head.name, head.experiment, head.variant)
     )
-    names = Names(name, experiment, variant or name, head.seed, "")
+    return About(head, Names(name, experiment, variant or name, head.seed, ""), *storable_config(head.config))
+
+
+def _make(session: Session, owner: Owner, about: About | None) -> Run:
+    if about is None:
+        raise _no_run(owner)
+    head, names, config, left_out = about
     trial = session.begin_nested()
     experiment_id = experiment_of(session, names)
-    config, left_out = storable_config(head.config)
     row = {
         "id": new_id(),
         "name": names.run,
@@ -123,11 +145,11 @@ def _make(session: Session, owner: Owner, head: RunHead | None) -> Run:
         "progress_at": db_now(),
     }
     made = session.scalar(insert_into(session, Run).values(**row).on_conflict_do_nothing().returning(Run.id))
-    if made is None:  # another process of this run was quicker, or its deletion is not over
+    if made is None:  # another process of this run was quicker
         trial.rollback()
-        if (run := find_pushed(session, owner, locks=True)) is not None:
+        if (run := _wanted(session, owner, locks=True)) is not None:
             return run
-        raise Conflict(f"the run {owner.key!r} is being deleted: try again in a moment")
+        raise Conflict(f"the run {owner.key!r} was deleted at this moment: send it again")
     trial.commit()
     session.add(Attempt(run_id=made, number=ATTEMPT, from_step=-1, worker_id="", host=""))
     message = f"pushed by {ORIGINS[head.origin]}" + (f", writer {owner.writer}" if owner.writer else "")
@@ -157,19 +179,22 @@ def _stored(session: Session, run: Run, batch: Batch) -> int:
 
 
 def _store(
-    session: Session, run: Run, records: Sequence[tuple[int, Any]], packed: Mapping[int, PackedGroups]
+    session: Session,
+    run: Run,
+    records: Sequence[tuple[int, Any]],
+    packed: Mapping[int, PackedGroups],
+    values: Mapping[int, Mapping[str, float]],
 ) -> None:
     summary, last = Summary.read(run.summary), run.last_step
     points = []
     for number, record in records:
         if isinstance(record, MetricsRecord):
-            values = named(record.values)
-            summary.take(record.step, values)
-            points.append((record.step, values))
+            summary.take(record.step, values[number])
+            points.append((record.step, values[number]))
         elif isinstance(record, CompletionsRecord):
             replace_groups(session, packed[number])
         last = max(last, getattr(record, "step", 0))
-    _check_number(summary)
+    _check_number(summary.document()["last"])
     write_points(session, run.id, ATTEMPT, points)
     changes = {"summary": summary.document(), "last_step": last, "steps": max(run.steps, last)}
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
@@ -179,8 +204,8 @@ def _store(
             end_pushed(session, run, record.status, record.reason)
 
 
-def _check_number(summary: Summary) -> None:
-    if (count := len(summary.document()["last"])) > MOST_METRICS:
+def _check_number(names: Collection[str]) -> None:
+    if (count := len(names)) > MOST_METRICS:
         reason = f"the run would have {count:,} metrics; at most {MOST_METRICS:,} are stored"
         raise InvalidRequest([FieldError("records", reason)])
 
@@ -190,7 +215,7 @@ def named(values: Mapping[str, float]) -> dict[str, float]:
     found: dict[str, float] = {}
     for label, value in values.items():
         if label.strip() and not is_step_name(label) and label not in TIMES:
-            name, _ = metric_name(label, {*found})
+            name, _ = metric_name(label, found)
             found.setdefault(name, value)
     return found
 

@@ -24,7 +24,7 @@ from backend.redaction import redact
 from backend.runs.events import add_event
 from backend.runs.leases import Lease, fence, is_one_of
 from backend.runs.origin import refuse_imported
-from backend.runs.pushed import end_pushed, is_silent
+from backend.runs.pushed import end_pushed, is_deaf
 
 Wish = Literal["stop", "pause", ""]
 End = Literal["finished", "stopped", "paused", "failed"]
@@ -211,8 +211,8 @@ def request_wish(session: Session, run_id: str, wish: Wish) -> None:
     run = locked_run(session, run_id)
     if run.writer is None or wish == "pause":
         refuse_imported(run, {"stop": "stopped", "pause": "paused", "": "resumed"}[wish])
-    if run.status == "running" and wish == "stop" and run.writer is not None and is_silent(session, run):
-        end_pushed(session, run, "stopped", "stopped by the user; nothing was heard of its client")
+    if run.status == "running" and wish == "stop" and run.writer is not None and is_deaf(session, run):
+        end_pushed(session, run, "stopped", "stopped by the user; its client did not answer")
     elif run.status == "running":
         _change(session, run, {"wish": wish})
         verb = {"stop": "stop", "pause": "pause", "": "carry on"}[wish]

@@ -19,15 +19,19 @@ SILENT_SECONDS = 120.0
 """A client that lives gives a sign every ten seconds."""
 
 
-def is_silent(session: Session, run: Run) -> bool:
-    """Whether nothing has been heard of the client for long."""
+def is_deaf(session: Session, run: Run) -> bool:
+    """Whether the client was asked to stop before, or nothing has been heard of it for long."""
+    if run.wish == "stop":
+        return True
     age = session.scalar(select(db_now() - Run.progress_at).where(Run.id == run.id))
     return age is not None and age > SILENT_SECONDS
 
 
 def end_pushed(session: Session, run: Run, status: str, reason: str) -> None:
-    """The run has ended, by the word of its client, or of a user where the client is silent."""
+    """The run has ended, by the word of its client or of a user; said once more, it changes nothing."""
     reason = redact(clean_text(reason))
+    if (run.status, run.reason) == (status, reason):
+        return
     _set(session, run, status, reason, wish="", finished_at=now_or_later(Run.started_at))
     attempt = update(Attempt).where(Attempt.run_id == run.id)
     session.execute(attempt.values(ended_at=now_or_later(Attempt.started_at), outcome=reason or status))

@@ -15,6 +15,7 @@ from backend.errors import RunNotFound
 from backend.http.paging import iso
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
+from backend.runs.pushed import end_pushed
 
 
 def append_log(session: Session, run_id: str, attempt: int, number: int, text: str) -> None:
@@ -124,9 +125,14 @@ def change_run(session: Session, run_id: str, changes: Mapping[str, Any]) -> Non
 
 
 def trash_run(session: Session, run_id: str) -> None:
-    """Put a run into the trash; a running one is asked to stop, a waiting one does not start."""
+    """Put a run into the trash; a running one is asked to stop, or ends if it is pushed.
+
+    One that waits does not start.
+    """
     run = locked_run(session, run_id)
-    if run.status == "running":
+    if run.status == "running" and run.writer is not None:
+        end_pushed(session, run, "stopped", "moved to the trash")
+    elif run.status == "running":
         request_wish(session, run_id, "stop")
     if run.deleted_at is None:
         session.execute(update(Run).where(Run.id == run_id).values(deleted_at=db_now()))

@@ -3,11 +3,13 @@
 import gzip
 import json
 import math
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, select, update
 
+import backend.imports.store
 from backend.auth.tokens import writer_token
 from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
 from backend.http.limits import PUSH_BYTES
@@ -159,7 +161,7 @@ def test_a_silent_run_stays_until_it_is_stopped_and_then_ends_at_once(client, se
     assert values_of(client, only_run(client), "reward/mean")[0] == {1: 1.0, 2: 2.0}
     assert client.delete(f"/api/v1/runs/{run}").status_code == 200
     assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
-    assert send([metrics(3, reward=3)], first=3, run=None).status_code == 404
+    assert send([metrics(3, reward=3)], first=3, run=None).status_code == 410
     for _ in range(3):
         reconciler.look()
     assert count(client, Run) == count(client, PushSession) == count(client, Metric) == 0
@@ -199,6 +201,74 @@ def test_a_token_of_one_writer_does_not_become_anothers(client, send, settings):
     assert send(token=f"writer.two.{signature}").status_code == 401
 
 
+def test_a_run_ends_once_in_a_batch_and_the_same_end_again_is_no_event(client, send):
+    end = {"kind": "finish", "status": "failed", "reason": "OOM"}
+    answer = send([end] * 20_000)
+    assert answer.status_code == 422
+    assert "at most one record of kind finish" in answer.json()["errors"][0]["message"]
+    assert count(client, Event) == 0
+    send([metrics(1, reward=1), end])
+    events = count(client, Event)
+    for number in range(3, 8):
+        assert send([end], first=number).json()["status"] == "failed"
+    assert count(client, Event) == events
+
+
+def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_be(client, send):
+    row = {f"custom/m{n}": 1 for n in range(1_000)}
+    answer = send([metrics(step, **row) for step in range(101)])
+    assert answer.status_code == 422
+    assert "at most 100,000 values are expected, got 101,000" in answer.json()["errors"][0]["message"]
+    held, lab = [], client.app.state.lab
+
+    @event.listens_for(lab.sessions.kw["bind"], "begin")
+    def begun(_connection):
+        held.append(time.perf_counter())
+
+    @event.listens_for(lab.sessions.kw["bind"], "commit")
+    def over(_connection):
+        held[-1] = time.perf_counter() - held[-1]
+
+    assert send([metrics(step, **row) for step in range(100)]).json()["stored"] == 100
+    print("HELD", max(held))
+    assert max(held) < 10
+    assert count(client, Metric) == 100_000
+
+
+def test_a_run_in_the_trash_ends_at_once_and_takes_nothing_until_it_is_restored(client, send, settings):
+    send([metrics(1, reward=1)])
+    run = only_run(client)["id"]
+    assert client.delete(f"/api/v1/runs/{run}").json()["status"] == "stopped"
+    headers = {"Authorization": f"Bearer {writer_token(settings, 'node')}"}
+    assert client.get("/api/v1/pushes/r", headers=headers).status_code == 410
+    for session, first in ((SESSION, 2), (OTHER, 1)):
+        answer = send([metrics(2, reward=2)], session=session, first=first)
+        assert answer.status_code == 410
+        assert "moved this run to the trash" in answer.json()["detail"]
+    assert count(client, Metric) == 1
+    client.post(f"/api/v1/runs/{run}/restore")
+    assert send([metrics(2, reward=2)], first=2).json() == {
+        "run": run, "status": "stopped", "stop": True, "stored": 2,
+    }  # fmt: skip
+    assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
+    client.delete(f"/api/v1/runs/{run}")
+    assert client.delete(f"/api/v1/runs/{run}?forever=true").status_code == 202
+    answer = send([metrics(4, reward=4)], first=3)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        410, "somebody has deleted this run permanently",
+    )  # fmt: skip
+
+
+def test_a_second_stop_ends_a_run_whose_client_does_not_obey(client, send):
+    send([metrics(1, reward=1)])
+    run = only_run(client)["id"]
+    for status in ("running", "stopped"):
+        assert client.post(f"/api/v1/runs/{run}/stop").json()["status"] == status
+    answer = send([metrics(2, reward=2)], first=2).json()
+    assert (answer["status"], answer["stop"], answer["stored"]) == ("stopped", True, 2)
+    assert send([metrics(3, reward=3)], session=OTHER).json()["status"] == "running"
+
+
 NESTED = {}
 for _ in range(200):
     NESTED = {"a": NESTED}
@@ -236,6 +306,34 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
     assert (run["name"], run["config"]) == ("<script>[secret]", {})
     events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
     assert any("config is left out" in event["message"] for event in events)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ('{"a":' * 700 + "1" + "}" * 700, "is nested deeper than 50 levels"),
+        ('{"a":' + "[" * 700 + "]" * 700 + "}", "is nested deeper than 50 levels"),
+        (json.dumps({f"k{n}": [[]] for n in range(100_000)}), "bytes; at most 262,144 are kept"),
+        (json.dumps({"x": "\ud83d" * 60_000}), "contains NUL or an unpaired surrogate"),
+        (json.dumps({"x": 10**30}), "must be less than 2^63"),
+    ],
+)
+def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
+    seen = []
+    monkeypatch.setattr(backend.imports.store, "redact_document", lambda given: seen.append(given) or given)
+    body = f'{{"session":"{SESSION}","first":1,"records":[],"run":{{"name":"x","config":{config}}}}}'
+    assert post_raw(client, settings, body.encode(), "identity").status_code == 200
+    run = only_run(client)
+    assert run["config"] == {}
+    events = client.get(f"/api/v1/runs/{run['id']}/events").json()["items"]
+    assert any(reason in event["message"] for event in events)
+    assert not seen or "nested" not in reason
+    assert not seen or "at most" not in reason
+
+
+def test_secrets_are_no_names_in_a_config_either(client, send):
+    assert send(run={**HEAD, "config": {"a": {"hf_" + "x" * 34: 1}}}).status_code == 200
+    assert only_run(client)["config"] == {"a": {"[secret]": 1}}
 
 
 def test_more_than_a_thousand_metrics_are_refused_whole(client, send):

@@ -51,6 +51,8 @@ FILE_BYTES = 64_000_000
 HEAD_BYTES = 16_000_000
 HELD_BYTES = 32_000_000
 """So much waits in memory while the disk refuses to take it; what comes then is dropped, and counted."""
+BATCH_VALUES = 100_000
+"""As many values the service stores at once."""
 BATCH_SECONDS = 1.0
 SIGN_SECONDS = 10.0
 """How often the service hears of a run that logs nothing; how old the answer of `should_stop` may be."""
@@ -78,12 +80,16 @@ def init(
     the same `id` continues its run. `about` may hold experiment, variant, seed, steps and origin ("trl",
     "verl"). Raises ValueError for an address or an id that cannot be one.
     """
-    address = url or os.environ.get("GRPOLAB_URL", "http://127.0.0.1:8400")
+    address = url or _own_address()
     key = id or uuid.uuid4().hex
     if not _ID.fullmatch(key):
         raise ValueError("id: letters, digits and . _ - are expected, at most 128")
-    head = {"name": name or key, **about, "config": _without_secrets(dict(config or {}))}
+    head = {"name": name or key, **about}
     head = {field: _plain(value) for field, value in head.items() if value is not None}
+    try:
+        head["config"] = _plain(_without_secrets(dict(config or {})))
+    except RecursionError:
+        _say("the config is nested too deeply, or holds itself: it is left out")
     return Run(
         _checked(address), token or os.environ.get("GRPOLAB_TOKEN", ""), key, head, Path(directory).absolute()
     )
@@ -140,7 +146,7 @@ class Run:
         self._write(step, groups)
 
     def should_stop(self) -> bool:
-        """Whether somebody has pressed Stop on the run's page."""
+        """Whether somebody has pressed Stop on the run's page, or moved the run to the trash."""
         return self._service.should_stop
 
     def finish(self, status: str = "finished", reason: str = "", *, seconds: float = 30.0) -> bool:
@@ -158,9 +164,9 @@ class Run:
         self._wake.set()
         self._thread.join(seconds)
         if is_open := self._thread.is_alive():
-            _say(f"{self.url} has not confirmed everything: once it answers, run "
-                 f"`python {Path(__file__).name} send {self._directory.parent}`")  # fmt: skip
-        return not is_open
+            again = f"{Path(__file__).name} send --url {self.url} {self._directory.parent}"
+            _say(f"{self.url} has not confirmed everything: once it answers, run `python {again}`")
+        return not is_open and not self._service.is_refused
 
     def __enter__(self) -> Run:  # noqa: PYI034 - Python 3.10 has no Self
         return self
@@ -201,6 +207,10 @@ class Run:
     # ------------------------------------------------------------ the sending thread
 
     def _send_all(self) -> None:
+        with contextlib.suppress(_Unwanted):
+            self._send_files()
+
+    def _send_files(self) -> None:
         own = {spool.path for spool in self._spools}
         for path in _by_age(self._directory.glob("*.jsonl")):
             if path not in own and (left := _Spool.adopt(path)):
@@ -245,16 +255,20 @@ class _Later(Exception):
         self.seconds = seconds
 
 
+class _Unwanted(Exception):
+    """Somebody has moved the run to the trash."""
+
+
 class _Service:
     """The HTTP interface, and the answer to whether the run should stop."""
 
     def __init__(self, url: str, token: str) -> None:
         self._url, self._token = url, token
         self._told = ""
-        self.should_stop = False
+        self.should_stop = self.is_refused = False
 
     def send(self, spool: _Spool) -> bool:
-        """One batch of a file, or a mere sign of life; whether more is there. Raises _Later."""
+        """One batch of a file, or a mere sign of life; whether more is there. Raises _Later and _Unwanted."""
         lines = spool.next_lines()
         try:
             answer = self._post(spool, lines)
@@ -295,6 +309,10 @@ class _Service:
 
     def _refused(self, spool: _Spool, lines: list[bytes], error: urllib.error.HTTPError) -> None:
         detail = _detail_of(error)
+        if error.code == 410 and "problem+json" in error.headers.get("Content-Type", ""):
+            self.should_stop = self.is_refused = True
+            self._tell(f"{detail}; nothing more is sent, and what is logged stays in its file")
+            raise _Unwanted
         if error.code in (404, 409) and (spool.sent or spool.is_known):
             return spool.rewind()  # the service lost what it had confirmed: a restored backup, a deleted run
         if error.code in (400, 413, 422) and len(lines) > 1:
@@ -386,6 +404,12 @@ class _Spool:
             block = os.read(self._reading, min(size, self.end - self._offset))
             size *= 2
         found = block[: block.rfind(b"\n") + 1].splitlines()[: 1 if self._singly else None]
+        values = 0
+        for n, line in enumerate(found):
+            values += line.count(b'": ')  # at least as many as it has
+            if n and values > BATCH_VALUES:
+                found = found[:n]
+                break
         self._lengths = [len(line) + 1 for line in found]
         return [b"null" if self.sent + n in self._left_out else line for n, line in enumerate(found, 1)]
 
@@ -664,6 +688,10 @@ def _without_secrets(value: Any, name: str = "") -> Any:
     return "[secret]" if isinstance(value, str) and value and _SECRET.search(name) else value
 
 
+def _own_address() -> str:
+    return os.environ.get("GRPOLAB_URL", "http://127.0.0.1:8400")
+
+
 def _checked(url: str) -> str:
     """The address without a slash at its end; raises ValueError."""
     parts = urllib.parse.urlsplit(url)
@@ -712,18 +740,23 @@ def _say(sentence: str) -> None:
 # ---------------------------------------------------------------- sending what is left
 
 
-def send_left(directory: Path, token: str, *, url: str = "") -> Iterator[tuple[Path, str]]:
-    """Send the files of processes that are gone; each with what is the matter, or nothing."""
+def send_left(directory: Path, token: str, url: str, *, others: bool = False) -> Iterator[tuple[Path, str]]:
+    """Send the files of processes that are gone to `url`; each with what is the matter, or nothing.
+
+    The token goes nowhere else: files that name another address stay, unless `others` are wanted too.
+    """
     for path in _by_age(directory.rglob("*.jsonl")):
         spool = _Spool.adopt(path)
         if spool is None:
             yield path, "belongs to a process that still runs, or is no file of this client"
             continue
-        service, reason = _Service(url or _checked(spool.head["url"]), token), ""
+        service, reason = _Service(url, token), ""
         try:
-            while service.send(spool):
+            if not others and _checked(spool.head["url"]) != url:
+                reason = f"is for {spool.head['url']}: send it there, or elsewhere, with --url"
+            while not reason and service.send(spool):
                 pass
-        except _Later:
+        except (_Later, _Unwanted):
             reason = "was not sent"
         spool.close(remove=not reason)
         yield path, reason
@@ -734,13 +767,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="grpolab.py", description="Send what earlier runs could not send.")
     parser.add_argument("command", choices=["send"])
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--url", default="", help="another address than the run's own")
+    parser.add_argument("--url", help="send all files there; default: those of GRPOLAB_URL")
     arguments = parser.parse_args()
     is_good = arguments.directory.is_dir()
     if not is_good:
         _say(f"there is no directory {arguments.directory}")
-    url = _checked(arguments.url) if arguments.url else ""
-    for path, reason in send_left(arguments.directory, os.environ.get("GRPOLAB_TOKEN", ""), url=url):
+    url, token = _checked(arguments.url or _own_address()), os.environ.get("GRPOLAB_TOKEN", "")
+    for path, reason in send_left(arguments.directory, token, url, others=bool(arguments.url)):
         print(f"{path} {reason or 'is sent'}")
         is_good = is_good and not reason
     return 0 if is_good else 1

@@ -122,7 +122,7 @@ def test_a_wrong_token_costs_a_sentence_and_no_data(grpolab, lab, token, tmp_pat
     assert told.count(sentence) == 1
     assert wrong not in told
     assert run_of(lab, name) is None
-    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token)] == [""]
+    assert [reason for _, reason in grpolab.send_left(tmp_path / "grpolab", token, lab.base)] == [""]
     assert steps_of(lab, run_of(lab, name)) == {step: float(step) for step in range(1, 6)}
     assert run_of(lab, name)["status"] == "finished"
     assert files(tmp_path) == []
@@ -229,10 +229,61 @@ def test_files_of_others_are_left_alone(grpolab, tmp_path):
         "d": "{",
     }.items():
         (tmp_path / f"{name}.jsonl").write_text(text)
-    reasons = [reason for _, reason in grpolab.send_left(tmp_path, "t")]
+    reasons = [reason for _, reason in grpolab.send_left(tmp_path, "t", "http://h")]
     assert len(reasons) == 4
     assert all("no file of this client" in reason for reason in reasons)
     assert len(files(tmp_path)) == 4
+
+
+def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp_path, monkeypatch, capsys):
+    script("http://127.0.0.1:9", token, tmp_path, "left", "run.log({'kl': 1}); os._exit(0)").wait(60)
+    monkeypatch.setenv("GRPOLAB_URL", lab.base)
+    monkeypatch.setenv("GRPOLAB_TOKEN", token)
+    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "grpolab"])
+    assert grpolab.main() == 1
+    assert "is for http://127.0.0.1:9: send it there, or elsewhere, with --url" in capsys.readouterr().out
+    assert run_of(lab, "left") is None
+    monkeypatch.setattr(sys, "argv", ["grpolab.py", "send", "--url", lab.base, "grpolab"])
+    assert grpolab.main() == 0
+    assert run_of(lab, "left")["last_step"] == 1
+
+
+def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
+    run.log({"reward": 1}, step=1)
+    deadline = time.monotonic() + 20
+    while not (found := run_of(lab, run.id)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    lab.client.delete(f"/runs/{found['id']}").raise_for_status()
+    run.log({"reward": 2}, step=2)
+    while not run.should_stop() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert run.should_stop()
+    run.log({"reward": 3}, step=3)
+    assert not run.finish("stopped", seconds=5)
+    assert capsys.readouterr().err.count("moved this run to the trash") == 1
+    assert lab.get(f"/runs/{found['id']}")["last_step"] == 1
+    assert len(files(tmp_path)) == 1  # for the case that it is restored
+
+
+def test_a_config_without_end_is_left_out(grpolab, tmp_path, capsys):
+    deep = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    run = grpolab.init("http://127.0.0.1:9", "t", id="r", config=deep)
+    (path,) = files(tmp_path)
+    assert "config" not in json.loads(path.read_text().splitlines()[0])["run"]
+    assert "it is left out" in capsys.readouterr().err
+    run.finish(seconds=0)
+
+
+def test_a_batch_holds_no_more_values_than_the_service_takes(grpolab, run, lab, monkeypatch):
+    monkeypatch.setattr(grpolab, "BATCH_VALUES", 10)
+    for step in range(1, 20):
+        run.log({"reward": 1, "kl": 2, "loss": 3}, step=step)
+    lines = run._spools[-1].next_lines()
+    assert 1 <= len(lines) <= 3
+    assert run.finish()
+    assert sorted(steps_of(lab, run_of(lab, run.id))) == list(range(1, 20))
 
 
 SCRIPT = """

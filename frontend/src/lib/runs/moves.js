@@ -24,7 +24,10 @@ const MOVES = {
 export function movesOf(run) {
   const { status, wish } = run;
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
-  if (status === 'running' && wish && !isSilent(run)) return [{ move: 'resume', label: 'Keep running' }];
+  if (status === 'running' && wish && !isSilent(run)) {
+    const keep = { move: /** @type {Move} */ ('resume'), label: 'Keep running' };
+    return isPushed(run) ? [keep, { move: 'stop', label: 'Stop now' }] : [keep];
+  }
   return (isPushed(run) ? /** @type {Move[]} */ (['stop']) : (MOVES[status] ?? [])).map((move) => ({
     move,
     label: LABELS[move],
