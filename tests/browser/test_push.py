@@ -74,4 +74,12 @@ def test_a_pushed_run_is_live_and_its_stop_button_is_heard(lab, pushed, chromium
             page.goto(address)
             expect(page.locator(".run-silent")).to_contain_text("Its trainer was last heard of 5 min ago")
             expect(page.get_by_role("button", name="Stop")).to_be_visible()
+            pushed.log({"reward": 0.5}, step=22)  # its script goes on all the same
+            expect(page.locator(".run-advance")).to_contain_text("step 22 of 40")
+            page.goto(address)
+            page.get_by_role("button", name="Stop now").click()
+            expect(page.get_by_role("dialog")).to_contain_text("was told to stop and still pushes")
+            page.get_by_role("dialog").get_by_role("button", name="Stop").click()
+            expect(page.get_by_role("button", name="Stop now")).to_have_count(0)
+            assert lab.get(f"/runs/{found[0]['id']}")["status"] == "stopped"
         browser.close()

@@ -230,7 +230,6 @@ def test_a_batch_holds_the_write_lock_for_little_even_if_it_is_as_large_as_may_b
         held[-1] = time.perf_counter() - held[-1]
 
     assert send([metrics(step, **row) for step in range(100)]).json()["stored"] == 100
-    print("HELD", max(held))
     assert max(held) < 10
     assert count(client, Metric) == 100_000
 
@@ -319,8 +318,13 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
     ],
 )
 def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
-    seen = []
-    monkeypatch.setattr(backend.imports.store, "redact_document", lambda given: seen.append(given) or given)
+    seen, redact = [], backend.imports.store.redact_document
+
+    def redacting(given):
+        seen.append(given)
+        return redact(given)
+
+    monkeypatch.setattr(backend.imports.store, "redact_document", redacting)
     body = f'{{"session":"{SESSION}","first":1,"records":[],"run":{{"name":"x","config":{config}}}}}'
     assert post_raw(client, settings, body.encode(), "identity").status_code == 200
     run = only_run(client)
