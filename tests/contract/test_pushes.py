@@ -14,6 +14,7 @@ from backend.auth.tokens import writer_token
 from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
+from backend.redaction import redact_document
 from backend.runs.pushed import SILENT_SECONDS
 from tests.api_client import TOKEN, VIEWER_TOKEN
 
@@ -318,11 +319,11 @@ def test_a_config_that_cannot_be_kept_is_left_out_and_says_so(client, send):
     ],
 )
 def test_a_config_is_measured_before_it_is_looked_through(client, settings, config, reason, monkeypatch):
-    seen, redact = [], backend.imports.store.redact_document
+    seen = []
 
     def redacting(given):
         seen.append(given)
-        return redact(given)
+        return redact_document(given)
 
     monkeypatch.setattr(backend.imports.store, "redact_document", redacting)
     body = f'{{"session":"{SESSION}","first":1,"records":[],"run":{{"name":"x","config":{config}}}}}'
