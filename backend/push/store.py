@@ -196,7 +196,13 @@ def _store(
         last = max(last, getattr(record, "step", 0))
     _check_number(summary.document()["last"])
     write_points(session, run.id, ATTEMPT, points)
-    changes = {"summary": summary.document(), "last_step": last, "steps": max(run.steps, last)}
+    changes: dict[str, Any] = {
+        "summary": summary.document(),
+        "last_step": last,
+        "steps": max(run.steps, last),
+    }
+    if any(step <= (run.judged_step or -1) for step, _ in points):
+        changes["judged_step"] = None  # the verdict rests on values that are no more
     session.execute(update(Run).where(Run.id == run.id).values(progress_at=db_now(), **changes))
     session.refresh(run)
     for _, record in records:

@@ -12,6 +12,7 @@ from sqlalchemy import event, func, select, update
 import backend.imports.store
 from backend.auth.tokens import writer_token
 from backend.db.models import Event, Experiment, Metric, PushSession, RolloutGroup, Run
+from backend.diagnosis.store import judge_runs, unjudged
 from backend.http.limits import PUSH_BYTES
 from backend.maintenance.reconciler import Reconciler
 from backend.redaction import redact_document
@@ -418,3 +419,20 @@ def test_pushed_runs_are_no_workers_business(client, send):
     text = client.get("/metrics").text
     assert "grpolab_lease_oldest_age_seconds 0" in text
     assert client.get("/api/v1/queue").status_code == 200
+
+
+def test_steps_that_are_pushed_again_are_judged_again(client, send):
+    """A script that resumes replaces values that a stored verdict rests on."""
+    sessions = client.app.state.lab.sessions
+
+    def judge():
+        with sessions() as session:
+            runs = unjudged(session)
+        list(judge_runs(sessions, runs))
+        return only_run(client)["verdict"]
+
+    assert send([metrics(step, reward=min(1.0, step / 60)) for step in range(100)]).status_code == 200
+    assert judge() == "healthy"
+    again = [metrics(step, reward=0.9 if step < 50 else 0.0) for step in range(100)]
+    assert send(again, first=101).status_code == 200
+    assert judge() == "collapsed"
