@@ -24,11 +24,11 @@ RUN pip install --require-hashes --requirement requirements-service.lock
 FROM base AS api
 COPY backend backend
 COPY frontend frontend
-COPY client client
 COPY migrations migrations
 # The pages under /help, and their pictures.
 COPY docs docs
 COPY benchmarks/evidence/*.png benchmarks/evidence/
+COPY benchmarks/trials/*.png benchmarks/trials/
 COPY tests/browser/compare.png tests/browser/
 USER grpolab
 EXPOSE 8400

@@ -229,10 +229,10 @@ def test_names_on_the_launch_form_that_are_too_long_are_told_and_not_cut(page):
         expect(launch.get_by_role("listitem")).to_have_text(
             f"{whose} has 201 characters, at most 200 are possible"
         )
-        expect(launch.get_by_role("button")).to_be_disabled()
+        expect(launch.get_by_role("button", name="Launch")).to_be_disabled()
         page.get_by_label(label).fill("😀" * 200)
         expect(launch.get_by_role("listitem")).to_have_count(0)
-        expect(launch.get_by_role("button")).to_be_enabled()
+        expect(launch.get_by_role("button", name="Launch")).to_be_enabled()
 
 
 def test_a_file_that_is_not_chosen_yet_is_asked_for(page):

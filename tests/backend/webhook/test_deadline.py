@@ -39,7 +39,7 @@ def test_addresses_that_do_not_answer_share_the_deadline(monkeypatch):
     target = Target(False, "hooks.example", 80, "/", tuple(f"192.0.2.{number}" for number in range(20)))
     with pytest.raises(Unreachable, match=r"hooks.example did not answer in time"):
         post(target, b"{}", {}, seconds=SECONDS)
-    assert len(tried) == 2
+    assert len(tried) in (1, 2)  # of 20; a busy machine comes to the first alone
 
 
 @pytest.mark.parametrize("send", [lambda target, **more: post(target, b"{}", {}, **more), try_connection])
