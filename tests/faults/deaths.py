@@ -55,8 +55,8 @@ def discover(kind: Kind, warm: Path) -> Points:
 def is_certain(point: str) -> bool:
     """Whether every such life passes it.
 
-    Chance decides which files a killed save leaves behind to be removed, and what a trainer has to tell: a slow
-    disk, or answers that took too long.
+    Chance decides which files a killed save leaves behind to be removed, and what a trainer has to tell, such
+    as a slow disk.
     """
     return "remove_drafts" not in point and "_add_events" not in point
 
