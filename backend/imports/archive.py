@@ -13,6 +13,7 @@ from typing import IO, Literal, NamedTuple
 
 from backend.imports.completions import Completions
 from backend.imports.log_file import LogFile, no_sense
+from backend.imports.operations import MOST_RUNS
 from backend.imports.table import MOST_POINTS, BadLog, Log, Table, TooMany, shown, too_many_values
 from backend.imports.tensorboard import merged_events
 
@@ -20,7 +21,6 @@ MOST_FILES = 2_000
 MOST_UNPACKED = 1_000_000_000
 """Bytes of all files together."""
 CHUNK = 1 << 20
-MOST_RUNS = 100
 ZIP_HEADER = struct.Struct("<4s22xHH")
 """Local header of a file: signature, length of the name, length of the extra field."""
 STEPS = ("checkpoint-", "global_step_", "step_")

@@ -16,6 +16,8 @@ from backend.imports import tfrecord, wandb_file
 from backend.imports.protobuf import Value, fields, float32, float64, signed, varint
 from backend.sandbox.operation import Operation, Request
 
+MOST_RUNS = 100
+"""Of one import."""
 MOST_TEXT = 100_000
 """Bytes of a config that are passed on."""
 MOST_PART_NAMES = 5_000

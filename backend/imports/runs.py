@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from backend.imports.operations import MOST_RUNS
 from backend.imports.table import Ints, Log, Table, as_number
 
 RUN_NAMES = ("run_name", "run name", "run", "run_id")
 """Columns that name the run of a row, the most readable first."""
 SEED = "seed"
 LABELS = (*RUN_NAMES, SEED)
-MOST_RUNS = 100
 
 
 def split_runs(log: Log) -> list[Log]:

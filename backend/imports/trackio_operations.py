@@ -12,11 +12,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from backend.imports.operations import WORDS, Part, Point
+from backend.imports.operations import MOST_RUNS, WORDS, Part, Point
 from backend.imports.texts import MOST_TEXT, message_text
 from backend.sandbox.operation import Operation, Request
 
-MOST_RUNS = 100
 MOST_CONFIG = 100_000
 MOST_ROW_BYTES = 4_000_000
 MOST_POINTS = 18_000

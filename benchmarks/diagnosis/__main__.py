@@ -8,14 +8,11 @@ Ctrl-C loses only what is training.
 
 import argparse
 import json
-import signal
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.diagnosis.problems import write_problems
+from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Planted, suite
 from benchmarks.diagnosis.results import report
 from benchmarks.diagnosis.store import keep, recorded
@@ -54,17 +51,8 @@ def caption() -> str:
 
 def train(missing: list[Planted]) -> None:
     """Train the missing runs; a plant of mid-run waits for the healthy run that it forks from."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="grpolab-diagnosis-") as state:
-        data = Path(state) / "data"
-        data.mkdir()
-        write_problems(data)
-        service = Service(state, DATASETS_DIR=str(data))
-        try:
-            service.wait()
-            _Queue(service, missing).work()
-        finally:
-            service.stop()
+    with service_with_problems() as service:
+        _Queue(service, missing).work()
 
 
 class _Queue:

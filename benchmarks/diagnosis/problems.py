@@ -1,11 +1,33 @@
-"""Data sets of the suite: sums, and copies of them that are damaged."""
+"""A service with the data sets of the suite: sums, and copies of them that are damaged."""
 
 import random
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.service import Service
 from benchmarks.sums import sums_rows, write_rows
 
 ROWS = {"train": 2000, "eval": 1024}
+
+
+@contextmanager
+def service_with_problems() -> Iterator[Service]:
+    """A service that is ready, in a directory that is removed; SIGTERM ends it in order."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="grpolab-suite-") as state:
+        data = Path(state) / "data"
+        data.mkdir()
+        write_problems(data)
+        service = Service(state, DATASETS_DIR=str(data))
+        try:
+            service.wait()
+            yield service
+        finally:
+            service.stop()
 
 
 def write_problems(folder: Path) -> None:

@@ -9,16 +9,13 @@ Each case is written down when its trial is judged; Ctrl-C loses only the one th
 
 import argparse
 import json
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.durable_files import publish
-from benchmarks.diagnosis.problems import write_problems
+from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES
 from benchmarks.service import ENDED, Service
 from benchmarks.trials.picture import take_pictures
@@ -93,28 +90,19 @@ def keep(case: Case, trial: Mapping[str, Any]) -> None:
 
 def run(missing: list[Case], seeds: int, *, pictures: bool = False) -> None:
     """Break a run for each case, and open a trial on it: to write it down, or to take pictures of it."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="grpolab-trials-") as state:
-        data = Path(state) / "data"
-        data.mkdir()
-        write_problems(data)
-        service = Service(state, DATASETS_DIR=str(data))
-        try:
-            service.wait()
-            healthy = ""
-            for case in missing:
-                if PLANTS[case.plant].when == "mid":
-                    healthy = healthy or ended(service, launch(service, {}))
-                began = time.monotonic()
-                broken_run = ended(service, broken(service, case, healthy))
-                trial = try_remedies(service, broken_run, case, seeds)
-                if pictures:
-                    take_pictures(service, broken_run)
-                else:
-                    keep(case, trial)
-                print(f"{case.name}: {time.monotonic() - began:.0f} s", flush=True)
-        finally:
-            service.stop()
+    with service_with_problems() as service:
+        healthy = ""
+        for case in missing:
+            if PLANTS[case.plant].when == "mid":
+                healthy = healthy or ended(service, launch(service, {}))
+            began = time.monotonic()
+            broken_run = ended(service, broken(service, case, healthy))
+            trial = try_remedies(service, broken_run, case, seeds)
+            if pictures:
+                take_pictures(service, broken_run)
+            else:
+                keep(case, trial)
+            print(f"{case.name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 def broken(service: Service, case: Case, healthy: str) -> str:

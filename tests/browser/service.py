@@ -120,6 +120,16 @@ def completion_of(text, *, correct):
     )  # fmt: skip
 
 
+def opened(browser, service, width=1400, scheme="light", *, token=TOKEN, height=1000):
+    """A browser's context that is logged in to the service."""
+    return browser.new_context(
+        base_url=service.base,
+        color_scheme=scheme,
+        viewport={"width": width, "height": height},
+        extra_http_headers={"Authorization": f"Bearer {token}"},
+    )
+
+
 @contextmanager
 def running(directory: Path, url: str = "", **changes: Any) -> Iterator[Service]:
     """A service on a free port, with a fresh database unless one is named."""

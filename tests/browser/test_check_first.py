@@ -12,7 +12,7 @@ from sqlalchemy import select
 from backend.config.merge import merge
 from backend.db.models import Run
 from backend.runs import lifecycle
-from tests.browser.service import HOSTILE, TOKEN, running
+from tests.browser.service import HOSTILE, opened, running
 from tests.browser.test_pages import AXE
 from worker.train import Assignment, train_run
 
@@ -38,12 +38,7 @@ def service(directory):
 @pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = browser.new_context(
-        base_url=service.base,
-        color_scheme=scheme,
-        viewport={"width": width, "height": 1400},
-        extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
-    )
+    context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()
     alerts = []
 

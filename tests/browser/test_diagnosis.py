@@ -13,7 +13,7 @@ from backend.rollouts.store import pack_groups, write_groups
 from backend.runs import leases, lifecycle
 from backend.runs.checkpoints import add_checkpoint, keep_before
 from tests.backend.diagnosis.logs import broken, healthy
-from tests.browser.service import TOKEN, checkpoint_of, group_of, running
+from tests.browser.service import checkpoint_of, group_of, opened, running
 from tests.browser.test_pages import AXE
 
 
@@ -64,12 +64,7 @@ def stored(service, name, log):
 @pytest.fixture(params=[(400, "dark"), (1400, "light")], ids=str)
 def page(request, service, browser):
     width, scheme = request.param
-    context = browser.new_context(
-        base_url=service.base,
-        color_scheme=scheme,
-        viewport={"width": width, "height": 1000},
-        extra_http_headers={"Authorization": f"Bearer {TOKEN}"},
-    )
+    context = opened(browser, service, width, scheme)
     page = context.new_page()
     yield page
     context.close()

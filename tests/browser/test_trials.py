@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from backend.db.models import Run
 from backend.runs import lifecycle
 from tests.backend.diagnosis.logs import broken, healthy
-from tests.browser.service import HOSTILE, TOKEN, VIEWER_TOKEN, running
+from tests.browser.service import HOSTILE, VIEWER_TOKEN, opened, running
 from tests.browser.test_diagnosis import stored, until
 from tests.browser.test_pages import AXE
 from tests.contract.test_trials import store
@@ -52,15 +52,6 @@ def page(request, service, browser):
     context = opened(browser, service, width, scheme)
     yield context.new_page()
     context.close()
-
-
-def opened(browser, service, width=1400, scheme="light", token=TOKEN):
-    return browser.new_context(
-        base_url=service.base,
-        color_scheme=scheme,
-        viewport={"width": width, "height": 1000},
-        extra_http_headers={"Authorization": f"Bearer {token}"},
-    )
 
 
 def picture(page, name):
