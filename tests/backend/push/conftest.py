@@ -2,6 +2,8 @@
 
 import importlib.util
 import sys
+import threading
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
@@ -21,10 +23,19 @@ def load() -> ModuleType:
 
 
 @pytest.fixture
-def grpolab(tmp_path, monkeypatch) -> ModuleType:
-    """Quick, and in a directory of its own."""
+def grpolab(tmp_path, monkeypatch) -> Iterator[ModuleType]:
+    """Quick, and in a directory of its own; its threads end with the test."""
     monkeypatch.chdir(tmp_path)
     module = load()
     monkeypatch.setattr(module, "BATCH_SECONDS", 0.02)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.1)
-    return module
+    before = set(threading.enumerate())
+    yield module
+    left = [thread for thread in threading.enumerate() if thread not in before and thread.name == "grpolab"]
+
+    def send(_service: object, _spool: object) -> bool:
+        raise module._Unwanted
+
+    module._Service.send = send
+    for thread in left:
+        thread.join(5)
