@@ -7,8 +7,8 @@ PIP := .venv/bin/python -m pip --disable-pip-version-check
 COMPILE := .venv/bin/python -m piptools compile --quiet --strip-extras --no-annotate --no-header \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --generate-hashes --allow-unsafe
 # The lines of a lock that belong to one package, with its hashes.
-APART = awk '/^[^ ]/ { drop = /^(\#|torch==|triton==|nvidia-|cuda-|pycosat==|reasoning-gym==)/ } NF && !drop'
-ONLY_NODEPS = awk '/^[^ ]/ { keep = /^reasoning-gym==/ } keep'
+APART = awk '/^[^ ]/ { drop = /^(\#|torch==|triton==|nvidia-|cuda-|pycosat==|accelerate==|peft==|reasoning-gym==)/ && !/^nvidia-ml-py==/ } NF && !drop'
+ONLY_NODEPS = awk '/^[^ ]/ { keep = /^(accelerate|peft|reasoning-gym)==/ } keep'
 # A third of the tests' time is spent waiting for other processes, so two cores have work for three.
 PROCESSES ?= 3
 ARGS ?=
