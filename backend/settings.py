@@ -65,6 +65,12 @@ class Settings(BaseSettings):
     worker_slots: Annotated[int, Field(ge=0, le=64)] = 0
     """Runs at a time on this machine; 0: one per GPU, else one per CPU core, at most four."""
 
+    slot_price: Annotated[float, Field(ge=0, le=1e6)] = 0.0
+    """Price of one worker slot of this machine per hour, for the cost of runs; 0: none is shown."""
+
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    """Currency of SLOT_PRICE, as ISO 4217 writes it."""
+
     lease_seconds: Annotated[float, Field(gt=0.5, le=LONGEST_LEASE_SECONDS)] = 60.0
     """How long a worker owns a run without renewing its lease, in seconds."""
 

@@ -45,6 +45,8 @@ class Completion:
     """The ids that top-p or top-k left at each token; None when they were not recorded."""
     routes: NDArray[np.integer] | None = None
     """[prompt + T - 1, L, K] the experts that read each token of prompt and completion but the last one."""
+    prompt_tokens: int = 0
+    """Tokens of the prompt."""
 
     @property
     def is_truncated(self) -> bool:

@@ -167,6 +167,8 @@ _CATALOG = (
     _metric("tokens/generated", "tokens", "Tokens generated in this step, discarded groups included."),
     _metric("tokens/total", "tokens", "Tokens generated since the run began.", aliases="num_tokens perf/total_num_tokens"),
     _metric("throughput/tokens_per_second", "tokens/s", "Generated tokens over the time of the whole step.", aliases="tokens_per_sec perf/throughput"),
+    _metric("throughput/model_flops", "FLOP/s", "Floating-point operations that the model needs for the step's sampling and learning, over the time of the whole step."),
+    _metric("throughput/mfu", "fraction", "Model FLOPs utilisation: throughput/model_flops over the peak of the GPU at the policy's precision.", aliases="perf/mfu/actor perf/mfu", better="up"),
     _metric("time/wall_seconds", "seconds", "Training time since the run first started, pauses left out.", aliases="_runtime"),
     _metric("time/step_seconds", "seconds", "Sampling, scoring and learning; evaluation and checkpoints are counted apart.", aliases="step_time perf/time_per_step timing_s/step time/step"),
     _metric("time/sample_seconds", "seconds", "Generating completions.", aliases="timing_s/gen timing/generation"),
@@ -176,6 +178,17 @@ _CATALOG = (
     _metric("time/critic_seconds", "seconds", "Updates of the critic.", aliases="timing_s/update_critic"),
     _metric("time/eval_seconds", "seconds", "Held-out evaluation.", aliases="timing_s/testing"),
     _metric("time/checkpoint_seconds", "seconds", "Writing the newest checkpoint; shown at the step after it.", aliases="timing_s/save_checkpoint time/save_ckpt"),
+    _metric("machine/cpu_frac", "fraction", "Busy share of all processors of the machine since the last reading; read at most once a second."),
+    _metric("machine/memory_bytes", "bytes", "Memory in use on the machine, by all processes."),
+    _metric("machine/disk_free_bytes", "bytes", "Free space on the disk of the state directory."),
+    _metric("machine/disk_read_rate", "bytes/s", "Bytes read from all disks of the machine."),
+    _metric("machine/disk_write_rate", "bytes/s", "Bytes written to all disks of the machine."),
+    _metric("machine/network_receive_rate", "bytes/s", "Bytes received by the machine, loopback left out."),
+    _metric("machine/network_send_rate", "bytes/s", "Bytes sent by the machine, loopback left out."),
+    _metric("machine/gpu_frac", "fraction", "Share of the time in which the GPU ran a kernel (what nvidia-smi calls utilisation)."),
+    _metric("machine/gpu_memory_bytes", "bytes", "Memory in use on the GPU, by all processes."),
+    _metric("machine/gpu_celsius", "°C", "Highest temperature of the GPU since the last reading.", (None, 87)),
+    _metric("machine/gpu_watts", "watts", "Mean power of the GPU."),
     _metric("memory/peak_bytes", "bytes", "Largest memory of the trainer process (GPU memory on a GPU)."),
 )
 
@@ -189,6 +202,9 @@ FAMILIES = (
 )
 # fmt: on
 """Metrics whose names contain a reward term, a domain or a number."""
+
+OF_THE_MACHINE = ("machine/", "memory/", "throughput/", "time/")
+"""Beginnings of the names of metrics that a repetition of the run does not repeat."""
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _CATALOG}
 

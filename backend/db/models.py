@@ -180,6 +180,9 @@ class Attempt(Base):
     host: Mapped[str] = mapped_column(Text)
     pid: Mapped[int | None]
     device: Mapped[str] = mapped_column(String(64), default="")
+    slot_price: Mapped[float | None]
+    """Price of its worker slot per hour, in `currency`, when it began; None: the worker had none."""
+    currency: Mapped[str | None] = mapped_column(String(3))
     versions: Mapped[dict[str, Any]] = mapped_column(default=dict)
     started_at: Mapped[float] = mapped_column(default=db_now())
     ended_at: Mapped[float | None]

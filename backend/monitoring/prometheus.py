@@ -1,10 +1,10 @@
-"""Prometheus metrics of `/metrics`. Every label has a few fixed values: no run, user or path is one.
+"""Prometheus metrics of `/metrics`. Labels have few values: hosts of workers, but no run, user or path.
 
 What lies in SQL is left out while the database is away; `grpolab_database_up` says that it is.
 """
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median_low
 from typing import Any, NamedTuple, get_args
 
@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from backend.config.causes import Verdict
 from backend.db.engine import db_now, reading
 from backend.db.faults import free_bytes
-from backend.db.models import Event, Run, Webhook
+from backend.db.models import Event, Run, Webhook, Worker
 from backend.http.dependencies import Lab
 from backend.runs.lifecycle import STATUSES, claimable
 from backend.webhook.sender import KINDS, LEVELS
@@ -56,7 +56,29 @@ GAUGES: dict[str, Gauge] = {
     "grpolab_ingest_lag_seconds": Gauge("Time since the slowest running run was last written."),
     "grpolab_trainer_step_seconds": Gauge("Duration of the last step of the running runs.", ("quantile",)),
     "grpolab_worker_slots": Gauge("Worker slots.", ("state",)),
+    "grpolab_worker_cpu_ratio": Gauge("Busy share of a worker machine's processors.", ("host",)),
+    "grpolab_worker_memory_bytes": Gauge("Memory in use on a worker machine.", ("host",)),
+    "grpolab_worker_disk_free_bytes": Gauge("Free space on a worker machine's state disk.", ("host",)),
+    "grpolab_worker_network_receive_bytes_per_second": Gauge("Network of a worker machine, in.", ("host",)),
+    "grpolab_worker_network_send_bytes_per_second": Gauge("Network of a worker machine, out.", ("host",)),
+    "grpolab_worker_gpu_ratio": Gauge("Share of the time in which the slot's GPU works.", ("host", "slot")),
+    "grpolab_worker_gpu_memory_bytes": Gauge("Memory in use on the slot's GPU.", ("host", "slot")),
+    "grpolab_worker_gpu_temperature_celsius": Gauge("Temperature of the slot's GPU.", ("host", "slot")),
+    "grpolab_worker_gpu_power_watts": Gauge("Power of the slot's GPU.", ("host", "slot")),
 }
+
+OF_MACHINES = {
+    "cpu_frac": "grpolab_worker_cpu_ratio",
+    "memory_bytes": "grpolab_worker_memory_bytes",
+    "disk_free_bytes": "grpolab_worker_disk_free_bytes",
+    "network_receive_rate": "grpolab_worker_network_receive_bytes_per_second",
+    "network_send_rate": "grpolab_worker_network_send_bytes_per_second",
+    "gpu_frac": "grpolab_worker_gpu_ratio",
+    "gpu_memory_bytes": "grpolab_worker_gpu_memory_bytes",
+    "gpu_celsius": "grpolab_worker_gpu_temperature_celsius",
+    "gpu_watts": "grpolab_worker_gpu_power_watts",
+}
+"""Gauges by the reading of a worker that they show."""
 
 Sample = tuple[str, tuple[str, ...], float]
 """Name, values of the labels, value."""
@@ -121,9 +143,24 @@ def in_sql(session: Session, lease_seconds: float) -> Iterator[Sample]:
     if known := [step for step in steps if isinstance(step, int | float)]:
         yield "grpolab_trainer_step_seconds", ("0.5",), median_low(known)
         yield "grpolab_trainer_step_seconds", ("1",), max(known)
-    slots = [slot.status for slot in live_slots(session)]
+    slots = live_slots(session)
+    states = [slot.status for slot in slots]
     for state in SLOT_STATES:
-        yield "grpolab_worker_slots", (state,), slots.count(state)
+        yield "grpolab_worker_slots", (state,), states.count(state)
+    yield from _of_machines(slots)
+
+
+def _of_machines(slots: Sequence[Worker]) -> Iterator[Sample]:
+    """The newest reading of each machine and of each slot's GPU."""
+    newest: dict[tuple[str, tuple[str, ...]], float] = {}
+    for slot in sorted(slots, key=lambda slot: slot.seen_at):
+        for reading_name, gauge in OF_MACHINES.items():
+            value = (slot.stats or {}).get(reading_name)
+            if isinstance(value, int | float):
+                labels = (slot.host, str(slot.slot))[: len(GAUGES[gauge].labels)]
+                newest[gauge, labels] = value
+    for (gauge, labels), value in newest.items():
+        yield gauge, labels, value
 
 
 def _of_diagnoses(session: Session) -> Iterator[Sample]:

@@ -70,8 +70,12 @@ def claim_run(
     *,
     lease_seconds: float = 60.0,
     lost: Collection[Lease] = (),
+    **facts: Any,
 ) -> Claim | None:
-    """Own the first run that waits, or is one of the `lost`; None when there is none."""
+    """Own the first run that waits, or is one of the `lost`; None when there is none.
+
+    `facts` are further columns of its attempt: the price of the slot.
+    """
     seen = session.execute(_next_claimable(lost)).one_or_none()
     if seen is None:
         return None
@@ -93,7 +97,7 @@ def claim_run(
     if seen.status == "running":
         _close_attempt(session, seen.id, seen.attempt, LOST)
         _note(session, seen.id, seen.attempt, "running", "queued", LOST, level="warning")
-    session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host))
+    session.add(Attempt(run_id=seen.id, number=attempt, worker_id=worker_id, host=host, **facts))
     session.flush()
     _note(session, seen.id, attempt, "queued", "running", f"attempt {attempt} on {host}", worker=worker_id)
     return Claim(seen.id, attempt, seen.config, worker_id)

@@ -73,10 +73,23 @@ class AttemptItem(BaseModel):
     host: str
     pid: int | None
     device: str
+    slot_price: float | None
+    """Price of its worker slot per hour."""
+    currency: str | None
     versions: dict[str, Any]
     started_at: str
     ended_at: str | None
     outcome: str
+
+
+class Cost(BaseModel):
+    """The time for which the attempts of a run held worker slots, and its price."""
+
+    slot_hours: float
+    gpu_hours: float
+    """Those of slots with a GPU."""
+    money: dict[str, float]
+    """By currency; only of workers that have a price."""
 
 
 class Steps(BaseModel):
@@ -150,6 +163,8 @@ class RunItem(Judged):
     """Only where it was asked for."""
     attempts: list[AttemptItem] | None = None
     """Only where they were asked for."""
+    cost: Cost | None = None
+    """Only of a single run."""
 
 
 class RunPage(BaseModel):

@@ -13,6 +13,7 @@ from backend.db.run_lookup import must_exist
 from backend.db.text import clean_text
 from backend.errors import RunNotFound
 from backend.http.paging import iso
+from backend.runs.cost import cost_of
 from backend.runs.lifecycle import locked_run, request_wish
 from backend.runs.list import run_columns
 from backend.runs.pushed import end_pushed
@@ -84,6 +85,8 @@ def shown_attempt(attempt: Attempt) -> dict[str, Any]:
         "host": attempt.host,
         "pid": attempt.pid,
         "device": attempt.device,
+        "slot_price": attempt.slot_price,
+        "currency": attempt.currency,
         "versions": attempt.versions,
         "started_at": iso(attempt.started_at),
         "ended_at": iso(attempt.ended_at),
@@ -97,7 +100,9 @@ def find_run(session: Session, run_id: str) -> dict[str, Any]:
     row = session.execute(one.where(Run.id == run_id, Run.deleting_at.is_(None))).one_or_none()
     if row is None:
         raise RunNotFound(run_id)
-    shown = shown_run(row, attempts=attempts_of(session, [run_id]).get(run_id, []))
+    attempts = attempts_of(session, [run_id]).get(run_id, [])
+    shown = shown_run(row, attempts=attempts)
+    shown["cost"] = cost_of(attempts, session.scalar(select(db_now())) or 0.0)
     if row.check_report:
         shown["check"] = row.check_report
     if row.parent_run is not None:

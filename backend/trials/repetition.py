@@ -6,11 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from sqlalchemy.orm import Session
 
+from backend.config.metrics import OF_THE_MACHINE
 from backend.db.models import Run
 from backend.metrics.reading import Points, read_points
-
-OF_THE_MACHINE = ("time/", "throughput/", "memory/")
-"""Metrics that no two runs share."""
 
 EVALUATED = "eval/"
 """Metrics of evaluations: the last step of a run is evaluated, wherever it is."""

@@ -8,14 +8,13 @@ from typing import Any
 
 import zstandard
 
+from backend.config.metrics import OF_THE_MACHINE
 from backend.durable_files import publish
 from benchmarks.diagnosis.recipes import Planted
 from benchmarks.service import Service
 
 RUNS = Path(__file__).parent / "runs.jsonl.zst"
 DIGITS = 4
-LEFT_OUT = ("time/", "throughput/", "memory/")
-"""Metrics that depend on the machine."""
 
 
 def recorded() -> dict[Planted, dict[str, Any]]:
@@ -39,7 +38,7 @@ def keep(service: Service, run: dict[str, Any], key: Planted) -> None:
     """Write down a run that has ended."""
     text = service.http.get(f"/api/v1/runs/{run['id']}/metrics.csv").text
     rows = list(csv.DictReader(text.splitlines()))
-    names = [name for name in rows[0] if not name.startswith(LEFT_OUT)] if rows else []
+    names = [name for name in rows[0] if not name.startswith(OF_THE_MACHINE)] if rows else []
     result = {
         "key": list(key),
         "status": run["status"],

@@ -21,6 +21,8 @@ declare namespace Api {
     host: string;
     pid: number | null;
     device: string;
+    slot_price: number | null;
+    currency: string | null;
     versions: Record<string, any>;
     started_at: string;
     ended_at: string | null;
@@ -85,6 +87,11 @@ declare namespace Api {
     finish_reason: string;
     correct: boolean | null;
     flags: string[];
+  }
+  interface Cost {
+    slot_hours: number;
+    gpu_hours: number;
+    money: Record<string, number>;
   }
   interface DatasetItem {
     path: string;
@@ -334,6 +341,7 @@ declare namespace Api {
     check?: CheckReport | null;
     config?: Record<string, any> | null;
     attempts?: AttemptItem[] | null;
+    cost?: Cost | null;
   }
   interface RunItemOfImport {
     label: string;

@@ -73,7 +73,25 @@ declare namespace Api {
     run_name: string | null;
     started_at: string;
     seen_at: string;
-    stats: { cpu_percent?: number; memory_used?: number; memory_total?: number; sandbox?: SandboxLayers } | null;
+    stats: WorkerStats | null;
+  }
+
+  /** Load of a worker's machine and of the slot's GPU; what a system does not tell is missing. */
+  interface WorkerStats {
+    cpu_frac?: number;
+    memory_bytes?: number;
+    memory_total_bytes?: number;
+    disk_free_bytes?: number;
+    disk_read_rate?: number;
+    disk_write_rate?: number;
+    network_receive_rate?: number;
+    network_send_rate?: number;
+    gpu_frac?: number;
+    gpu_memory_bytes?: number;
+    gpu_memory_total_bytes?: number;
+    gpu_celsius?: number;
+    gpu_watts?: number;
+    sandbox?: SandboxLayers;
   }
 
   interface MetricEntry {

@@ -7,11 +7,9 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.config.metrics import OF_THE_MACHINE
 from backend.db.models import Attempt, Metric, MetricKey, Rollout, RolloutGroup, Run
 from backend.metrics.attempts import counts, limits_of
-
-CLOCKS = ("time/", "throughput/", "memory/")
-"""Metrics that depend on the machine's speed and size."""
 
 PULSE = "tokens/total"
 """A metric that every step has."""
@@ -35,7 +33,7 @@ def record_of(session: Session, run_id: str) -> Record:
     record: Record = {
         (name, step): (kind, value)
         for name, step, kind, value in session.execute(points)
-        if not name.startswith(CLOCKS)
+        if not name.startswith(OF_THE_MACHINE)
     }
     for group, one in session.execute(texts):
         place = ("completion", group.step, group.kind, group.prompt_index, one.position)

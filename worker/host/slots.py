@@ -6,7 +6,6 @@ import platform
 import threading
 import uuid
 
-import psutil
 from sqlalchemy.exc import SQLAlchemyError
 
 from backend.db.engine import Sessions, reading
@@ -16,6 +15,7 @@ from backend.runs.lifecycle import Claim
 from backend.sandbox.layers import layer_names
 from backend.settings import Settings
 from backend.workers.devices import Slot
+from backend.workers.load import GpuLoad, MachineLoad
 from backend.workers.store import forget_silent, register_slot, remove_slot, report_slot
 from worker.db_retry import first_line, left_for_later
 from worker.host.supervisor import Supervisor
@@ -36,6 +36,11 @@ class WorkerSlot:
         self.supervisor = supervisor
         self.busy = threading.Lock()
         self.run_id: str | None = None
+        self._gpu = GpuLoad(slot.gpu) if slot.gpu else None
+
+    def gpu_load(self) -> dict[str, float]:
+        """Load of the slot's GPU since the last call; empty on a CPU."""
+        return self._gpu.read() if self._gpu else {}
 
     @property
     def status(self) -> str:
@@ -101,11 +106,18 @@ class SlotPool:
 
     def _claim(self, worker_slot: WorkerSlot) -> Claim | None:
         """A run that is ours in SQL: a claim whose transaction failed is none."""
-        lease = self._settings.lease_seconds
+        settings, price = self._settings, {}
+        if settings.slot_price:
+            price = {"slot_price": settings.slot_price, "currency": settings.currency}
         try:
             with self._sessions.begin() as session:
                 return lifecycle.claim_run(
-                    session, worker_slot.worker_id, platform.node(), lease_seconds=lease, lost=self._lost
+                    session,
+                    worker_slot.worker_id,
+                    platform.node(),
+                    lease_seconds=settings.lease_seconds,
+                    lost=self._lost,
+                    **price,
                 )
         except SQLAlchemyError as error:
             logger.warning("cannot look for runs now: %s", first_line(error))
@@ -125,6 +137,7 @@ class SlotPool:
             self._look.clear()
 
     def _show_life(self) -> None:
+        self._load = MachineLoad(self._settings.state)
         while not self.stopping.is_set():
             for worker_slot in self._worker_slots:
                 if worker_slot.status == "starting":
@@ -147,15 +160,13 @@ class SlotPool:
             self._look.set()
 
     def _report(self) -> None:
-        memory = psutil.virtual_memory()
-        stats = {
-            "memory_used": memory.used,
-            "memory_total": memory.total,
-            "cpu_percent": psutil.cpu_percent(),
-            "sandbox": layer_names(),
-        }
+        load, sandbox = self._load.read(), layer_names()
+        shown = [
+            (worker_slot, {**load, **worker_slot.gpu_load(), "sandbox": sandbox})
+            for worker_slot in self._worker_slots
+        ]
         with self._sessions.begin() as session:
-            for worker_slot in self._worker_slots:
+            for worker_slot, stats in shown:
                 if not report_slot(
                     session, worker_slot.worker_id, worker_slot.status, worker_slot.run_id, stats
                 ):

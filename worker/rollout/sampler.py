@@ -153,7 +153,7 @@ class Sampler:
             with RouterWatch(self.policy.model if self.routes else nn.Module()) as watch:
                 notes = self._notes(watch, sampling, rows=numbers.shape[1])
                 drawn = self._decode(decoder, part, sampling, numbers, notes)
-            groups.extend(self._completions(drawn, group_size, notes))
+            groups.extend(self._completions(drawn, group_size, notes, list(map(len, part))))
         return groups
 
     def _notes(self, watch: RouterWatch, sampling: SamplingLike, *, rows: int) -> Notes:
@@ -202,7 +202,9 @@ class Sampler:
                 notes.routes.token(going, step=step)
         return Drawn(*(part[: step + 1] for part in drawn))
 
-    def _completions(self, drawn: Drawn, group_size: int, notes: Notes) -> Iterator[list[Completion]]:
+    def _completions(
+        self, drawn: Drawn, group_size: int, notes: Notes, prompt_tokens: Sequence[int]
+    ) -> Iterator[list[Completion]]:
         # Clones: a view of a few steps would keep room for max_new_tokens alive while a record waits.
         ids, logprobs, entropies = (
             part.T.clone(memory_format=torch.contiguous_format).cpu().numpy() for part in drawn
@@ -223,6 +225,7 @@ class Sampler:
                     ),
                     sampling_mask=masks[row],
                     routes=routes[row],
+                    prompt_tokens=prompt_tokens[first // group_size],
                 )
                 for row, length in enumerate(lengths[first : first + group_size], start=first)
             ]

@@ -11,6 +11,7 @@ for each step:
     obey      shutdown, stop, pause, stop rules
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -43,7 +44,7 @@ from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
 from worker.training.step_records import evaluation_records, step_records
 from worker.training.stop_rules import reason_to_end, request_to_end
-from worker.training.timings import peak_bytes, timings
+from worker.training.timings import Hardware, peak_bytes, timings
 from worker.training.update_stats import UpdateStats
 
 SLOW_SAVE_SECONDS = 20.0
@@ -100,6 +101,9 @@ class Trainer:
             **self.collector.parts,
             **({"behaviour": self.behaviour} if config.sampling.staleness else {}),
         }
+        epochs = 1 if config.updates.resample_each_epoch else config.updates.epochs
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "") if device.startswith("cuda") else ""
+        self.hardware = Hardware(self.policy.model, epochs=epochs, state=settings.state, gpu=gpu)
         self.timeouts = self.failures = 0
         self.last_save_seconds = 0.0
         self.clock = time.perf_counter()
@@ -120,6 +124,7 @@ class Trainer:
         finally:
             self.scorer.close()
             self.mixture.close()
+            self.hardware.close()
 
     def _begin(self) -> None:
         """Continue from the newest good checkpoint, or evaluate the policy as it came.
@@ -163,6 +168,7 @@ class Trainer:
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
         metrics |= staleness | {"optim/update_norm": weights.moved()}
+        metrics |= self.hardware.utilization(collected, seconds)
         groups = step_records(collected, update_stats, self.scorer)
         if self._is_due(self.config.evaluation.every):
             evaluated, held_out = self._evaluate()
@@ -288,6 +294,7 @@ class Trainer:
             "time/wall_seconds": self.counters.wall_seconds,
             "tokens/total": self.counters.tokens,
             "memory/peak_bytes": peak_bytes(self.policy.model.device),
+            **self.hardware.machine(),
         }
         if self.last_save_seconds:
             metrics["time/checkpoint_seconds"] = self.last_save_seconds

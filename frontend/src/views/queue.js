@@ -5,7 +5,7 @@ import { useGet } from '../data/resource.js';
 import { mayChange, sayError, status, workers } from '../app/state.js';
 import { stopRuns } from '../data/actions.js';
 import { useTitle } from '../app/title.js';
-import { etaText, memoryShare, processorShare } from '../lib/service/queue.js';
+import { etaText, gpuText } from '../lib/service/queue.js';
 import { isAlive, runOn } from '../lib/service/workers.js';
 import { isEvaluation } from '../lib/runs/fields.js';
 import { waitingText } from '../lib/service/status.js';
@@ -258,6 +258,7 @@ function Waiting({ items, act, stop }) {
 
 function Workers() {
   const { items, loaded, error } = workers.value;
+  const gpus = items.some((slot) => gpuText(slot.stats));
   return html`<section class="section">
     <div class="section-head">
       <h2>Workers</h2>
@@ -281,14 +282,18 @@ function Workers() {
                     <th>host</th>
                     <th class="number">pid</th>
                     <th>state</th>
-                    <th>memory</th>
                     <th class="number">CPU</th>
+                    <th>memory</th>
+                    ${gpus && html`<th>GPU</th>`}
+                    <th title="bytes per second read and written">disk</th>
+                    <th class="number">disk free</th>
+                    <th title="bytes per second received and sent">network</th>
                     <th>sandbox</th>
                     <th>last heartbeat</th>
                   </tr>
                 </thead>
                 <tbody>
-                  ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} />`)}
+                  ${items.map((slot) => html`<${Slot} key=${slot.id} slot=${slot} gpus=${gpus} />`)}
                 </tbody>
               </table>`
       }
@@ -296,11 +301,28 @@ function Workers() {
   </section>`;
 }
 
-/** @param {{slot: Api.WorkerSlot}} props */
-function Slot({ slot }) {
+/** @param {number | undefined} used @param {number | undefined} total */
+const amountOf = (used, total) =>
+  used === undefined
+    ? '–'
+    : html`
+      ${formatBytes(used)}${' '}
+      <span class="faint">of ${formatBytes(total)}</span>
+    `;
+
+/** Bytes per second in and out. @param {number | undefined} into @param {number | undefined} out */
+const traffic = (into, out) =>
+  into === undefined || out === undefined
+    ? '–'
+    : html`
+      <span title="in, per second">↓ ${formatBytes(into)}</span>${' '}
+      <span title="out, per second">↑ ${formatBytes(out)}</span>
+    `;
+
+/** @param {{slot: Api.WorkerSlot, gpus: boolean}} props */
+function Slot({ slot, gpus }) {
   const alive = isAlive(slot);
   const run = runOn(slot);
-  const share = memoryShare(slot.stats);
   return html`<tr class=${alive ? '' : 'is-gone'}>
     <td>
       ${slot.device_name || slot.device}
@@ -314,17 +336,18 @@ function Slot({ slot }) {
         ${!alive ? 'lost' : run ? html`<a href=${`/run/${run}`}>training</a>` : 'idle'}
       </span>
     </td>
-    <td>
-      ${
-        share === null
-          ? '–'
-          : html`
-            ${formatBytes(slot.stats?.memory_used)}${' '}
-            <span class="faint">of ${formatBytes(slot.stats?.memory_total)}</span>
-          `
-      }
-    </td>
-    <td class="number">${formatPercent(processorShare(slot.stats))}</td>
+    <td class="number">${formatPercent(slot.stats?.cpu_frac)}</td>
+    <td>${amountOf(slot.stats?.memory_bytes, slot.stats?.memory_total_bytes)}</td>
+    ${
+      gpus &&
+      html`<td>
+        ${gpuText(slot.stats) || '–'}
+        <div>${gpuText(slot.stats) && amountOf(slot.stats?.gpu_memory_bytes, slot.stats?.gpu_memory_total_bytes)}</div>
+      </td>`
+    }
+    <td>${traffic(slot.stats?.disk_read_rate, slot.stats?.disk_write_rate)}</td>
+    <td class="number">${formatBytes(slot.stats?.disk_free_bytes)}</td>
+    <td>${traffic(slot.stats?.network_receive_rate, slot.stats?.network_send_rate)}</td>
     <td>
       <${SandboxLayers} layers=${slot.stats?.sandbox} />
     </td>

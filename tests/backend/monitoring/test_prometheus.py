@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
 from backend.db.models import Run, Worker
-from backend.monitoring.prometheus import GAUGES
+from backend.monitoring.prometheus import GAUGES, OF_MACHINES
 from backend.runs import lifecycle
 from backend.runs.events import add_event
 from tests.api_client import serving
@@ -32,7 +32,7 @@ def lab(settings, database):
 
 def test_an_idle_installation(lab):
     found = scraped(lab)
-    assert set(found) >= {*GAUGES} - {"grpolab_trainer_step_seconds"}
+    assert set(found) >= {*GAUGES} - {"grpolab_trainer_step_seconds", *OF_MACHINES.values()}
     assert found["grpolab_database_up"] == found["grpolab_broker_up"] == {(): 1}
     ((build, one),) = found["grpolab_build_info"].items()
     assert (len(build), one) == (3, 1)
@@ -69,6 +69,20 @@ def test_runs_workers_leases_and_steps(lab, database):
     assert found["grpolab_worker_slots"] == {("idle",): 1, ("busy",): 2, ("starting",): 0}
     with database.sessions() as session:
         assert session.scalars(select(Run.name)).first() not in str(found)
+
+
+def test_machines_of_workers_once_each(lab, database):
+    stats = {"cpu_frac": 0.25, "memory_bytes": 10, "gpu_frac": 0.9, "gpu_watts": 300.0, "sandbox": ["x"]}
+    with database.sessions.begin() as session:
+        for number, host in enumerate(("a", "a", "b")):
+            worker = Worker(id=f"w{number}", host=host, pid=1, slot=number, device="cuda:0", stats=stats)
+            session.add(worker)
+        session.add(Worker(id="old", host="c", pid=1, slot=0, device="cpu", stats=stats, seen_at=1.0))
+    found = scraped(lab)
+    assert found["grpolab_worker_cpu_ratio"] == {("a",): 0.25, ("b",): 0.25}
+    assert found["grpolab_worker_gpu_ratio"] == {("a", "0"): 0.9, ("a", "1"): 0.9, ("b", "2"): 0.9}
+    assert found["grpolab_worker_gpu_power_watts"][("b", "2")] == 300
+    assert "grpolab_worker_gpu_temperature_celsius" not in found
 
 
 def test_verdicts_and_their_events(lab, database):

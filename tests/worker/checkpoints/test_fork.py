@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import select
 
 from backend.config.merge import merge, resolve
+from backend.config.metrics import OF_THE_MACHINE
 from backend.db.models import Event, Run
 from backend.errors import Conflict
 from backend.metrics.history import valid_steps
-from tests.worker.training.test_trainer import CLOCKS, SMALL, queued, series, sessions, train
+from tests.worker.training.test_trainer import SMALL, queued, series, sessions, train
 from worker.checkpoints.files import BadCheckpoint
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
@@ -123,7 +124,7 @@ def test_a_fork_that_is_interrupted_goes_on_from_its_own_checkpoint(sessions, qu
     assert (message, said["checkpoint"]) == ("continued from step 5", "s000005-a1")
     mine, theirs = series(sessions, fork), series(sessions, parent)
     assert mine["reward/mean"] == {step: theirs["reward/mean"][step] for step in (5, 6)}
-    assert {name for name in mine if not name.startswith(CLOCKS)} <= theirs.keys()
+    assert {name for name in mine if not name.startswith(OF_THE_MACHINE)} <= theirs.keys()
     for directory in settings.artifacts_of(fork).iterdir():
         (directory / "model.safetensors").write_bytes(b"damaged")
     longer = config.with_(steps=7)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
 from backend.config.merge import resolve
-from backend.config.metrics import find_metric
+from backend.config.metrics import OF_THE_MACHINE, find_metric
 from backend.config.presets import PRESETS
 from backend.config.presets.book import BOOK
 from backend.db.engine import open_engine, open_sessions
@@ -41,8 +41,6 @@ SMALL: dict[str, Any] = {
 }
 STRAIGHT: dict[str, dict[int, float]] = {}
 """The series of the first run of SMALL that nothing interrupted."""
-
-CLOCKS = ("time/", "throughput/", "memory/")
 
 
 @pytest.fixture
@@ -135,7 +133,7 @@ def series(sessions, run_id):
     found = {}
     with sessions() as session:
         for name, step, value in session.execute(query):
-            if not name.startswith(CLOCKS):
+            if not name.startswith(OF_THE_MACHINE):
                 found.setdefault(name, {})[step] = value
     return found
 

@@ -5,12 +5,13 @@ import { useHistory } from '../../data/run_events.js';
 import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
 import { matching } from '../../lib/metrics.js';
+import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
 import { marksOf } from '../../lib/runs/marks.js';
 import { onsetsOf } from '../../lib/runs/verdicts.js';
 import { SandboxLayers } from '../shared/marks.js';
-import { formatDuration, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
+import { formatDuration, formatPercent, formatShort, formatTime, formatValue } from '../../lib/text/format.js';
 import { CurveControls } from '../curves/controls.js';
 import { Formula } from '../shared/formula.js';
 import { Panels } from '../curves/panels.js';
@@ -128,6 +129,7 @@ const FIGURES = [
   ['policy/entropy', 'entropy', formatValue],
   ['length/mean', 'length', formatValue],
   ['throughput/tokens_per_second', 'tokens/s', formatShort],
+  ['throughput/mfu', 'MFU', formatPercent],
   ['tokens/total', 'tokens', formatShort],
   ['time/wall_seconds', 'training time', formatDuration],
 ];
@@ -155,6 +157,7 @@ function Figures({ run }) {
   ]);
   const known = [...usual, ...others].filter(([metric]) => last[metric] !== undefined);
   if (!known.length) return null;
+  const cost = costText(run.cost);
   return html`<dl class="figures">
     ${known.map(
       ([metric, label, format]) => html`<div key=${metric} title=${catalog.value.get(metric)?.meaning ?? metric}>
@@ -174,6 +177,13 @@ function Figures({ run }) {
         </dd>
       </div>`,
     )}
+    ${
+      cost &&
+      html`<div title="Time for which its attempts held worker slots, from claim to end">
+        <dt>cost</dt>
+        <dd>${cost}</dd>
+      </div>`
+    }
   </dl>`;
 }
 

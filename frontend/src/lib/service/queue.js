@@ -1,5 +1,5 @@
 /** What waits, what runs and for how long still. Pure. */
-import { formatDuration } from '../text/format.js';
+import { formatDuration, formatPercent, formatValue } from '../text/format.js';
 
 /** Seconds until a run is done, from its last step's time; null while unknown. @param {Api.RunItem} run */
 export function secondsLeft(run) {
@@ -14,8 +14,26 @@ export const etaText = (run) => {
   return seconds === null ? '–' : `≈ ${formatDuration(seconds)}`;
 };
 
-/** How busy a worker's machine is, 0-1, where it tells. @param {Api.WorkerSlot['stats']} stats */
-export const processorShare = (stats) => (typeof stats?.cpu_percent === 'number' ? stats.cpu_percent / 100 : null);
+/** The GPU of a slot in words, e.g. "92 % · 61 °C · 412 W"; "" without one. @param {Api.WorkerStats | null} stats */
+export const gpuText = (stats) =>
+  [
+    stats?.gpu_frac === undefined ? '' : formatPercent(stats.gpu_frac),
+    stats?.gpu_celsius === undefined ? '' : `${Math.round(stats.gpu_celsius)} °C`,
+    stats?.gpu_watts === undefined ? '' : `${Math.round(stats.gpu_watts)} W`,
+  ]
+    .filter(Boolean)
+    .join(' · ');
 
-/** Share of a worker's memory in use, where it tells. @param {Api.WorkerSlot['stats']} stats */
-export const memoryShare = (stats) => (stats?.memory_total ? (stats.memory_used ?? 0) / stats.memory_total : null);
+/**
+ * What a run cost, e.g. "0.42 GPU-hours · 1.05 USD"; "" for a run on CPUs without a price.
+ * @param {Api.Cost | null | undefined} cost
+ */
+export function costText(cost) {
+  if (!cost) return '';
+  const money = Object.entries(cost.money).map(([currency, amount]) => `${formatMoney(amount)} ${currency}`);
+  const gpu = cost.gpu_hours ? [`${formatValue(cost.gpu_hours)} GPU-hours`] : [];
+  return [...gpu, ...money].join(' · ');
+}
+
+/** @param {number} amount */
+const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));

@@ -1,0 +1,25 @@
+"""The cost of a run: the time that its attempts held a worker slot, and what that is in money."""
+
+from collections.abc import Iterable
+
+from backend.db.models import Attempt
+
+HOUR = 3600.0
+
+
+def cost_of(attempts: Iterable[Attempt], now: float) -> dict[str, object]:
+    """Hours of worker slots and GPUs, and money by currency: schemas.Cost.
+
+    An attempt counts from its claim to its end, loading and checkpoints included; one that goes on counts up
+    to `now`, in seconds of the database's clock. Money counts where its worker had a price (SLOT_PRICE).
+    """
+    slot_hours = gpu_hours = 0.0
+    money: dict[str, float] = {}
+    for attempt in attempts:
+        ended = now if attempt.ended_at is None else attempt.ended_at
+        hours = max(0.0, ended - attempt.started_at) / HOUR
+        slot_hours += hours
+        gpu_hours += hours if attempt.device.startswith("cuda") else 0.0
+        if attempt.slot_price is not None and attempt.currency:
+            money[attempt.currency] = money.get(attempt.currency, 0.0) + hours * attempt.slot_price
+    return {"slot_hours": slot_hours, "gpu_hours": gpu_hours, "money": money}

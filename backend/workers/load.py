@@ -1,0 +1,133 @@
+"""Load of a machine and of one of its GPUs, from psutil and NVML."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import psutil
+import pynvml
+
+Readings = dict[str, float]
+
+SECONDS = 1.0
+"""Time between two looks at a GPU: its utilisation covers the last moment alone."""
+
+
+class MachineLoad:
+    """Load of this machine since the last reading: processor, memory, disk, network and one GPU.
+
+        cpu_frac                busy share of all processors
+        memory_bytes            memory in use, of memory_total_bytes
+        disk_free_bytes         free space where `path` lies
+        disk_read_rate          bytes per second, of all disks; disk_write_rate
+        network_receive_rate    bytes per second, without the loopback; network_send_rate
+        gpu_*                   see `GpuLoad`; left out without a GPU
+
+    What a system does not tell is left out.
+    """
+
+    def __init__(self, path: Path, gpu: str = "") -> None:
+        self._path = path
+        self._gpu = GpuLoad(gpu) if gpu else None
+        psutil.cpu_percent()  # the first interval begins
+        self._since, self._counted = time.monotonic(), _transferred()
+
+    def read(self) -> Readings:
+        """The means since the last reading, and what is in use now; always by the same thread."""
+        memory = psutil.virtual_memory()
+        found: Readings = {
+            "cpu_frac": psutil.cpu_percent() / 100,
+            "memory_bytes": memory.total - memory.available,
+            "memory_total_bytes": memory.total,
+        }
+        with suppress(OSError):
+            found["disk_free_bytes"] = psutil.disk_usage(str(self._path)).free
+        now, counted = time.monotonic(), _transferred()
+        seconds = max(now - self._since, 1e-3)
+        for name in counted.keys() & self._counted.keys():
+            found[name] = max(0.0, counted[name] - self._counted[name]) / seconds
+        self._since, self._counted = now, counted
+        return found | (self._gpu.read() if self._gpu else {})
+
+    def close(self) -> None:
+        """End the look at the GPU."""
+        if self._gpu:
+            self._gpu.close()
+
+
+def _transferred() -> dict[str, float]:
+    """Bytes that disks and network have moved since the machine started."""
+    found: dict[str, float] = {}
+    with suppress(OSError, RuntimeError, psutil.Error):
+        if disks := psutil.disk_io_counters():
+            found |= {"disk_read_rate": disks.read_bytes, "disk_write_rate": disks.write_bytes}
+    with suppress(OSError, RuntimeError, psutil.Error):
+        cards = [card for name, card in psutil.net_io_counters(pernic=True).items() if name != "lo"]
+        found["network_receive_rate"] = sum(card.bytes_recv for card in cards)
+        found["network_send_rate"] = sum(card.bytes_sent for card in cards)
+    return found
+
+
+class GpuLoad:
+    """Load of one GPU, which a thread looks at every second.
+
+        gpu_frac            share of the time in which a kernel ran, mean since the last reading
+        gpu_memory_bytes    memory in use by all processes, largest; of gpu_memory_total_bytes
+        gpu_celsius         temperature, largest
+        gpu_watts           power, mean
+
+    Without NVIDIA's driver, or with a GPU that it does not know, there is nothing to read.
+    """
+
+    def __init__(self, uuid: str, *, seconds: float = SECONDS) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, list[float]] = {}
+        self._ending = threading.Event()
+        try:
+            pynvml.nvmlInit()
+            handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        except pynvml.NVMLError:
+            return
+        threading.Thread(target=self._watch, args=(handle, seconds), name="gpu load", daemon=True).start()
+
+    def _watch(self, handle: Any, seconds: float) -> None:
+        while not self._ending.is_set():
+            self.see(_look(handle))
+            self._ending.wait(seconds)
+
+    def see(self, values: Readings) -> None:
+        """Add one look."""
+        with self._lock:
+            for name, value in values.items():
+                self._seen.setdefault(name, []).append(value)
+
+    def read(self) -> Readings:
+        """The readings since the last call; empty when there was no look in between."""
+        with self._lock:
+            seen, self._seen = self._seen, {}
+        means = ("gpu_frac", "gpu_watts")
+        return {name: fmean(values) if name in means else max(values) for name, values in seen.items()}
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ending.set()
+
+
+def _look(handle: Any) -> Readings:
+    """One look; what this GPU or its driver does not support is left out."""
+    questions: dict[str, Callable[[], float]] = {
+        "gpu_frac": lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+        "gpu_memory_bytes": lambda: float(pynvml.nvmlDeviceGetMemoryInfo(handle).used),
+        "gpu_memory_total_bytes": lambda: float(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        "gpu_celsius": lambda: float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+        "gpu_watts": lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000,
+    }
+    found: Readings = {}
+    for name, ask in questions.items():
+        with suppress(pynvml.NVMLError):
+            found[name] = ask()
+    return found

@@ -1,0 +1,41 @@
+"""Hours and money of a run, from its attempts."""
+
+import pytest
+
+from backend.db.models import Attempt
+from backend.runs import lifecycle
+from backend.runs.cost import cost_of
+from backend.runs.store import find_run
+from tests.factories import make_run
+
+
+def attempt(started, ended, device="cuda:0", price=None, currency=None):
+    return Attempt(started_at=started, ended_at=ended, device=device, slot_price=price, currency=currency)
+
+
+def test_attempts_add_up():
+    attempts = [
+        attempt(0, 1800, price=4.0, currency="USD"),
+        attempt(3600, 5400, device="cpu", price=1.0, currency="EUR"),
+        attempt(7200, None, price=4.0, currency="USD"),
+        attempt(9000, 9000),
+    ]
+    cost = cost_of(attempts, now=9000)
+    assert cost["slot_hours"] == pytest.approx(1.5)
+    assert cost["gpu_hours"] == pytest.approx(1.0)
+    assert cost["money"] == pytest.approx({"USD": 4.0, "EUR": 0.5})
+
+
+def test_a_clock_that_went_back_costs_nothing():
+    assert cost_of([attempt(100, 50, price=1.0, currency="USD")], now=0)["money"] == {"USD": 0}
+
+
+def test_a_run_shows_the_price_of_its_slot(database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        lifecycle.claim_run(session, "w", "h", slot_price=2.5, currency="EUR")
+    with database.sessions() as session:
+        shown = find_run(session, run.id)
+    assert (shown["attempts"][0]["slot_price"], shown["attempts"][0]["currency"]) == (2.5, "EUR")
+    assert shown["cost"]["money"]["EUR"] >= 0
+    assert shown["cost"]["gpu_hours"] == 0

@@ -1,0 +1,84 @@
+"""Operations counted from the weights, against torch's own counter of what really runs."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForCausalLM, MixtralConfig, Qwen3Config, Qwen3MoeConfig
+
+from worker.policy.flops import ModelFlops, peak_of
+
+SMALL = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def qwen3(**more):
+    config = Qwen3Config(**SMALL, head_dim=8, **more)
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+def counted(model, tokens):
+    with FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, tokens, dtype=torch.int64), use_cache=False)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_a_forward_pass_costs_what_runs(is_tied):
+    model, n = qwen3(tie_word_embeddings=is_tied), 20
+    flops = ModelFlops(model)
+    causal = flops.per_pair * 2 * n * (n + 1) / 2
+    # torch counts the half of the scores that causal attention masks
+    assert flops.forward([n]) - causal + flops.per_pair * 2 * n * n == pytest.approx(
+        counted(model, n), rel=2e-3
+    )
+
+
+def test_a_completion_is_read_behind_its_prompt():
+    flops = ModelFlops(qwen3())
+    assert flops.forward([7, 9], [3, 4]) == pytest.approx(flops.forward([7, 9]) - flops.forward([3, 4]))
+    assert flops.forward([]) == flops.forward([5], [5]) == 0
+
+
+def test_learning_costs_three_forward_passes_and_two_where_nothing_trains():
+    model = qwen3()
+    assert ModelFlops(model).learn([8, 4]) == pytest.approx(3 * ModelFlops(model).forward([8, 4]))
+    model.requires_grad_(requires_grad=False)
+    frozen, weights = ModelFlops(model), ModelFlops(model).weights
+    assert frozen.learn([8]) == pytest.approx(3 * frozen.forward([8]) - 2 * weights * 8)
+
+
+def test_a_window_bounds_what_a_token_attends_to():
+    model = qwen3(
+        sliding_window=4, use_sliding_window=True, layer_types=["full_attention", "sliding_attention"]
+    )
+    flops = ModelFlops(model)
+    pairs = 10 * 11 / 2 + (4 * 5 / 2 + 6 * 4)
+    assert flops.forward([10]) == pytest.approx(2 * flops.weights * 10 + flops.per_pair * pairs)
+
+
+@pytest.mark.parametrize("kind", [Qwen3MoeConfig, MixtralConfig])
+def test_of_a_mixture_those_experts_count_that_read_a_token(kind):
+    names = {"num_experts": 8} if kind is Qwen3MoeConfig else {"num_local_experts": 8}
+    more = {"moe_intermediate_size": 48} if kind is Qwen3MoeConfig else {}
+    few, all_of_them = (
+        ModelFlops(AutoModelForCausalLM.from_config(kind(**SMALL, **more, **names, num_experts_per_tok=k)))
+        for k in (2, 8)
+    )
+    one_expert = 3 * 32 * 48
+    assert all_of_them.weights - few.weights == pytest.approx(2 * 6 * one_expert)
+
+
+def test_peaks_of_gpus_go_by_their_names():
+    assert peak_of("NVIDIA H100 80GB HBM3", torch.bfloat16) == 989e12
+    assert peak_of("NVIDIA H100 PCIe", torch.bfloat16) == 756e12
+    assert peak_of("NVIDIA A100-SXM4-80GB", torch.float32) == 19.5e12
+    assert peak_of("NVIDIA L4", torch.bfloat16) == 121e12
+    assert peak_of("NVIDIA L40S", torch.bfloat16) == 362e12
+    assert peak_of("NVIDIA L40", torch.bfloat16) is None
+    assert peak_of("NVIDIA GeForce RTX 4090", torch.float32) == 82.6e12

@@ -1,0 +1,98 @@
+"""Floating-point operations that a model needs, and the peak of the GPUs that are known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+PEAKS = {
+    "B200": (2250e12, 75e12),
+    "H200": (989e12, 67e12),
+    "H100 NVL": (835e12, 60e12),
+    "H100 PCIe": (756e12, 51e12),
+    "H100": (989e12, 67e12),
+    "A100": (312e12, 19.5e12),
+    "L40S": (362e12, 91.6e12),
+    "L4": (121e12, 30.3e12),
+    "RTX 4090": (165e12, 82.6e12),
+}
+"""FLOP/s of dense bfloat16 and of float32 matrices, by a part of the GPU's name; from NVIDIA's data sheets.
+The first part that fits counts."""
+
+
+def peak_flops(device: torch.device, dtype: torch.dtype) -> float | None:
+    """FLOP/s that the device reaches at most at this precision; None where that is not known."""
+    if device.type != "cuda":
+        return None
+    return peak_of(torch.cuda.get_device_name(device), dtype)
+
+
+def peak_of(name: str, dtype: torch.dtype) -> float | None:
+    """FLOP/s of the GPU with this name."""
+    words = name.split()
+    for part, (narrow, wide) in PEAKS.items():
+        if all(any(word == want or word.startswith(f"{want}-") for word in words) for want in part.split()):
+            return wide if dtype == torch.float32 else narrow
+    return None
+
+
+class ModelFlops:
+    """The operations that a causal language model needs for some sequences.
+
+        forward     2 for each weight and token, 4 * heads * head size for each token that a token attends to
+        backward    as many for the inputs' gradients; 2 for each token and weight that trains, for its own
+
+    The input embedding is a look-up and costs nothing. Of a mixture's experts those count that read a token.
+    What recomputation adds is not needed and not counted. Source: PaLM, arXiv:2204.02311, appendix B.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        config: Any = model.config.get_text_config()
+        embedding = model.get_input_embeddings().weight
+        experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
+        used = min(1.0, (getattr(config, "num_experts_per_tok", None) or experts) / experts)
+        self.weights = self.trained = 0.0
+        head = model.get_output_embeddings()
+        is_tied = head is not None and head.weight is embedding
+        for name, weight in model.named_parameters():
+            if weight.ndim < 2 or (weight is embedding and not is_tied):
+                continue
+            count = weight.numel() * (used if ".experts." in name else 1.0)
+            self.weights += count
+            self.trained += count if weight.requires_grad else 0.0
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.per_pair = 4.0 * config.num_attention_heads * width
+        self.windows = _windows(config)
+
+    def forward(self, lengths: Sequence[int], cached: Sequence[int] | int = 0) -> float:
+        """Operations to read sequences (B,) of which the first `cached` tokens were read before."""
+        whole = np.asarray(lengths, dtype=np.float64)
+        before = np.broadcast_to(np.asarray(cached, dtype=np.float64), whole.shape)
+        return 2 * self.weights * float((whole - before).sum()) + self._attention(whole, before)
+
+    def learn(self, lengths: Sequence[int]) -> float:
+        """Operations of a forward and a backward pass over sequences (B,)."""
+        whole = np.asarray(lengths, dtype=np.float64)
+        per_token = 4 * self.weights + 2 * self.trained
+        return per_token * float(whole.sum()) + 3 * self._attention(whole, np.zeros_like(whole))
+
+    def _attention(self, whole: NDArray[np.float64], before: NDArray[np.float64]) -> float:
+        pairs = sum(float((_pairs(whole, window) - _pairs(before, window)).sum()) for window in self.windows)
+        return self.per_pair * pairs
+
+
+def _windows(config: Any) -> list[float]:
+    """The tokens that a token of each layer attends to at most; layers without attention are left out."""
+    window = getattr(config, "sliding_window", None) or float("inf")
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+    known = {"full_attention": float("inf"), "attention": float("inf"), "sliding_attention": window}
+    return [known[kind] for kind in kinds if kind in known]
+
+
+def _pairs(length: NDArray[np.float64], window: float) -> NDArray[np.float64]:
+    """Pairs of a token and one that it attends to, itself included."""
+    full = np.minimum(length, window)
+    return full * (full + 1) / 2 + (length - full) * (0.0 if window == float("inf") else window)
