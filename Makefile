@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -66,6 +66,9 @@ hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of 
 
 test-images: .venv/dev.stamp ## build both images with buildah, without Docker, and train a run in them (ARGS="--volume /a:/b")
 	@.venv/bin/python -m tests.images $(ARGS)
+
+test-models: .venv/dev.stamp ## compare sampling, learning, training and export of every tested architecture (ARGS="-k lfm2")
+	@GRPOLAB_MODELS=all .venv/bin/python -m pytest tests/models --timeout 1800 $(ARGS)
 
 test-gpu: .venv/dev.stamp ## run the tests that need a CUDA device
 	@.venv/bin/python -m pytest -m gpu $(ARGS)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from backend.policies.architectures import architecture_error
+
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 CONFIG_FILES = (
     "config.json",
@@ -35,8 +37,11 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     """
     if inside is not None and _leads_out(directory, inside.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
-    if read_config(directory) is None:
+    model = read_config(directory)
+    if model is None:
         return "the directory holds no readable config.json of a Hugging Face model"
+    if reason := architecture_error(model):
+        return reason
     for name in CONFIG_FILES:
         config = read_config(directory, name)
         if config is None and (directory / name).exists():

@@ -6,6 +6,7 @@ from pathlib import Path
 from backend.config.policies import BUILT_IN, LANGUAGE_MODEL, PolicyOffer
 from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
+from backend.policies.architectures import architecture_note
 from backend.policies.directories import directory_error, read_config
 from backend.settings import Settings
 
@@ -79,5 +80,5 @@ def _local_names(models_dir: Path) -> list[str]:
 
 
 def _local_offer(name: str, models_dir: Path) -> PolicyOffer:
-    kind = (read_config(models_dir / name) or {}).get("model_type", "model")
+    kind = architecture_note(read_config(models_dir / name) or {})
     return PolicyOffer(name=name, title=name, note=f"{kind} in MODELS_DIR", profile=LANGUAGE_MODEL.profile)

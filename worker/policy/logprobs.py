@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
+from worker.policy.head import Head, head_of
 from worker.policy.lean import is_lean
 from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
 from worker.policy.token_batch import TokenBatch
@@ -50,7 +51,7 @@ def token_logprobs(
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = tree_states if suits_tree(model, batch) else row_states
     scores = scored(
-        model.get_output_embeddings(),
+        head_of(model),
         states(model, batch, rows, columns - 1),
         batch.ids[rows, columns],
         temperature=temperature,
@@ -74,12 +75,12 @@ def token_energies(model: PreTrainedModel, batch: TokenBatch, *, temperature: fl
     hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
         model, batch, rows, columns - 1
     )
-    head, targets = model.get_output_embeddings(), batch.ids[rows, columns]
-    chunk = max(1, CHUNK_ELEMENTS // len(head.weight))
+    head, targets = head_of(model), batch.ids[rows, columns]
+    chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     found = []
     for first in range(0, len(targets), chunk):
         some = hidden.index_select(0, of_token[first : first + chunk])
-        chances = (head(some).float() / temperature).softmax(dim=-1)
+        chances = (head(some) / temperature).softmax(dim=-1)
         drawn = chances.gather(1, targets[first : first + chunk].unsqueeze(1)).squeeze(1)
         found.append(1 - 2 * drawn + chances.square().sum(dim=-1))
     blank = torch.zeros(batch.mask.shape, device=rows.device)
@@ -104,7 +105,7 @@ def next_tokens(model: PreTrainedModel, batch: TokenBatch, *, temperature: float
     hidden, of_token = (tree_states if suits_tree(model, batch) else row_states)(
         model, batch, rows, columns - 1
     )
-    logits = model.get_output_embeddings()(hidden).float()
+    logits = head_of(model)(hidden)
     return NextTokens((logits / temperature).log_softmax(dim=-1), of_token, (rows, tokens))
 
 
@@ -129,7 +130,7 @@ def tree_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns
 
 
 def scored(
-    head: nn.Linear,
+    head: Head,
     states: States,
     targets: Tensor,
     *,
@@ -142,7 +143,7 @@ def scored(
     def score(
         hidden: Tensor, of_token: Tensor, targets: Tensor, pairs: MaskPairs | None
     ) -> tuple[Tensor, ...]:
-        logits = head(hidden).float()
+        logits = head(hidden)
         logprobs = (logits if temperature == 1 else logits / temperature).log_softmax(dim=-1)  # (M, V)
         # without an entropy term the entropy is a figure to look at: no gradient is kept for it
         shown = logprobs if entropy_gradient else logprobs.detach()
@@ -156,7 +157,7 @@ def scored(
         # detach: the mass is a figure to look at
         return found - log_mass, entropy, log_mass.detach().exp()
 
-    chunk = max(1, CHUNK_ELEMENTS // len(head.weight))
+    chunk = max(1, CHUNK_ELEMENTS // head.vocabulary)
     if len(states.hidden) <= chunk:
         return score(*states, targets, pairs)
     hidden = states.hidden.index_select(0, states.of_token)  # (N, H)

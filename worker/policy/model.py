@@ -20,6 +20,7 @@ from backend.errors import FieldError, InvalidConfig
 from backend.policies.directories import directory_error
 from backend.settings import Settings
 from worker.out_of_memory import is_memory_error
+from worker.policy.head import check_head
 from worker.policy.token_texts import TokenTexts
 
 logger = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
         )
     if chat_template and not tokenizer.chat_template:
         raise _invalid("policy.chat_template", f"{name!r} has no chat template; false is expected")
-    _check_output_layer(model, name=name)
+    check_head(model, name=name)
     stops = _stop_ids(model, tokenizer)
     if not stops:
         raise _invalid("policy.name", f"{name!r}: the tokenizer has no end-of-sequence token")
@@ -165,24 +166,6 @@ def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_templat
         stop_ids=stops,
         token_texts=TokenTexts(tokenizer),
     )
-
-
-@torch.no_grad()
-def _check_output_layer(model: PreTrainedModel, *, name: str) -> None:
-    """Refuse a model whose logits are more than its output layer's (soft caps, scaling).
-
-    Log-probabilities are computed from hidden states and that layer alone; they would be wrong, silently.
-    """
-    ids = torch.arange(8, device=model.device).unsqueeze(0) % model.get_input_embeddings().weight.shape[0]
-    hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
-    own = model.get_output_embeddings()(hidden).float().log_softmax(dim=-1)
-    real = model(input_ids=ids, use_cache=False).logits.float().log_softmax(dim=-1)
-    if not torch.allclose(own, real, rtol=0.02, atol=0.05):
-        kind = model.config.model_type
-        raise _invalid(
-            "policy.name",
-            f"{name!r} ({kind}) changes its logits after the output layer, which is not supported",
-        )
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:

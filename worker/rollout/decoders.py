@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from worker.policy.head import head_of
 from worker.policy.lean import LeanLayer, LeanModel, is_lean
+from worker.rollout.cache import growing_cache
 
 
 class Decoder(Protocol):
@@ -39,43 +41,42 @@ def decoder_for(model: PreTrainedModel) -> Decoder:
 
 
 class GenericDecoder:
-    """Decoding through the model's own forward."""
+    """Decoding through the model's own layers, whatever they keep of the past: keys and values, or states."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
+        self.body, self.head = model.get_decoder(), head_of(model)
+        self.config = model.config
 
     def prefill(self, ids: Tensor, mask: Tensor, *, max_rows: int, max_new_tokens: int) -> Tensor:  # noqa: ARG002
         """See Decoder."""
+        self.cache = growing_cache(self.config, tokens=ids.shape[1] + max_new_tokens)
         self.mask = torch.cat([mask, mask.new_ones(len(mask), max_new_tokens)], dim=1)
         self.positions = mask.sum(dim=1, keepdim=True)  # (P, 1) of the next token
         self.length = ids.shape[1]
-        output = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=position_ids(mask),
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.cache = output.past_key_values
-        return output.logits[:, -1].float()
+        return self._read(ids, mask, position_ids(mask))
 
     def select(self, sources: Tensor) -> None:
         """See Decoder."""
-        self.cache.batch_select_indices(sources)
+        self.cache.reorder_cache(sources)
         self.mask, self.positions = self.mask[sources], self.positions[sources]
 
     def step(self, tokens: Tensor) -> Tensor:
         """See Decoder."""
         self.length += 1
-        output = self.model(
-            input_ids=tokens[:, None],
-            attention_mask=self.mask[:, : self.length],
-            position_ids=self.positions,
+        logits = self._read(tokens[:, None], self.mask[:, : self.length], self.positions)
+        self.positions = self.positions + 1
+        return logits
+
+    def _read(self, ids: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        """Logits (B, V) after the last of some tokens, which enter the cache."""
+        output = self.body(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
             past_key_values=self.cache,
             use_cache=True,
         )
-        self.positions = self.positions + 1
-        return output.logits[:, -1].float()
+        return self.head(output.last_hidden_state[:, -1])
 
 
 class LeanDecoder:

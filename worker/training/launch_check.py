@@ -28,6 +28,7 @@ from worker.rewards.formats import CLOSE, OPEN
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, shaped
+from worker.rollout.decoder_check import check_decoder
 from worker.rollout.sampler import Interrupted, Sampler
 from worker.training.check_numbers import findings, mean, numbers_of
 from worker.training.step_metrics import Metrics, group_metrics
@@ -75,6 +76,7 @@ class LaunchCheck:
         self.config, self.recorder, self.stopping = config, recorder, stopping
         self.started = time.perf_counter()
         self.policy = load_policy(config.policy, settings, device=device)
+        check_decoder(self.policy, name=config.policy.name)
         checkpoints.take_weights(self.policy)
         self.mixture = build_mixture(
             config.problems,

@@ -33,6 +33,7 @@ from worker.recording.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
+from worker.rollout.decoder_check import check_decoder
 from worker.rollout.sampler import Decoding, Interrupted, Sampler
 from worker.state import Parts
 from worker.training.effort import effort_auc
@@ -73,6 +74,7 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.policy = load_policy(config.policy, settings, device=device)
+        check_decoder(self.policy, name=config.policy.name)
         reference = frozen_copy(self.policy) if config.objective.needs_reference else None
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
         self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)

@@ -1,0 +1,46 @@
+"""Architectures of language models: those that are tested, and those that cannot be trained here."""
+
+from typing import Any
+
+TESTED = frozenset(
+    {
+        "cohere2", "deepseek_v3", "falcon_h1", "gemma2", "gemma3_text", "glm4", "gpt_neox", "gpt_oss",
+        "granite", "granitemoehybrid", "lfm2", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
+        "qwen3_5_text", "qwen3_moe", "qwen3_next", "smollm3",
+    }
+)  # fmt: skip
+"""Model types of `make test-models`: sampling, learning and export are compared with a plain forward."""
+
+REFUSED = {
+    "deepseek_v4": "its cache gives other logits for prompts of different lengths",
+    "llama4": "transformers offers no body without its output layer",
+    "llama4_text": "transformers offers no body without its output layer",
+    "minimax": "its cache cannot be divided among completions",
+    "mllama": "transformers offers no body without its output layer",
+    "rwkv": "its state cannot be divided among completions",
+    "xlnet": "it does not predict one token after the other",
+    "zamba2": "its cache cannot be divided among completions",
+}
+"""Model types that load and then cannot be sampled from or learned from, and why."""
+
+
+def architecture_error(config: dict[str, Any]) -> str:
+    """Reason why a model with this config.json cannot be trained, "" if none is known."""
+    kind = str(config.get("model_type", ""))
+    if config.get("is_encoder_decoder"):
+        return f"{kind} is an encoder with a decoder; a causal language model is expected"
+    if kind in REFUSED:
+        return f"{kind} is not supported: {REFUSED[kind]}"
+    names = config.get("architectures")
+    named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    if named and not any("CausalLM" in name or "LMHead" in name or "Conditional" in name for name in named):
+        return f"it is a {named[0]}; a causal language model is expected"
+    return ""
+
+
+def architecture_note(config: dict[str, Any]) -> str:
+    """The architecture in words, for a list of policies."""
+    text = config.get("text_config")
+    kinds = {str(part.get("model_type")) for part in (config, text) if isinstance(part, dict)}
+    kind = str(config.get("model_type", "model"))
+    return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"

@@ -1,0 +1,101 @@
+"""Sampling and learning of each architecture against a plain forward over each text, one after the other.
+
+`make test` takes a cut of the table, `make test-models` all of it, with a vocabulary of real size.
+"""
+
+import os
+
+import pytest
+import torch
+
+from tests.models.architectures import ARCHITECTURES, build, tokenizer
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import as_policy
+from worker.policy.token_batch import token_batch
+from worker.prompt import Prompt
+from worker.rollout.decoder_check import check_decoder
+from worker.rollout.sampler import Decoding, Sampler
+
+IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
+VOCABULARY = 151_936 if IS_WHOLE else 96
+CUT = ("gemma2", "gpt_oss", "granite4", "lfm2", "qwen3.5")
+
+PROMPTS = ("85+60+88=?", "1+2=?", "7*8=?")
+DECODING = Decoding(max_new_tokens=10, temperature=0.8)
+
+ROUNDING = {torch.float32: 2e-4, torch.bfloat16: 0.1}
+"""Largest difference of a token's log-probability; bfloat16 keeps 8 bits of every product."""
+
+
+@pytest.fixture(scope="module", params=list(ARCHITECTURES) if IS_WHOLE else CUT)
+def architecture(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def policy(request, architecture):
+    model = build(architecture, vocabulary=VOCABULARY, dtype=request.param)
+    found = as_policy(model, tokenizer(), name=architecture, chat_template=True)
+    check_decoder(found, name=architecture)
+    return found
+
+
+@pytest.fixture(scope="module")
+def completions(policy):
+    prompts = [Prompt(text, text, answer="", problem="sums") for text in PROMPTS]
+    return Sampler(policy).sample(prompts, 3, DECODING, torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def batch(policy, completions):
+    prompts = [policy.encode(text, room=16) for text in PROMPTS for _ in range(3)]
+    return token_batch(
+        prompts, [one.ids.tolist() for group in completions for one in group], pad_id=policy.pad_id
+    )
+
+
+def plain(policy, ids, prompt):
+    """Log-probabilities of what follows the first `prompt` ids, from the model's own forward and logits."""
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([ids]), use_cache=False).logits[0, prompt - 1 : -1].float()
+    chances = (logits / DECODING.temperature).log_softmax(dim=-1)
+    return chances.gather(1, torch.tensor(ids[prompt:])[:, None]).squeeze(1)
+
+
+def gradient(policy, batch, rows):
+    """The gradient of a weighted sum of log-probabilities, in parts of so many rows, as one vector."""
+    weights = torch.linspace(-1, 1, len(batch))
+    policy.model.zero_grad()
+    sums = {}
+    for first in range(0, len(batch), rows):
+        part = batch.rows(torch.arange(first, min(first + rows, len(batch))))
+        found = token_logprobs(policy.model, part, temperature=DECODING.temperature).logprobs
+        (found * weights[first : first + rows, None]).sum().backward()
+        for name, weight in policy.model.named_parameters():
+            if weight.grad is not None:
+                sums[name] = sums.get(name, 0) + weight.grad.float()
+        policy.model.zero_grad()
+    return torch.cat([sums[name].flatten() for name in sorted(sums)])
+
+
+def test_the_sampler_reports_the_models_own_log_probabilities(policy, completions):
+    for text, group in zip(PROMPTS, completions, strict=True):
+        prompt = policy.encode(text, room=16)
+        for one in group:
+            wanted = plain(policy, prompt + one.ids.tolist(), len(prompt))
+            found = torch.from_numpy(one.sampler_logprobs)
+            torch.testing.assert_close(found, wanted, atol=ROUNDING[policy.model.dtype], rtol=0)
+
+
+def test_the_learner_computes_the_models_own_log_probabilities(policy, batch):
+    found = token_logprobs(policy.model, batch, temperature=DECODING.temperature).logprobs.detach()
+    for row, (prompt, length) in enumerate(zip(batch.prompt_lengths, batch.lengths, strict=True)):
+        wanted = plain(policy, batch.ids[row, : prompt + length].tolist(), int(prompt))
+        torch.testing.assert_close(found[row, :length], wanted, atol=ROUNDING[policy.model.dtype], rtol=0)
+
+
+def test_micro_batches_change_no_gradient_but_by_rounding(policy, batch):
+    whole, parts = gradient(policy, batch, len(batch)), gradient(policy, batch, 2)
+    deviation = float((whole - parts).norm() / whole.norm())
+    assert whole.norm() > 0
+    assert deviation < (1e-4 if policy.model.dtype == torch.float32 else 0.05), deviation

@@ -1,0 +1,74 @@
+"""The output layer of a language model with all that its forward does to the logits: scales and soft caps."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from backend.errors import FieldError, InvalidConfig
+
+PROBE_TOKENS = 8
+PROBE_LOGIT = 60.0
+"""Largest logit of the second probe: beyond every soft cap that models have (30 in Gemma 2)."""
+
+
+class Head(NamedTuple):
+    """The logits of hidden states, as the model's own forward computes them."""
+
+    layer: nn.Linear
+    scale: float
+    """Factor of the logits: Cohere, Granite, Falcon-H1."""
+    cap: float | None
+    """cap * tanh(logits / cap): Gemma 2."""
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """Logits (..., V), float32, of hidden states (..., H) after the final norm."""
+        logits: Tensor = self.layer(hidden).float()
+        if self.scale != 1:
+            logits = logits * self.scale
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the number of logits."""
+        return len(self.layer.weight)
+
+
+def head_of(model: PreTrainedModel) -> Head:
+    """The head that the model's config describes; `check_head` says whether it is the model's own."""
+    config: Any = model.config.get_text_config()
+    scale = 1.0
+    for name in ("logit_scale", "lm_head_multiplier"):
+        scale *= getattr(config, name, None) or 1.0
+    scale /= getattr(config, "logits_scaling", None) or 1.0
+    return Head(model.get_output_embeddings(), scale, getattr(config, "final_logit_softcapping", None))
+
+
+@torch.no_grad()
+def check_head(model: PreTrainedModel, *, name: str) -> None:
+    """Refuse a model whose logits are not those of its head, by comparing both.
+
+    Once as they are and once with hidden states so large that a cap would show: the logits of a probe, and
+    those of fresh weights, are too small to.
+    """
+    ids = torch.arange(PROBE_TOKENS, device=model.device)[None] % model.get_input_embeddings().weight.shape[0]
+    body, head = model.get_decoder(), head_of(model)
+    hidden = body(input_ids=ids, use_cache=False).last_hidden_state
+    largest = float(head(hidden).abs().max()) if head.cap is None else float(head.layer(hidden).abs().max())
+    for factor, tolerance in ((1.0, 0.05), (PROBE_LOGIT / max(largest, 1e-6), 0.02 * PROBE_LOGIT)):
+
+        def enlarge(_body: nn.Module, _inputs: Any, output: Any, by: float = factor) -> Any:
+            output.last_hidden_state = output.last_hidden_state * by
+            return output
+
+        hook = body.register_forward_hook(enlarge)
+        try:
+            real = model(input_ids=ids, use_cache=False).logits.float().log_softmax(dim=-1)
+        finally:
+            hook.remove()
+        own = head(hidden * factor).log_softmax(dim=-1)
+        if not torch.allclose(own, real, rtol=0.02, atol=tolerance):
+            kind = model.config.model_type
+            reason = f"{name!r} ({kind}) changes its logits in a way that is not supported"
+            raise InvalidConfig([FieldError("policy.name", reason)])

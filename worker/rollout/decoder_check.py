@@ -1,0 +1,67 @@
+"""Check of a policy before it trains: decoding from a cache gives what one forward over the text gives."""
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from backend.errors import FieldError, InvalidConfig
+from worker.out_of_memory import is_memory_error
+from worker.policy.head import head_of
+from worker.policy.model import Policy
+from worker.rollout.decoders import Decoder, LeanDecoder, decoder_for
+
+DEVIATION = {torch.float32: 1e-3, torch.bfloat16: 0.2}
+"""Largest distance of both logits, as a share of their size; in bfloat16 a token may meet other experts."""
+
+LENGTHS = (8, 5)
+"""Tokens of the prompts, of which the shorter one is padded."""
+
+MORE = 3
+"""Tokens that are decoded behind them."""
+
+
+@torch.inference_mode()
+def check_decoder(policy: Policy, *, name: str) -> None:
+    """Raise InvalidConfig for a policy that cannot be decoded, or not to the logits that it learns from."""
+    model = policy.model
+    decoder = decoder_for(model)
+    if isinstance(decoder, LeanDecoder):
+        return
+    try:
+        error = _deviation(model, decoder)
+    except Exception as why:  # an architecture fails in whatever way it likes
+        if is_memory_error(why):
+            raise
+        raise _invalid(model, name, f"cannot be decoded with a cache ({type(why).__name__})") from why
+    if not error < DEVIATION[model.dtype]:
+        reason = f"samples other tokens from its cache than it learns from (logits off by {error:.1%})"
+        raise _invalid(model, name, reason)
+
+
+def _deviation(model: PreTrainedModel, decoder: Decoder) -> float:
+    """The larger of the deviations of two completions, one behind each prompt."""
+    count, longest = model.get_input_embeddings().weight.shape[0], max(LENGTHS)
+    texts = [[(7 * row + 3 * place) % count for place in range(length)] for row, length in enumerate(LENGTHS)]
+    more = [11 * place % count for place in range(MORE)]
+    padding = [longest - length for length in LENGTHS]
+    ids = [[0] * pad + text for pad, text in zip(padding, texts, strict=True)]
+    mask = [[0] * pad + [1] * (longest - pad) for pad in padding]
+    device = model.device
+    decoder.prefill(
+        torch.tensor(ids, device=device), torch.tensor(mask, device=device), max_rows=3, max_new_tokens=MORE
+    )
+    decoder.select(torch.tensor([0, 0, 1], device=device))
+    for token in more:
+        logits = decoder.step(torch.full((3,), token, device=device))
+    return max(_distance(model, text + more, logits[row]) for text, row in zip(texts, (1, 2), strict=True))
+
+
+def _distance(model: PreTrainedModel, text: list[int], logits: Tensor) -> float:
+    """Distance of logits (V,) after a text from those of one forward over it, as a share of their size."""
+    output = model.get_decoder()(input_ids=torch.tensor([text], device=model.device), use_cache=False)
+    real = head_of(model)(output.last_hidden_state[0, -1])
+    return float((logits - real).norm() / real.norm())
+
+
+def _invalid(model: PreTrainedModel, name: str, reason: str) -> InvalidConfig:
+    return InvalidConfig([FieldError("policy.name", f"{name!r} ({model.config.model_type}) {reason}")])
