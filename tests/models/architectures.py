@@ -76,7 +76,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 """Model type and config by a name that people use."""
 
 
-def build(name: str, *, vocabulary: int = 96, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+def build(name: str, *, vocabulary: int = 128, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """A model of the architecture in evaluation mode, with weights large enough that its logits matter."""
     kind, fields = ARCHITECTURES[name]
     ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}

@@ -26,6 +26,8 @@ class GrowingLayer(DynamicLayer):
     def __init__(self, tokens: int) -> None:
         super().__init__()
         self.tokens = tokens
+        self.keys: Tensor
+        self.values: Tensor
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Append keys and values (B, heads, N, D); returns all of them."""

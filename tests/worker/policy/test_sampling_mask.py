@@ -8,6 +8,7 @@ from torch import nn
 from backend.config.run import PolicyConfig
 from backend.settings import Settings
 from worker.policy import logprobs as logprobs_module
+from worker.policy.head import Head
 from worker.policy.logprobs import States, scored, token_logprobs
 from worker.policy.model import load_policy
 from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
@@ -33,11 +34,19 @@ def kept(*rows):
 
 def of_logits(logits, target, *rows):
     """Log-probability, entropy and kept mass of one target under one row of logits."""
-    head = nn.Linear(4, 4, bias=False)
-    nn.init.eye_(head.weight)
+    layer = nn.Linear(4, 4, bias=False)
+    nn.init.eye_(layer.weight)
+    head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
     pairs = mask_pairs([kept(*rows)]) if rows else None
-    found = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
+    found = scored(
+        Head(head, 1.0, None),
+        states,
+        torch.tensor([target]),
+        temperature=1,
+        entropy_gradient=False,
+        pairs=pairs,
+    )
     return [value.item() for value in found]
 
 
