@@ -39,14 +39,7 @@ def of_logits(logits, target, *rows):
     head = Head(layer, scale=1.0, cap=None)
     states = States(torch.tensor([logits]), torch.tensor([0]))
     pairs = mask_pairs([kept(*rows)]) if rows else None
-    found = scored(
-        Head(head, 1.0, None),
-        states,
-        torch.tensor([target]),
-        temperature=1,
-        entropy_gradient=False,
-        pairs=pairs,
-    )
+    found = scored(head, states, torch.tensor([target]), temperature=1, entropy_gradient=False, pairs=pairs)
     return [value.item() for value in found]
 
 
