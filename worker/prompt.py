@@ -1,7 +1,8 @@
 """A question for the policy; apart from the other values of a step, so that a reward needs no torch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Prompt:
     id: str
     """Stable name of the prompt: the same question has the same id in every step and every run."""
     text: str
-    """What the policy is asked, before any chat template."""
+    """What the policy is asked, before any chat template; messages as a text to read."""
     answer: str
     """The expected answer."""
     problem: str
@@ -23,5 +24,9 @@ class Prompt:
     """Domain of the source in the mixture, e.g. math; reward terms may be limited to one."""
     index: int = 0
     """Position in its source: `Problem.sample(index, split)` gives this prompt again."""
-    data: Mapping[str, object] = field(default_factory=dict)
-    """Further fields of the row, for rewards that need more than the answer."""
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further columns of the row as JSON values, for rewards that need more than the answer."""
+    messages: Sequence[Mapping[str, Any]] = ()
+    """The conversation, where the prompt is one; empty for plain text."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """JSON Schemas of the functions that the chat template shows."""

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from backend.config.messages import question_text
 from backend.config.rows import (
     EVAL,
     MAX_LINE_BYTES,
@@ -19,6 +20,7 @@ from backend.config.rows import (
     LineError,
     LineSplitter,
     RowCheck,
+    cell,
     parse_line,
     question_key,
     shown_value,
@@ -55,6 +57,8 @@ class JsonlIndex:
     """[rows] number of its line, from 1."""
     lengths: "array[int]"
     """[rows] characters of the prompt."""
+    conversation: int
+    """Number of the first line whose prompt is a list of messages; 0: there is none."""
     stamp: tuple[int, int]
     """Size in bytes and time of change in nanoseconds."""
 
@@ -69,19 +73,22 @@ def index_dataset(path: Path, columns: Columns) -> JsonlIndex:
     """
     check, digest, stamp = RowCheck(columns), sha256(), _stamp(path)
     offsets, keys, lines, lengths = array("Q"), array("Q"), array("I"), array("I")
-    splits = bytearray()
+    splits, conversation = bytearray(), 0
     for line in _lines(path, digest):
         if (row := check.take(line)) is not None:
+            prompt = cell(row, columns.prompt)
+            question = question_text(prompt)
+            conversation = conversation or (line.number if isinstance(prompt, list) else 0)
             offsets.append(line.offset)
-            keys.append(question_key(row[columns.prompt]))
+            keys.append(question_key(question))
             splits.append(split_mark(row))
             lines.append(line.number)
-            lengths.append(len(row[columns.prompt]))
+            lengths.append(len(question))
         if check.is_over:
             break
     if errors := check.finish():
         raise BadDataset(path.name, errors)
-    return JsonlIndex(path, digest.hexdigest(), offsets, keys, splits, lines, lengths, stamp)
+    return JsonlIndex(path, digest.hexdigest(), offsets, keys, splits, lines, lengths, conversation, stamp)
 
 
 def read_row(index: JsonlIndex, number: int) -> dict[str, Any]:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.config.jsonl import read_row
+from backend.config.messages import question_text
 from backend.config.problems import FileProblem, ProblemSource, SumsProblem
+from backend.config.rows import cell
 from backend.config.sources import checked_file
 
 PER_SOURCE = 3
@@ -41,7 +43,8 @@ def _examples(source: ProblemSource, seed: int, datasets_dir: Path) -> Iterator[
         rows = checked_file(source, datasets_dir)
         for number in range(min(PER_SOURCE, len(rows))):
             row = read_row(rows, number)
-            yield Example(str(row[source.prompt_field]), str(row[source.answer_field]), source.label)
+            prompt, answer = cell(row, source.prompt_field), cell(row, source.answer_field)
+            yield Example(question_text(prompt), str(answer), source.label)
 
 
 def training_sum(source: SumsProblem, *, seed: int, index: int) -> tuple[int, ...]:

@@ -7,10 +7,11 @@ can hold. Blank lines are skipped. Nothing here keeps more than one line in memo
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from backend.config.messages import question_text, read_messages, read_tools
 from backend.config.problems import DOMAIN
 
 MAX_LINE_BYTES = 256_000
@@ -39,7 +40,7 @@ class LineError(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The names of the fields that hold prompt and answer."""
+    """The names of the fields that hold prompt and answer; a dot leads into an object."""
 
     prompt: str = "prompt"
     answer: str = "answer"
@@ -120,7 +121,7 @@ class RowCheck:
             return None
         self.rows += 1
         if not self._has_two:
-            key = question_key(row[self._columns.prompt])
+            key = question_key(question_text(cell(row, self._columns.prompt)))
             self._has_two = self._first_key not in (None, key)
             self._first_key = key
         return row
@@ -169,12 +170,12 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 def check_row(row: Mapping[str, Any], columns: Columns) -> None:
     """ValueError names the field, the value and what was expected."""
-    for name in columns:
-        if name not in row:
-            known = ", ".join(map(repr, list(row)[:10])) or "none"
-            raise ValueError(f"field {name!r} is missing; the fields are {known}")
-    prompt, answer, split = row[columns.prompt], row[columns.answer], row.get("split")
-    if not isinstance(prompt, str) or not prompt.strip():
+    prompt, answer = (cell(row, name) for name in columns)
+    split = row.get("split")
+    if isinstance(prompt, list):
+        _check_field(columns.prompt, read_messages, prompt)
+        _check_field("tools", read_tools, row.get("tools"))
+    elif not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(
             f"field {columns.prompt!r}: text that is not empty is expected, got {shown_value(prompt)}"
         )
@@ -187,6 +188,27 @@ def check_row(row: Mapping[str, Any], columns: Columns) -> None:
     if "domain" in row and not is_domain(row["domain"]):
         expected = "1 to 32 of a-z, 0-9, _ and - are expected, the first a letter or digit"
         raise ValueError(f"field 'domain': {expected}, got {shown_value(row['domain'])}")
+
+
+def cell(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a field; `a.b` is the field b of an object a, unless a field has that name.
+
+    ValueError when there is none.
+    """
+    value: Any = row
+    for part in [name] if name in row else name.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            known = ", ".join(map(repr, list(row)[:10])) or "none"
+            raise ValueError(f"field {name!r} is missing; the fields are {known}")
+        value = value[part]
+    return value
+
+
+def _check_field(name: str, read: Callable[[Any], object], value: object) -> None:
+    try:
+        read(value)
+    except ValueError as error:
+        raise ValueError(f"field {name!r}: {error}") from None
 
 
 def is_domain(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from backend.config.base import Frozen, refusal
 from backend.config.causes import Cause
@@ -15,6 +15,14 @@ from backend.config.rewards import CorrectnessReward, RewardTerm
 NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
 
 MOST_STEPS = 10_000_000
+
+TemplateVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+TEMPLATE_OWN = {
+    "add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents",
+    "max_length", "messages", "padding", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "sanitize_control_tokens", "tokenize", "tokenizer_kwargs", "tools", "truncation",
+}  # fmt: skip
+"""Arguments of `apply_chat_template` and variables of templates that are no knobs."""
 
 
 class PolicyConfig(Frozen):
@@ -30,7 +38,27 @@ class PolicyConfig(Frozen):
     """Precision of weights and arithmetic; log-probabilities and the loss are always float32."""
 
     chat_template: bool = False
-    """Wrap each prompt as a user turn of the tokenizer's chat template."""
+    """Write prompts by the tokenizer's chat template; plain text becomes a turn of the user."""
+
+    system_prompt: Annotated[str, Field(max_length=10_000)] = ""
+    """Message of the system before each prompt that is plain text; messages bring their own."""
+
+    chat_template_kwargs: dict[TemplateVariable, JsonValue] = Field(default_factory=dict, max_length=16)
+    """Variables of the chat template, e.g. {"enable_thinking": false}."""
+
+    @model_validator(mode="after")
+    def _template_is_used(self) -> "PolicyConfig":
+        unused = [] if self.chat_template else ["system_prompt", "chat_template_kwargs"]
+        reason = "needs policy.chat_template = true: plain text has no such part"
+        errors = [(name, reason) for name in unused if getattr(self, name)]
+        errors += [
+            ("chat_template_kwargs", f"{name!r} is set by the trainer itself")
+            for name in self.chat_template_kwargs
+            if name in TEMPLATE_OWN
+        ]
+        if errors:
+            raise refusal(errors)
+        return self
 
 
 class SamplingConfig(Frozen):

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from backend.imports.texts import MOST_TEXT, message_text
+from backend.config.messages import question_text
+from backend.imports.texts import MOST_TEXT
 from backend.sandbox.operation import Operation, Request
 
 MOST_COLUMNS = 2_000
@@ -143,7 +144,7 @@ def rows(request: Request) -> dict[str, Any]:
 def _cell(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
-    return message_text(value)[: MOST_TEXT + 1]
+    return question_text(value)[: MOST_TEXT + 1]
 
 
 OPERATIONS = {

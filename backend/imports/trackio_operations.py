@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from backend.config.messages import question_text
 from backend.imports.operations import MOST_RUNS, WORDS, Part, Point
-from backend.imports.texts import MOST_TEXT, message_text
+from backend.imports.texts import MOST_TEXT
 from backend.sandbox.operation import Operation, Request
 
 MOST_CONFIG = 100_000
@@ -152,7 +153,7 @@ def _samples(cells: dict[str, Any]) -> list[Any]:
         for row in rows if isinstance(rows, list) else []:
             if isinstance(row, dict) and row.keys() >= COMPLETION:
                 plain = {name: each for name, each in row.items() if isinstance(each, int | float)}
-                texts = {name: message_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
+                texts = {name: question_text(row[name])[: MOST_TEXT + 1] for name in COMPLETION}
                 found.append(plain | texts)
     return found
 

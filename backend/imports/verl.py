@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from backend.config.messages import question_text
 from backend.imports.completions import Completions, Sample, log_of, step_of, terms_of
 from backend.imports.lines import text_lines
 from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog, Log, Table, as_number, flat
 from backend.imports.text_formats import records
-from backend.imports.texts import message_text
 from backend.rollouts.foreign import Split
 
 CONSOLE_LINE = re.compile(r"(?:^|[\s)])step:(\d+) - (?=\S+:)")
@@ -46,7 +46,7 @@ def read_verl_rollouts(file: LogFile, *, split: Split) -> Log:
         if step is None or not isinstance(row.get("output"), str):
             table.bad.add(line, "has no step or no output")
             continue
-        prompt, output, answer = (message_text(row.pop(name, None)) for name in ("input", "output", "gts"))
+        prompt, output, answer = (question_text(row.pop(name, None)) for name in ("input", "output", "gts"))
         score, correct = as_number(row.pop("score", None)), _truth(row.get("acc"))
         completions.add(
             Sample(step, prompt, output, answer, score, terms_of(row.items()), correct=correct, split=split)

@@ -1,4 +1,4 @@
-"""Prompts that cannot fit the policy's context, found before a run is queued.
+"""Prompts that the policy cannot be asked: too long for its context, or messages without a chat template.
 
 The service loads no tokenizer, so it counts what it can be sure of: the built-in policy's tokens exactly, of
 others as many as there are words, if no entry of the vocabulary spans two. What only the tokenizer can tell
@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.config.jsonl import read_row
+from backend.config.messages import question_text
 from backend.config.problems import FileProblem, PluginProblem, ProblemSource, SumsProblem
+from backend.config.rows import cell
 from backend.config.run import RunConfig
 from backend.config.sources import checked_file
 from backend.errors import FieldError
@@ -63,6 +65,21 @@ def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     ]
 
 
+def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
+    """One error where a file holds messages and the policy is asked in plain text."""
+    if config.policy.chat_template:
+        return []
+    files = [source for source in config.problems if isinstance(source, FileProblem)]
+    return [
+        FieldError(
+            "policy.chat_template",
+            f"is false, but line {line} of {source.path} holds messages, which need it",
+        )
+        for source in files
+        if (line := checked_file(source, settings.datasets_dir).conversation)
+    ][:1]
+
+
 def _ruler(config: RunConfig, settings: Settings) -> Ruler | None:
     """None where the context is not known."""
     name, wanted = config.policy.name, config.sampling.max_new_tokens
@@ -102,7 +119,7 @@ def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
     ending = f"\n{source.instruction}" if source.instruction else ""
     long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:
-        question = str(read_row(index, row)[source.prompt_field])
+        question = question_text(cell(read_row(index, row), source.prompt_field))
         if reason := ruler.refusal((question.rstrip() if ending else question) + ending):
             return f"{source.path}: line {index.lines[row]}: the prompt {_shown(question)} {reason}"
     return ""

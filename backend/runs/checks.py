@@ -8,7 +8,7 @@ from backend.config.run import RunConfig
 from backend.config.sources import pinned, source_errors
 from backend.errors import FieldError, InvalidConfig
 from backend.policies.offered import context_errors, policy_errors
-from backend.policies.prompt_lengths import prompt_errors
+from backend.policies.prompt_lengths import conversation_errors, prompt_errors
 from backend.settings import Settings
 
 
@@ -25,7 +25,7 @@ def runnable(
         *context_errors(config, settings),
         *_source_errors(config, settings),
     ]
-    if errors := errors or prompt_errors(config, settings):
+    if errors := errors or conversation_errors(config, settings) or prompt_errors(config, settings):
         raise InvalidConfig(errors)
     return pinned(config, datasets_dir=settings.datasets_dir)
 

@@ -16,12 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.config import policies
 from backend.config.run import PolicyConfig
-from backend.errors import FieldError, InvalidConfig
 from backend.policies.directories import directory_error
 from backend.settings import Settings
 from worker.out_of_memory import is_memory_error
 from worker.policy.head import check_head
+from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortened
 from worker.policy.token_texts import TokenTexts
+from worker.prompt import Prompt
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,8 @@ class Policy:
 
     model: PreTrainedModel
     tokenizer: Any
-    chat_template: bool
-    """Whether a prompt is wrapped as a user turn."""
+    form: PromptForm
+    """How a prompt is written for it."""
     context: int
     """Most tokens of prompt and completion together."""
     pad_id: int
@@ -47,26 +48,22 @@ class Policy:
     """Tokens that end a completion."""
     token_texts: TokenTexts
 
-    def encode(self, prompt: str, *, room: int) -> list[int]:
+    def encode(self, prompt: Prompt | str, *, room: int) -> list[int]:
         """Token ids of a prompt that leaves `room` tokens of the context for the completion.
 
-        Raises InvalidConfig when the prompt is empty or too long.
+        Text stands for a prompt of that text. Raises InvalidConfig when the prompt is empty, too long, or
+        cannot be written in the policy's form.
         """
-        if not prompt.strip():
-            raise _invalid("problems", f"a prompt must contain text, got {prompt!r}")
-        if self.chat_template:
-            turns = [{"role": "user", "content": prompt}]
-            ids = self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        else:
-            ids = self.tokenizer.encode(prompt)
+        asked = Prompt("", prompt, "", "") if isinstance(prompt, str) else prompt
+        ids = self.form.ids(asked)
         if len(ids) + room > self.context:
-            raise _invalid(
+            raise invalid(
                 "problems",
-                f"the prompt {_shortened(prompt)!r} has {len(ids)} tokens; "
+                f"the prompt {shortened(asked.text)!r} has {len(ids)} tokens; "
                 f"at most {max(0, self.context - room)} are expected "
                 f"(context {self.context} less max_new_tokens {room})",
             )
-        return list(ids)
+        return ids
 
 
 def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.device | str = "cpu") -> Policy:
@@ -94,7 +91,7 @@ def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
         check_directory(local, name=config.name, inside=settings.models_dir)
         return local.resolve()
     if not settings.hf_online:
-        raise _invalid(
+        raise invalid(
             "policy.name",
             f"{config.name!r} is neither built in nor a directory of MODELS_DIR ({settings.models_dir}), "
             "and a hub name needs HF_ONLINE=1",
@@ -108,19 +105,17 @@ def _downloaded(config: PolicyConfig) -> Path:
     try:
         return Path(snapshot_download(config.name, revision=revision, allow_patterns=FETCHED))
     except RevisionNotFoundError as error:
-        raise _invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
+        raise invalid("policy.revision", f"{config.name!r} has no revision {config.revision!r}") from error
     except RepositoryNotFoundError as error:
-        raise _invalid("policy.name", f"the hub has no public model {config.name!r}") from error
+        raise invalid("policy.name", f"the hub has no public model {config.name!r}") from error
     except (HfHubHTTPError, OSError) as error:
-        raise _invalid(
-            "policy.name", f"{config.name!r} could not be fetched from the hub: {error}"
-        ) from error
+        raise invalid("policy.name", f"{config.name!r} could not be fetched from the hub: {error}") from error
 
 
 def check_directory(directory: Path, *, name: str, inside: Path | None = None) -> None:
     """Refuse a directory that is not a causal language model in safetensors with its tokenizer."""
     if reason := directory_error(directory, inside=inside):
-        raise _invalid("policy.name", f"{name!r}: {reason}")
+        raise invalid("policy.name", f"{name!r}: {reason}")
 
 
 def open_directory(directory: Path, config: PolicyConfig, *, device: torch.device | str = "cpu") -> Policy:
@@ -135,32 +130,33 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     except Exception as error:  # the libraries raise whatever they like about a broken file
         if is_memory_error(error):
             raise
-        reason = f"{config.name!r} cannot be opened as a causal LM: {_shortened(str(error))}"
-        raise _invalid("policy.name", reason) from error
+        reason = f"{config.name!r} cannot be opened as a causal LM: {shortened(str(error))}"
+        raise invalid("policy.name", reason) from error
     if missing := sorted(map(str, report["missing_keys"])):
         reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
-        raise _invalid("policy.name", reason)
+        raise invalid("policy.name", reason)
     model.to(device).eval()
-    return as_policy(model, tokenizer, name=config.name, chat_template=config.chat_template)
+    policy = as_policy(model, tokenizer, name=config.name)
+    return replace(policy, form=prompt_form(tokenizer, config))
 
 
-def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool) -> Policy:
+def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool = False) -> Policy:
     """A model and a tokenizer that fit together, as a policy."""
     embeddings = model.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > embeddings:
-        raise _invalid(
+        raise invalid(
             "policy.name", f"{name!r}: the tokenizer has {len(tokenizer)} tokens, the model only {embeddings}"
         )
-    if chat_template and not tokenizer.chat_template:
-        raise _invalid("policy.chat_template", f"{name!r} has no chat template; false is expected")
+    form = PromptForm(tokenizer, chat_template)
+    form.check(name)
     check_head(model, name=name)
     stops = _stop_ids(model, tokenizer)
     if not stops:
-        raise _invalid("policy.name", f"{name!r}: the tokenizer has no end-of-sequence token")
+        raise invalid("policy.name", f"{name!r}: the tokenizer has no end-of-sequence token")
     return Policy(
         model=model,
         tokenizer=tokenizer,
-        chat_template=chat_template,
+        form=form,
         context=getattr(model.config, "max_position_embeddings", None) or sys.maxsize,
         pad_id=stops[0] if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
         stop_ids=stops,
@@ -173,14 +169,6 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
     named = generation.eos_token_id if generation is not None else None
     ids = named if isinstance(named, list) else [named]
     return tuple(sorted({index for index in [*ids, tokenizer.eos_token_id] if index is not None}))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _invalid(path: str, message: str) -> InvalidConfig:
-    return InvalidConfig([FieldError(path, message)])
 
 
 def frozen_copy(policy: Policy) -> Policy:

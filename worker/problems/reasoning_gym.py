@@ -108,7 +108,7 @@ class ReasoningGym:
             problem=self.name,
             domain=self._source.domain,
             index=index,
-            data={"reasoning_gym": self._where(place)},
+            columns={"reasoning_gym": self._where(place)},
         )
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.config.jsonl import held_out_keys
-from backend.config.rows import Columns
+from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.rows import Columns, cell
 from worker.problems.base import Split
 from worker.prompt import Prompt
 
@@ -93,16 +94,20 @@ def _first_of_each(table: Table, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) -> Prompt:
-    question, answer = str(row[source.columns.prompt]), str(row[source.columns.answer])
-    used = {*source.columns, "id", "domain", "split"}
+    question = cell(row, source.columns.prompt)
+    messages = read_messages(question) if isinstance(question, list) else []
+    asked = with_last_line(messages, source.instruction)
+    used = {*source.columns, "id", "domain", "split", *(["tools"] if messages else [])}
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
-        text=with_instruction(question, source.instruction),
-        answer=_tail(answer, source.answer_after),
+        text=question_text(asked) if asked else with_instruction(str(question), source.instruction),
+        answer=_tail(str(cell(row, source.columns.answer)), source.answer_after),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
         index=index,
-        data={name: value for name, value in row.items() if name not in used},
+        columns={name: value for name, value in row.items() if name not in used},
+        messages=asked,
+        tools=read_tools(row.get("tools")) if messages else (),
     )
 
 

@@ -137,7 +137,7 @@ EXTRACTIONS: dict[str, Callable[[str], str | None]] = {"boxed": last_boxed, "len
 def _gym_request(prompt: Prompt, found: str | None) -> float | dict[str, Any]:
     if not found or len(found) > MAX_ANSWER_CHARS:
         return 0.0
-    place = prompt.data["reasoning_gym"]
+    place = prompt.columns["reasoning_gym"]
     assert isinstance(place, dict)  # noqa: S101 - told to the type checker; the problem source wrote it
     return {"op": "gym_score", "found": found, **place}
 

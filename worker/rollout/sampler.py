@@ -136,7 +136,7 @@ class Sampler:
         """
         begun = beginnings or [()] * len(prompts)
         encoded = [
-            [*self.policy.encode(prompt.text, room=len(ids) + sampling.max_new_tokens), *ids]
+            [*self.policy.encode(prompt, room=len(ids) + sampling.max_new_tokens), *ids]
             for prompt, ids in zip(prompts, begun, strict=True)
         ]
         uniforms = torch.rand(

@@ -33,7 +33,7 @@ class BatchBuilder:
     def tokens(self, groups: Sequence[Group]) -> TokenBatch:
         """Prompts and completions of all groups, on the policy's device."""
         room = self.config.sampling.max_new_tokens
-        prompts = [self.policy.encode(group.prompt.text, room=room) for group in groups]
+        prompts = [self.policy.encode(group.prompt, room=room) for group in groups]
         return token_batch(
             [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group.completions],
             [completion.ids.tolist() for group in groups for completion in group.completions],

@@ -83,7 +83,7 @@ def _cut(policy: Policy, prompt: Prompt, parts: tuple[str, str], share: float) -
 
 def _fits(policy: Policy, cut: CutThought, answer_tokens: int) -> bool:
     try:
-        policy.encode(cut.prompt.text, room=len(cut.ids) + answer_tokens)
+        policy.encode(cut.prompt, room=len(cut.ids) + answer_tokens)
     except InvalidConfig:
         return False
     return True

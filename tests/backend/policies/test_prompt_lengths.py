@@ -109,3 +109,15 @@ def test_the_built_in_policys_tokens_are_counted_as_its_tokenizer_counts(setting
 
 def test_words_are_counted_by_white_space_and_without_marks():
     assert words("let x = 5; (see below)\n\n --- né e\u0301") == 7
+
+
+def test_messages_in_a_file_need_a_chat_template(settings):
+    settings.datasets_dir.mkdir(exist_ok=True)
+    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2=?"}]
+    rows = [{"prompt": "1+1=?", "answer": "2"}, {"prompt": talk, "answer": "4"}]
+    (settings.datasets_dir / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    error = error_of(settings, FILE)
+    assert error.path == "policy.chat_template"
+    assert error.message == "is false, but line 2 of rows.jsonl holds messages, which need it"
+    asked = {"policy": {"chat_template": True}, "problems": [FILE]}
+    assert runnable(settings, asked).problems[0].sha256

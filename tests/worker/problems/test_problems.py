@@ -59,7 +59,7 @@ def test_a_row_becomes_a_prompt_and_keeps_its_other_fields(tmp_path):
     prompt = next(prompt for prompt in prompts if prompt.id.endswith(("row1", "row2")))
     number = int(prompt.id[-1])
     assert prompt.text == f"q{number}\nBox it."
-    assert (prompt.answer, prompt.domain, prompt.data) == (str(number), "odd", {"level": number})
+    assert (prompt.answer, prompt.domain, prompt.columns) == (str(number), "odd", {"level": number})
 
 
 def test_every_pass_sees_each_training_row_once_in_an_order_of_its_own(tmp_path):
@@ -203,7 +203,7 @@ def test_a_task_gives_questions_with_an_instruction_and_the_place_for_its_scorer
     left, _, right = question.removesuffix(" =").rpartition(": ")[2].partition(" ")
     assert instruction == "Put the final answer inside \\boxed{}."
     assert int(prompt.answer) == int(left) + int(right.replace(" ", ""))
-    assert prompt.data["reasoning_gym"]["task"] == "chain_sum"
+    assert prompt.columns["reasoning_gym"]["task"] == "chain_sum"
 
 
 def test_positions_give_the_same_question_again_and_seeds_other_ones(chain_sum):

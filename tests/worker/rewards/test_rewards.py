@@ -39,8 +39,8 @@ from worker.types import Completion
 HANGING = r"\boxed{9^{9^{9^9}}}"
 
 
-def prompt(answer: str, *, problem: str = "file:a.jsonl", domain: str = "math", **data: object) -> Prompt:
-    return Prompt(id="p", text="?", answer=answer, problem=problem, domain=domain, data=data)
+def prompt(answer: str, *, problem: str = "file:a.jsonl", domain: str = "math", **columns: object) -> Prompt:
+    return Prompt(id="p", text="?", answer=answer, problem=problem, domain=domain, columns=columns)
 
 
 def completion(text: str) -> Completion:
@@ -571,7 +571,7 @@ def brevity(prompt, text, *, limit=10):
     return float(len(text) <= limit)
 
 def picky(prompt, text):
-    return None if prompt.data["level"] == "hard" else 1
+    return None if prompt.columns["level"] == "hard" else 1
 
 def raising(prompt, text):
     raise KeyError("no such column")

@@ -1,0 +1,145 @@
+"""Conversations as prompts: messages with roles, and the tools that they may call.
+
+The format is that of chat templates and of OpenAI's API. A message has a `role`, a `content` and, where they
+apply, `name`, `tool_calls` and `tool_call_id`. A policy here reads text alone: images and audio are refused.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+ROLES = ("system", "user", "assistant", "tool")
+KEYS = ("role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content")
+MAX_MESSAGES = 1000
+_ANSWERED = ("user", "tool")
+"""Roles of the last message: the policy writes what follows it."""
+
+Message = dict[str, Any]
+
+
+def read_messages(value: object) -> list[Message]:
+    """The messages of a row, without empty keys and with text as content; ValueError names what is wrong."""
+    if not isinstance(value, list) or not value or not all(isinstance(each, Mapping) for each in value):
+        raise ValueError(f"text or a list of messages is expected, got {_shown(value)}")
+    if len(value) > MAX_MESSAGES:
+        raise ValueError(f"has {len(value):,} messages; at most {MAX_MESSAGES:,} are expected")
+    messages = [_read(message, f"message {number}") for number, message in enumerate(value, 1)]
+    if not any(message["content"].strip() for message in messages if message["role"] in _ANSWERED):
+        raise ValueError("a message of the user that is not empty is expected")
+    if (last := messages[-1]["role"]) not in _ANSWERED:
+        raise ValueError(f"the last message must be of the user or of a tool, got one of role {last!r}")
+    return messages
+
+
+def read_tools(value: object) -> list[dict[str, Any]]:
+    """The tools of a row, a list of JSON Schemas of functions or its JSON; ValueError says what is wrong."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else None
+        except (ValueError, RecursionError):
+            raise ValueError(f"a list of tools is expected, got {_shown(value)}") from None
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(map(_is_tool, value)):
+        raise ValueError(
+            f'a list of functions is expected, each as {{"type": "function", "function": {{"name": ...}}}}, '
+            f"got {_shown(value)}"
+        )
+    return [_without_nulls(tool) for tool in value]
+
+
+def question_text(value: object) -> str:
+    """A prompt as text to read: text as it is, messages one under the other with their roles."""
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        texts = [_text_of(each) for each in value]
+        if len(value) == 1:
+            return texts[0]
+        return "\n\n".join(f"{each.get('role', '')}: {text}" for each, text in zip(value, texts, strict=True))
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def with_last_line(messages: list[Message], line: str) -> list[Message]:
+    """The messages with a line added to the last one of the user."""
+    at = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=None)
+    if at is None or not line:
+        return messages
+    changed = {**messages[at], "content": f"{messages[at]['content'].rstrip()}\n{line}"}
+    return [*messages[:at], changed, *messages[at + 1 :]]
+
+
+def _read(message: Mapping[str, Any], place: str) -> Message:
+    known: Message = _without_nulls(message)
+    if "role" not in known:
+        raise ValueError(f"{place}: has no role; its keys are {', '.join(map(repr, message)) or 'none'}")
+    if (role := known["role"]) not in ROLES:
+        raise ValueError(f"{place}: role: one of {', '.join(ROLES)} is expected, got {_shown(role)}")
+    if unknown := [key for key in known if key not in KEYS]:
+        raise ValueError(
+            f"{place}: {_shown(unknown[0])} is not a key of a message; known are {', '.join(KEYS)}"
+        )
+    calls = known.get("tool_calls") or []
+    if calls and (role != "assistant" or not isinstance(calls, list) or not all(map(_is_call, calls))):
+        raise ValueError(f"{place}: tool_calls: a list of calls of functions by the assistant is expected")
+    for key in ("name", "tool_call_id", "reasoning_content"):
+        if not isinstance(known.get(key, ""), str):
+            raise ValueError(f"{place}: {key}: text is expected, got {_shown(known[key])}")  # noqa: TRY004 - a value of the row
+    known["content"] = _content(known.get("content", "" if calls else None), place)
+    return known
+
+
+def _content(value: object, place: str) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{place}: content: text is expected, got {_shown(value)}")
+    return "".join(_part(part, place) for part in value)
+
+
+def _part(part: object, place: str) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    text = part.get("text") if isinstance(part, Mapping) else None
+    if kind == "text" and isinstance(text, str):
+        return text
+    if isinstance(kind, str) and kind != "text":
+        raise ValueError(
+            f"{place}: content of the type {_shown(kind)} is not supported: "
+            "a policy reads text alone, no images, audio or video"
+        )
+    raise ValueError(f"{place}: content: text is expected, got {_shown(part)}")
+
+
+def _is_tool(value: object) -> bool:
+    function = value.get("function") if isinstance(value, Mapping) else None
+    return isinstance(function, Mapping) and isinstance(function.get("name"), str)
+
+
+def _is_call(value: object) -> bool:
+    if not _is_tool(value):
+        return False
+    arguments = value["function"].get("arguments")  # type: ignore[index]
+    return arguments is None or isinstance(arguments, str | Mapping)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Parquet has every key of every message: those that say nothing are null there."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    calls = message.get("tool_calls")
+    shown = (
+        [json.dumps(call, ensure_ascii=False, default=str) for call in calls if call]
+        if isinstance(calls, list)
+        else []
+    )
+    return "\n".join(filter(None, [str(content or ""), *shown]))
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,81 @@
+"""Conversations in rows: what is a prompt, and what is refused by name."""
+
+import pytest
+
+from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.rows import Columns, cell, check_row
+
+ASKED = {"role": "user", "content": "1+1=?"}
+
+
+def test_nulls_go_and_parts_of_text_become_text():
+    parts = [{"type": "text", "text": "1+1"}, {"type": "text", "text": "=?"}]
+    read = read_messages([{"role": "user", "content": parts, "name": None, "tool_calls": None}])
+    assert read == [ASKED]
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([], "a list of messages is expected, got []"),
+        (["x"], "a list of messages is expected"),
+        ([ASKED, None], "a list of messages is expected"),
+        ([{"role": "human", "content": "x"}], "message 1: role: one of system, user, assistant, tool"),
+        ([{"role": ["user"], "content": "x"}], "message 1: role: one of"),
+        ([{"from": "human", "value": "x"}], "message 1: has no role; its keys are 'from', 'value'"),
+        ([{"role": "user"}], "message 1: content: text is expected, got null"),
+        ([{"role": "user", "content": 1}], "message 1: content: text is expected, got 1"),
+        ([{"role": "user", "content": []}], "message 1: content: text is expected, got []"),
+        ([{"role": "user", "content": " "}], "a message of the user that is not empty"),
+        ([ASKED, {"role": "assistant", "content": "2"}], "the last message must be of the user or of a tool"),
+        ([{"role": "system", "content": "x"}], "a message of the user that is not empty"),
+        ([ASKED | {"weight": 1}], '"weight" is not a key of a message'),
+        ([ASKED | {"tool_calls": [1]}], "message 1: tool_calls: a list of calls"),
+        ([ASKED | {"name": 3}], "message 1: name: text is expected, got 3"),
+        ([ASKED] * 1001, "has 1,001 messages; at most 1,000"),
+        ([{"role": "user", "content": [{"type": "text", "text": 3}]}], "content: text is expected"),
+    ],
+)
+def test_what_is_no_conversation_is_refused_by_name(messages, words):
+    with pytest.raises(ValueError, match=r".") as caught:
+        read_messages(messages)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["image", "image_url", "input_audio", "audio", "video", "file"])
+def test_images_and_audio_are_refused_by_name(kind):
+    talk = [{"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": kind, kind: "x.png"}]}]
+    with pytest.raises(ValueError, match=f'content of the type "{kind}" is not supported'):
+        check_row({"prompt": talk, "answer": "1"}, Columns())
+
+
+def test_tools_are_functions_or_their_json():
+    tool = {"type": "function", "function": {"name": "add", "strict": None}}
+    clean = [{"type": "function", "function": {"name": "add"}}]
+    assert read_tools([tool]) == clean
+    assert read_tools('[{"type": "function", "function": {"name": "add"}}]') == clean
+    assert read_tools(None) == read_tools("") == []
+    for wrong in ("nonsense", {}, [1], [{"function": "add"}], "[" * 100_000):
+        with pytest.raises(ValueError, match=r"(tools|functions) is expected"):
+            read_tools(wrong)
+
+
+def test_a_conversation_reads_as_its_messages_one_under_the_other():
+    talk = [{"role": "system", "content": "Be brief."}, ASKED]
+    assert question_text(talk) == "system: Be brief.\n\nuser: 1+1=?"
+    assert question_text([ASKED]) == question_text("1+1=?") == "1+1=?"
+
+
+def test_an_instruction_goes_to_the_last_message_of_the_user():
+    talk = [ASKED, {"role": "assistant", "content": "?"}, ASKED, {"role": "tool", "content": "2"}]
+    changed = with_last_line(talk, "Box it.")
+    assert [each["content"] for each in changed] == ["1+1=?", "?", "1+1=?\nBox it.", "2"]
+    assert talk[2] == ASKED
+
+
+def test_a_dot_leads_into_an_object_unless_a_field_has_that_name():
+    row = {"reward_model": {"ground_truth": "34"}, "a.b": 1}
+    assert (cell(row, "reward_model.ground_truth"), cell(row, "a.b")) == ("34", 1)
+    for name in ("reward_model.style", "reward_model.ground_truth.x", "b", "a"):
+        with pytest.raises(ValueError, match=f"field '{name}' is missing; the fields are"):
+            cell(row, name)

@@ -1,0 +1,126 @@
+"""The form in which a policy is asked: plain text, or the chat template of its tokenizer."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2 import TemplateError
+
+from backend.config.run import PolicyConfig
+from backend.errors import FieldError, InvalidConfig
+from worker.prompt import Prompt
+
+Messages = list[Mapping[str, Any]]
+
+PROBE = "grpolab"
+"""A word that no template has: it is looked for where the template puts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptForm:
+    """Makes token ids of prompts. Raises InvalidConfig where a prompt cannot be written in this form."""
+
+    tokenizer: Any
+    chat_template: bool = False
+    """Whether prompts are written by the chat template; else they are text as it is."""
+    system_prompt: str = ""
+    """Message of the system before a prompt that is plain text."""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """Variables of the chat template, e.g. enable_thinking."""
+
+    def ids(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt."""
+        if not self.chat_template:
+            return list(self.tokenizer.encode(self.text(prompt)))
+        return list(self._applied(prompt, tokenize=True))
+
+    def text(self, prompt: Prompt) -> str:
+        """The prompt as the policy reads it."""
+        if not prompt.text.strip():
+            raise invalid("problems", f"a prompt must contain text, got {prompt.text!r}")
+        if self.chat_template:
+            return str(self._applied(prompt, tokenize=False))
+        if prompt.messages:
+            raise invalid(
+                "policy.chat_template",
+                f"is false, but the prompt {prompt.id!r} is a list of messages: true is expected",
+            )
+        return prompt.text
+
+    def check(self, name: str) -> None:
+        """Refuse a policy whose template is missing, opens no answer or ignores a variable."""
+        if not self.chat_template:
+            return
+        if not self.tokenizer.chat_template:
+            raise invalid("policy.chat_template", f"{name!r} has no chat template; false is expected")
+        templates = self.tokenizer.chat_template
+        source = templates if isinstance(templates, str) else "".join(templates.values())
+        for key in self.template_kwargs:
+            if not re.search(rf"\b{re.escape(key)}\b", source):
+                raise invalid(
+                    "policy.chat_template_kwargs", f"the chat template of {name!r} does not read {key!r}"
+                )
+        if not self._opens_answer():
+            raise invalid(
+                "policy.chat_template",
+                f"the chat template of {name!r} has no generation prompt: the policy would have to open its "
+                "own turn. A template that reads add_generation_prompt is expected, or false",
+            )
+
+    def _opens_answer(self) -> bool:
+        """Whether the policy's turn is open behind the prompt.
+
+        Either add_generation_prompt adds something, or, as in Mistral's template, the turn of the user ends
+        where the answer begins.
+        """
+        asked: Messages = [{"role": "user", "content": "1+1=?"}]
+        closed, opened = (self._render(asked, add_generation_prompt=open_) for open_ in (False, True))
+        if closed != opened:
+            return True
+        answered = self._render(
+            [*asked, {"role": "assistant", "content": PROBE}], add_generation_prompt=False
+        )
+        return answered.partition(PROBE)[0].strip() == closed.strip() and PROBE in answered
+
+    def _applied(self, prompt: Prompt, *, tokenize: bool) -> Any:
+        messages = list(prompt.messages) or self._as_messages(prompt.text)
+        tools = list(prompt.tools) or None
+        written = self._render(messages, tools=tools, tokenize=tokenize)
+        if tools and written == self._render(messages, tokenize=tokenize):
+            raise invalid(
+                "policy.chat_template",
+                f"the prompt {prompt.id!r} has tools, which the policy's chat template does not show",
+            )
+        return written
+
+    def _as_messages(self, text: str) -> Messages:
+        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+        return [*system, {"role": "user", "content": text}]
+
+    def _render(self, messages: Messages, **options: Any) -> Any:
+        options = {"tokenize": False, "add_generation_prompt": True} | options
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages, return_dict=False, **options, **self.template_kwargs
+            )
+        except (TemplateError, ValueError, TypeError, KeyError) as error:
+            reason = shortened(str(error) or type(error).__name__, 200)
+            raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error
+
+
+def prompt_form(tokenizer: Any, config: PolicyConfig) -> PromptForm:
+    """The form that a config asks for; raises InvalidConfig if the tokenizer does not have it."""
+    form = PromptForm(tokenizer, config.chat_template, config.system_prompt, config.chat_template_kwargs)
+    form.check(config.name)
+    return form
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text as an error repeats it."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def invalid(path: str, message: str) -> InvalidConfig:
+    """The error of one field."""
+    return InvalidConfig([FieldError(path, message)])
