@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect
 from backend.config.rows import Columns
 from backend.datasets.checking import place_upload
 from backend.datasets.files import OwnFile, Upload, Uploads, own_files
-from backend.datasets.unpacking import KINDS, kind_of
+from backend.datasets.tables import KINDS as TABLES
+from backend.datasets.unpacking import KINDS as LINES
 from backend.datasets.users import runs_that_need
 from backend.db.text import clean_text
 from backend.errors import Conflict, FieldError, InvalidRequest, NotFound
@@ -27,9 +28,10 @@ from backend.redaction import refuse_secrets
 router = APIRouter(prefix="/api/v1/datasets", tags=["datasets"], responses=ERRORS)
 
 TYPES = (
-    "application/gzip", "application/jsonl", "application/octet-stream", "application/x-gzip",
-    "application/x-ndjson", "application/zstd",
+    "application/gzip", "application/jsonl", "application/octet-stream", "application/vnd.apache.parquet",
+    "application/x-gzip", "application/x-ndjson", "application/zstd", "text/csv",
 )  # fmt: skip
+KINDS = (*LINES, *TABLES)
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MOST_LISTED = 1000
 CHECK_SECONDS = 900.0
@@ -86,7 +88,10 @@ async def upload(
     prompt_field: Field = "prompt",
     answer_field: Field = "answer",
 ) -> Json:
-    """Keep a JSONL file (plain, .gz or .zst) that is the body as it is. Every line is checked first."""
+    """Keep a file that is the body as it is: JSONL (plain, .gz or .zst), Parquet or CSV, each row checked first.
+
+    Parquet and CSV are stored as JSONL.
+    """
     refuse_secrets(name, "name")
     kind = _checked_kind(name)
     check_type(request, TYPES, expected="application/x-ndjson or application/octet-stream")
@@ -139,7 +144,8 @@ def _shown_file(file: OwnFile) -> dict[str, Any]:
 def _checked_kind(name: str) -> str:
     if name != clean_text(name):
         raise InvalidRequest([FieldError("name", "contains NUL or an unpaired surrogate")])
-    if (kind := kind_of(name)) is None:
+    kind = next((kind for kind in KINDS if name.lower().endswith(kind)), None)
+    if kind is None:
         reason = f"must end with {', '.join(KINDS[:-1])} or {KINDS[-1]} (no archives), got {name[-40:]!r}"
         raise InvalidRequest([FieldError("name", reason)])
     return kind

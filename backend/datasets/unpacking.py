@@ -27,11 +27,6 @@ class BadFile(ValueError):
     """A file that cannot be unpacked, or should not be."""
 
 
-def kind_of(name: str) -> str | None:
-    """The compression of a file with this name; None if it is not a supported kind."""
-    return next((kind for kind in KINDS if name.lower().endswith(kind)), None)
-
-
 def unpacked(file: IO[bytes], kind: str, *, most_bytes: int) -> Iterator[bytes]:
     """The content in pieces; raises BadFile where it is damaged or grows out of all proportion."""
     size = 0

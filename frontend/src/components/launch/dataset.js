@@ -12,7 +12,7 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {Api.DatasetItem} Dataset */
 /** @typedef {Pick<import('../../data/api.js').ApiError, 'message' | 'detail' | 'errors'>} Problem with a file */
 
-const KINDS = '.jsonl,.gz,.zst';
+const KINDS = '.jsonl,.gz,.zst,.parquet,.csv';
 
 /** @param {Dataset} dataset */
 const labelOf = ({ name, rows, bytes }) =>
@@ -130,7 +130,7 @@ function Upload({ columns, most, onDone }) {
           type="button"
           class="button"
           onClick=${() => input.current?.click()}
-          title="Upload a .jsonl, .jsonl.gz or .jsonl.zst file from this computer"
+          title="Upload a .jsonl (also .gz or .zst), .parquet or .csv file from this computer"
         >
           Upload
         </button>`
