@@ -57,6 +57,7 @@ READS = (
     "GET /api/v1/config-schema",
     "GET /api/v1/presets",
     "GET /api/v1/recipes",
+    "GET /api/v1/data-recipes",
     "GET /api/v1/metric-catalog",
     "GET /api/v1/problems",
     "GET /api/v1/rewards",

@@ -17,10 +17,13 @@ DOMAIN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 """What a domain looks like: it becomes part of a metric's name."""
 
 Domain = Annotated[str, Field(pattern=DOMAIN)]
+AnswerForm = Literal["text", "boxed"]
+Revision = Annotated[str, Field(pattern=r"^([0-9a-f]{40})?$")]
 Sha256 = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 UPLOADED = re.compile(r"^uploads/(?=[0-9a-f]{12})|(?<=^uploads/[0-9a-f]{12})[0-9a-f]{52}\.jsonl$")
 """What makes the path of an upload long and says nothing: a hash is known by its beginning."""
 
+HUB_NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
 BOX_INSTRUCTION = "Put the final answer inside \\boxed{}."
 FEWEST_SUMS = 200
 
@@ -97,7 +100,7 @@ class ReasoningGymProblem(Frozen):
 
 
 class FileProblem(Frozen):
-    """A JSONL file of DATASETS_DIR: one object per line with a prompt and its answer."""
+    """An upload or a JSONL file of DATASETS_DIR: rows with a prompt, its answer and further columns."""
 
     name: Literal["file"] = "file"
 
@@ -118,6 +121,9 @@ class FileProblem(Frozen):
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
     """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+
+    answer_form: AnswerForm = "text"
+    """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = ""
     """Added to every question on a line of its own."""
@@ -145,7 +151,7 @@ class HubProblem(Frozen):
     domain: Domain = "data"
     """Domain of the prompts; reward terms may be limited to one."""
 
-    dataset: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$")]
+    dataset: Annotated[str, Field(pattern=HUB_NAME)]
     """Name on the hub, e.g. openai/gsm8k; needs HF_ONLINE."""
 
     subset: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")] = "default"
@@ -157,6 +163,15 @@ class HubProblem(Frozen):
     eval_split: Annotated[str, Field(pattern=r"^[\w.-]{0,96}$")] = ""
     """Split whose rows are held out; empty: a fraction of `split`."""
 
+    eval_dataset: Annotated[str, Field(pattern=HUB_NAME + r"|^$")] = ""
+    """Another data set whose `eval_split` is held out, with the same columns, e.g. HuggingFaceH4/MATH-500."""
+
+    revision: Revision = ""
+    """Commit of the data set, 40 hexadecimal digits; empty: the newest one, filled in at launch."""
+
+    eval_revision: Revision = ""
+    """Commit of `eval_dataset`; empty: the newest one, filled in at launch."""
+
     prompt_field: Annotated[str, Field(min_length=1, max_length=128)] = "question"
     """Column that holds the question."""
 
@@ -165,6 +180,9 @@ class HubProblem(Frozen):
 
     answer_after: Annotated[str, Field(max_length=32)] = ""
     """Keep only what follows the last occurrence of this mark in the answer, e.g. #### ; empty: all of it."""
+
+    answer_form: AnswerForm = "text"
+    """boxed: the answer is a solution, of which the last box is kept, as in MATH."""
 
     instruction: Annotated[str, Field(max_length=10_000)] = BOX_INSTRUCTION
     """Added to every question on a line of its own."""
@@ -179,9 +197,12 @@ class HubProblem(Frozen):
 
     @model_validator(mode="after")
     def _no_dots(self) -> "HubProblem":
-        if ".." in self.dataset:
-            raise refusal([("dataset", f"a name on the hub is expected, got {self.dataset!r}")])
-        if self.eval_split == self.split:
+        for field in ("dataset", "eval_dataset"):
+            if ".." in (name := getattr(self, field)):
+                raise refusal([(field, f"a name on the hub is expected, got {name!r}")])
+        if self.eval_dataset and not self.eval_split:
+            raise refusal([("eval_split", f"the split of {self.eval_dataset} that is held out is expected")])
+        if self.eval_split == self.split and self.eval_dataset in ("", self.dataset):
             raise refusal([("eval_split", f"must differ from split = {self.split!r}")])
         return self
 
@@ -217,7 +238,7 @@ ProblemSource = Annotated[
 TITLES: dict[type[Frozen], str] = {
     SumsProblem: "Sums (built in)",
     ReasoningGymProblem: "reasoning_gym task",
-    FileProblem: "JSONL file",
+    FileProblem: "File (JSONL, Parquet, CSV)",
     HubProblem: "Hugging Face data set",
     PluginProblem: "Plugin",
 }

@@ -9,12 +9,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from backend.config.hub import HubError, newest_commit
 from backend.config.jsonl import BadDataset, JsonlIndex, held_out_keys, index_dataset, resolve_dataset
 from backend.config.plugins import PROBLEMS_GROUP, REWARDS_GROUP, find_plugin
 from backend.config.problems import FileProblem, HubProblem, PluginProblem, ProblemSource
 from backend.config.rewards import PluginReward, RewardTerm
 from backend.config.rows import Columns, LineError
-from backend.errors import FieldError
+from backend.errors import FieldError, InvalidConfig
 
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
@@ -35,14 +36,30 @@ def source_errors(
 
 
 def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
-    """The config with the content hash of each file written in, so that later steps see the same rows."""
+    """The config with the hash of each file and the commit of each hub data set written in.
+
+    So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
+    """
     problems = [
-        source.with_(sha256=checked_file(source, datasets_dir).sha256)
-        if isinstance(source, FileProblem) and not source.sha256
-        else source
-        for source in config.problems
+        _pinned(source, datasets_dir, f"problems.{number}").model_dump()
+        for number, source in enumerate(config.problems)
     ]
-    return config.with_(problems=[source.model_dump() for source in problems])
+    return config.with_(problems=problems)
+
+
+def _pinned(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSource:
+    if isinstance(source, FileProblem) and not source.sha256:
+        return source.with_(sha256=checked_file(source, datasets_dir).sha256)
+    if not isinstance(source, HubProblem):
+        return source
+    commits = {}
+    for name, revision in (("dataset", "revision"), ("eval_dataset", "eval_revision")):
+        if (dataset := getattr(source, name)) and not getattr(source, revision):
+            try:
+                commits[revision] = newest_commit(dataset)
+            except HubError as error:
+                raise InvalidConfig([FieldError(f"{path}.{name}", str(error))]) from error
+    return source.with_(**commits) if commits else source
 
 
 def checked_file(source: FileProblem, datasets_dir: Path) -> JsonlIndex:

@@ -88,7 +88,7 @@ async def upload(
     prompt_field: Field = "prompt",
     answer_field: Field = "answer",
 ) -> Json:
-    """Keep a file that is the body as it is: JSONL (plain, .gz or .zst), Parquet or CSV, each row checked first.
+    """Keep a file that is the body as it is, each row checked: JSONL (plain, .gz, .zst), Parquet or CSV.
 
     Parquet and CSV are stored as JSONL.
     """

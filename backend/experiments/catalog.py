@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
 from pydantic import Field, ValidationError
 
+from backend.config.data_recipes import DATA_RECIPES
 from backend.config.merge import resolve
 from backend.config.metrics import FAMILIES, METRICS
 from backend.config.policies import LANGUAGE_MODEL
@@ -107,6 +108,22 @@ def recipes() -> Json:
             "config": recipe.config.model_dump(mode="json"),
         }
         for name, recipe in RECIPES.items()
+    )
+
+
+@router.get("/data-recipes", response_model=Page)
+def data_recipes() -> Json:
+    """Data sets that people train on, with licence; `config` holds the problems that read them."""
+    return _all(
+        {
+            "name": name,
+            "title": recipe.title,
+            "family": recipe.family,
+            "source": f"{recipe.source}, {recipe.licence}",
+            "note": recipe.note,
+            "config": {"problems": [source.model_dump(mode="json") for source in recipe.problems]},
+        }
+        for name, recipe in DATA_RECIPES.items()
     )
 
 

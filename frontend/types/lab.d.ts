@@ -106,7 +106,7 @@ declare namespace Api {
     is_family: boolean;
   }
 
-  /** A preset or a recipe. Presets have a family and a source. */
+  /** A preset, a recipe or a data set. Presets and data sets have a family and a source. */
   interface Offer {
     name: string;
     title: string;
@@ -189,6 +189,7 @@ declare namespace Api {
     '/metric-catalog': List<MetricEntry>;
     '/policies': List<PolicyOffer>;
     '/presets': List<Offer>;
+    '/data-recipes': List<Offer>;
     '/problems': List<ProblemKind>;
     '/queue': List<QueuedRun>;
     '/recipes': List<Offer>;

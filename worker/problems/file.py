@@ -5,9 +5,8 @@ from typing import Any
 
 from backend.config.jsonl import JsonlIndex, read_row
 from backend.config.problems import FileProblem
-from backend.config.rows import Columns
 from backend.config.sources import checked_file
-from worker.problems.rows import RowProblem, RowSource
+from worker.problems.rows import RowProblem, row_source
 
 
 class JsonlTable:
@@ -24,12 +23,6 @@ class JsonlTable:
 
 def load_file(source: FileProblem, datasets_dir: Path, *, seed: int, shuffled: bool) -> RowProblem:
     """The problem of a file; ValueError says what is wrong with it."""
-    rows = RowSource(
-        label=source.label,
-        columns=Columns(source.prompt_field, source.answer_field),
-        answer_after=source.answer_after,
-        instruction=source.instruction,
-        domain=source.domain,
-        eval_fraction=source.eval_fraction,
+    return RowProblem(
+        JsonlTable(checked_file(source, datasets_dir)), row_source(source), seed=seed, shuffled=shuffled
     )
-    return RowProblem(JsonlTable(checked_file(source, datasets_dir)), rows, seed=seed, shuffled=shuffled)

@@ -1,104 +1,146 @@
 """A data set of the Hugging Face hub as a problem, read from Parquet files; no code of a data set is run."""
 
+import json
+import tempfile
+import weakref
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from backend.config.hub import PARQUET_BRANCH
+from backend.config.messages import question_text
 from backend.config.problems import HubProblem
-from backend.config.rows import EVAL, MAX_LINES, TRAIN, UNMARKED, Columns, check_row, parse_line, question_key
+from backend.config.rows import (
+    EVAL,
+    MAX_LINES,
+    TRAIN,
+    UNMARKED,
+    Columns,
+    Line,
+    LineSplitter,
+    cell,
+    check_row,
+    parse_line,
+    question_key,
+)
 from backend.config.sources import offline_reason
-from worker.problems.rows import RowProblem, RowSource
+from backend.datasets.tables import table_lines
+from worker.problems.rows import RowProblem, row_source
 
-PARQUET_BRANCH = "refs/convert/parquet"
-"""The branch in which the hub keeps every public data set as `<subset>/<split>/*.parquet`."""
+MOST_FILE_BYTES = 20_000_000_000
+"""Unpacked, of one file."""
 
 
-class MemoryTable:
-    """Rows held in memory."""
+class SpooledTable:
+    """Rows in an unnamed file on the disk: of each only its place is kept in memory."""
 
-    def __init__(self, rows: list[Mapping[str, Any]], splits: bytearray, columns: Columns) -> None:
-        self._rows = rows
-        self.splits = splits
-        self.keys = array("Q", (question_key(str(row[columns.prompt])) for row in rows))
+    def __init__(self, columns: Columns) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the table is used
+        weakref.finalize(self, self._file.close)
+        self._columns = columns
+        self._ends = array("Q", [0])
+        self.keys = array("Q")
+        self.splits = bytearray()
 
-    def row(self, number: int) -> Mapping[str, Any]:
+    def add(self, line: bytes, row: dict[str, Any], split: int) -> None:
+        """Keep a checked row."""
+        self._file.write(line)
+        self._ends.append(self._ends[-1] + len(line))
+        self.keys.append(question_key(question_text(cell(row, self._columns.prompt))))
+        self.splits.append(split)
+
+    def row(self, number: int) -> dict[str, Any]:
         """One row."""
-        return self._rows[number]
+        start, end = self._ends[number], self._ends[number + 1]
+        self._file.seek(start)
+        row: dict[str, Any] = json.loads(self._file.read(end - start))
+        return row
 
 
 def load_hub(source: HubProblem, *, seed: int, shuffled: bool, hf_online: bool) -> RowProblem:
     """The problem of a hub data set; ValueError says why it cannot be had."""
     if not hf_online:
         raise ValueError(offline_reason(source.dataset))
-    return load_folder(source, _downloaded(source), seed=seed, shuffled=shuffled)
+    train = _downloaded(source.dataset, source.subset, source.split, source.revision)
+    held_out = None
+    if source.eval_split:
+        revision = source.eval_revision if source.eval_dataset else source.revision
+        held_out = _downloaded(
+            source.eval_dataset or source.dataset, source.subset, source.eval_split, revision
+        )
+    return load_folders(source, train, held_out, seed=seed, shuffled=shuffled)
 
 
-def load_folder(source: HubProblem, folder: Path, *, seed: int, shuffled: bool) -> RowProblem:
-    """The problem of a folder laid out as the hub's Parquet branch; JSONL files are read too."""
+def load_folders(
+    source: HubProblem, train: Path, held_out: Path | None, *, seed: int, shuffled: bool
+) -> RowProblem:
+    """The problem of folders laid out as on the hub, with training rows and with held-out ones."""
     columns = Columns(source.prompt_field, source.answer_field)
-    rows = list(_rows(folder / source.subset / source.split, columns))
-    held_out = list(_rows(folder / source.subset / source.eval_split, columns)) if source.eval_split else []
-    splits = bytearray([TRAIN if held_out else UNMARKED] * len(rows) + [EVAL] * len(held_out))
-    table = MemoryTable([*rows, *held_out], splits, columns)
-    settings = RowSource(
-        label=source.label,
-        columns=columns,
-        answer_after=source.answer_after,
-        instruction=source.instruction,
-        domain=source.domain,
-        eval_fraction=source.eval_fraction,
-    )
-    return RowProblem(table, settings, seed=seed, shuffled=shuffled)
+    table = SpooledTable(columns)
+    mark = UNMARKED if held_out is None else TRAIN
+    for line, row in _rows(train, source.subset, source.split, columns):
+        table.add(line, row, mark)
+    if held_out is not None:
+        for line, row in _rows(held_out, source.subset, source.eval_split, columns):
+            table.add(line, row, EVAL)
+    return RowProblem(table, row_source(source), seed=seed, shuffled=shuffled)
 
 
-def _downloaded(source: HubProblem) -> Path:
+def _patterns(subset: str, split: str) -> list[str]:
+    """Where files of a split lie: in the hub's Parquet branch, and as data sets are usually pushed."""
+    folders = [f"{subset}/", "data/", ""] if subset == "default" else [f"{subset}/"]
+    names = [f"{split}/*", f"{split}-*", f"{split}"]
+    return [f"{folder}{name}.{kind}" for folder in folders for name in names for kind in ("parquet", "jsonl")]
+
+
+def _downloaded(dataset: str, subset: str, split: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    splits = filter(None, (source.split, source.eval_split))
-    patterns = [f"{source.subset}/{split}/*.parquet" for split in splits]
     try:
         folder = snapshot_download(
-            source.dataset, repo_type="dataset", revision=PARQUET_BRANCH, allow_patterns=patterns
+            dataset,
+            repo_type="dataset",
+            revision=revision or PARQUET_BRANCH,
+            allow_patterns=_patterns(subset, split),
         )
     except OSError as error:
-        raise ValueError(
-            f"{source.dataset!r} could not be fetched from the Hugging Face hub: {error}"
-        ) from error
+        raise ValueError(f"{dataset!r} could not be fetched from the Hugging Face hub: {error}") from error
     return Path(folder)
 
 
-def _rows(folder: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
-    files = sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")])
+def _rows(folder: Path, subset: str, split: str, columns: Columns) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    found = (sorted(folder.glob(pattern)) for pattern in _patterns(subset, split))
+    files = next(filter(None, found), [])
     if not files:
-        raise ValueError(f"the data set has no Parquet file for {folder.parent.name}/{folder.name}")
+        raise ValueError(f"the data set has no Parquet or JSONL file for {subset}/{split}")
     for file in files:
-        read = _parquet_rows if file.suffix == ".parquet" else _jsonl_rows
-        for number, row in enumerate(read(file, columns), start=1):
+        for number, line in enumerate(_lines(file), start=1):
+            place = f"{split}/{file.name} row {number}"
             if number > MAX_LINES:
                 raise ValueError(f"{file.name} has more than {MAX_LINES:,} rows")
-            yield _checked(row, columns, place=f"{folder.name}/{file.name} row {number}")
+            try:
+                row = parse_line(line.text)
+                check_row(row, columns)
+            except ValueError as error:
+                raise ValueError(f"{place}: {error}") from error
+            yield line.text, row
 
 
-def _jsonl_rows(file: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
-    with file.open("rb") as lines:
-        yield from (parse_line(line) for line in lines if line.strip())
+def _lines(file: Path) -> Iterator[Line]:
+    splitter = LineSplitter()
+    for piece in _pieces(file):
+        yield from (line for line in splitter.feed(piece) if line.text.strip())
+    yield from (line for line in splitter.finish() if line.text.strip())
 
 
-def _parquet_rows(file: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(file) as table:
-        present = table.schema_arrow.names
-        if missing := [name for name in columns if name not in present]:
-            raise ValueError(f"column {missing[0]!r} is missing; the columns are {', '.join(present)}")
-        for batch in table.iter_batches(batch_size=1000, columns=list(columns)):
-            yield from batch.to_pylist()
-
-
-def _checked(row: Mapping[str, Any], columns: Columns, *, place: str) -> Mapping[str, Any]:
-    try:
-        check_row(row, columns)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
-    return row
+def _pieces(file: Path) -> Iterator[bytes]:
+    if file.suffix == ".parquet":
+        try:
+            yield from table_lines(file.resolve(), ".parquet", most_bytes=MOST_FILE_BYTES)
+        except ValueError as error:
+            raise ValueError(f"{file.name} {error}") from error
+        return
+    with file.open("rb") as content:
+        while piece := content.read(1 << 20):
+            yield piece

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
+from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import Columns, cell
 from worker.problems.base import Split
 from worker.prompt import Prompt
+from worker.rewards.formats import last_boxed
 
 EVAL_ORDER_SEED = 20_240_201
 
@@ -42,6 +44,7 @@ class RowSource:
     label: str
     columns: Columns
     answer_after: str
+    answer_form: str
     instruction: str
     domain: str
     eval_fraction: float
@@ -80,6 +83,19 @@ class RowProblem:
         return np.random.default_rng([self._seed, round_]).permutation(count)
 
 
+def row_source(source: FileProblem | HubProblem) -> RowSource:
+    """The rule that a source of rows describes."""
+    return RowSource(
+        label=source.label,
+        columns=Columns(source.prompt_field, source.answer_field),
+        answer_after=source.answer_after,
+        answer_form=source.answer_form,
+        instruction=source.instruction,
+        domain=source.domain,
+        eval_fraction=source.eval_fraction,
+    )
+
+
 def _rows_of(table: Table, held_out: set[int], *, inside: bool) -> NDArray[np.int64]:
     """Numbers of the rows whose question is, or is not, held out."""
     return np.array(
@@ -101,7 +117,7 @@ def _prompt(row: Mapping[str, Any], key: int, source: RowSource, *, index: int) 
     return Prompt(
         id=f"{source.label}/{row.get('id', f'{key:016x}')}",
         text=question_text(asked) if asked else with_instruction(str(question), source.instruction),
-        answer=_tail(str(cell(row, source.columns.answer)), source.answer_after),
+        answer=_answer(str(cell(row, source.columns.answer)), source),
         problem=source.label,
         domain=str(row.get("domain", source.domain)),
         index=index,
@@ -116,5 +132,8 @@ def with_instruction(question: str, instruction: str) -> str:
     return f"{question.rstrip()}\n{instruction}" if instruction else question
 
 
-def _tail(answer: str, mark: str) -> str:
-    return answer.rpartition(mark)[2].strip() if mark else answer.strip()
+def _answer(text: str, source: RowSource) -> str:
+    """The answer in the text of a row; a solution without a box is taken as a whole, for a check to find."""
+    if source.answer_form == "boxed":
+        return last_boxed(text) or text.strip()
+    return text.rpartition(source.answer_after)[2].strip() if source.answer_after else text.strip()

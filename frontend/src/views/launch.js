@@ -51,14 +51,15 @@ const SPEC = {
   check: text(),
 };
 
-/** Everything the form is made of, from five calls that do not change while one types. @param {AbortSignal} signal */
+/** Everything the form is made of, from six calls that do not change while one types. @param {AbortSignal} signal */
 async function loadOffers(signal) {
-  const [schema, presets, recipes, policies, problems] = await Promise.all([
+  const [schema, presets, recipes, policies, problems, data] = await Promise.all([
     get('/config-schema', undefined, signal),
     get('/presets', undefined, signal),
     get('/recipes', undefined, signal),
     get('/policies', undefined, signal),
     get('/problems', undefined, signal),
+    get('/data-recipes', undefined, signal),
   ]);
   return {
     catalog: {
@@ -73,6 +74,7 @@ async function loadOffers(signal) {
     recipes: recipes.items,
     policies: policies.items,
     problems: problems.items,
+    dataRecipes: data.items,
   };
 }
 
@@ -237,6 +239,7 @@ function LaunchForm({ offers, query, change, fork }) {
             layer=${layer}
             full=${layers.base.full}
             offers=${offers.problems}
+            recipes=${offers.dataRecipes}
             seed=${seeds.seeds[0] ?? 0}
           />
         </div>

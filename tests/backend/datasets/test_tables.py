@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backend.datasets import tables
+from backend.sandbox.process import Sandbox
 from tests.backend.datasets.test_datasets import kept, put, small
+
+pytestmark = pytest.mark.processes
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(5)]
 
@@ -60,7 +62,8 @@ def test_rows_come_in_order_whatever_the_answers_and_row_groups_are_cut_at(clien
 
 def test_the_values_of_parquet_become_json(client, settings):
     more = {
-        "talk": [{"role": "user", "content": "x"}], "score": float("nan"), "when": datetime(2024, 1, 2, tzinfo=UTC),
+        "talk": [{"role": "user", "content": "x"}], "score": float("nan"),
+        "when": datetime(2024, 1, 2, tzinfo=UTC),
         "cost": Decimal("1.50"), "whole": Decimal(7), "nested": {"a": [1, None]}, "id": None, "split": None,
         "domain": None,
     }  # fmt: skip
@@ -113,15 +116,23 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
     "a null": (
         "a.parquet", parquet([*ROWS, {"prompt": None, "answer": "1"}]), "row 6", "field 'prompt': text"
     ),
-    "NaN": ("a.parquet", parquet([{"prompt": "a", "answer": float("nan")}] * 2), "row 1", "field 'answer': text"),
+    "NaN": (
+        "a.parquet", parquet([{"prompt": "a", "answer": float("nan")}] * 2), "row 1", "field 'answer': text"
+    ),
     "infinity": (
-        "a.parquet", parquet([r | {"x": float("inf")} for r in ROWS]), "row 1", "number Infinity is not finite"
+        "a.parquet", parquet([r | {"x": float("inf")} for r in ROWS]),
+        "row 1", "number Infinity is not finite"
     ),
-    "lists as answers": ("a.parquet", parquet([{"prompt": "a", "answer": [1]}] * 2), "row 1", "field 'answer'"),
+    "lists as answers": (
+        "a.parquet", parquet([{"prompt": "a", "answer": [1]}] * 2), "row 1", "field 'answer'"
+    ),
     "two of a name": (
-        "a.parquet", parquet(pa.table([["a"], ["b"]], names=["prompt", "prompt"])), "file", "two columns of the name"
+        "a.parquet", parquet(pa.table([["a"], ["b"]], names=["prompt", "prompt"])),
+        "file", "two columns of the name"
     ),
-    "two of a name in CSV": ("a.csv", b"prompt,answer,prompt\na,1,b\n", "file", "two columns of the name 'prompt'"),
+    "two of a name in CSV": (
+        "a.csv", b"prompt,answer,prompt\na,1,b\n", "file", "two columns of the name 'prompt'"
+    ),
     "images": ("a.parquet", parquet(binary_table()), "file", "column 'image' holds bytes (images, audio)"),
     "no Parquet": ("a.parquet", b"PAR1" + b"x" * 100, "file", "is not what .parquet stands for"),
     "a cut file": ("a.parquet", parquet(ROWS)[:-30], "file", "is not what .parquet stands for"),
@@ -133,9 +144,12 @@ BAD: dict[str, tuple[str, bytes, str, str]] = {
     "NUL": ("a.csv", b"prompt\0,answer\nx,1\n", "file", "holds NUL bytes"),
     "a short row": ("a.csv", b"prompt,answer\nx,1\ny\n", "file", "row 2 has 1 values, the first line has 2"),
     "an open quote": ("a.csv", b'prompt,answer\n"x,1\n', "file", "row 1 is not CSV (unexpected end of data)"),
-    "a huge row": ("a.csv", b"prompt,answer\n" + b"x" * 500_000 + b",1\n", "file", "is longer than 400,000 bytes"),
+    "a huge row": (
+        "a.csv", b"prompt,answer\n" + b"x" * 500_000 + b",1\n", "file", "is longer than 400,000 bytes"
+    ),
     "a huge row in Parquet": (
-        "a.parquet", parquet([*ROWS, {"prompt": "x" * 9_000_000, "answer": "1"}]), "row 6", "is longer than 256,000"
+        "a.parquet", parquet([*ROWS, {"prompt": "x" * 9_000_000, "answer": "1"}]),
+        "row 6", "is longer than 256,000"
     ),
     "unknown roles": (
         "a.parquet", parquet([{"prompt": [{"role": "human", "content": "x"}], "answer": "1"}] * 2),
@@ -167,6 +181,7 @@ def test_a_parquet_bomb_is_refused(client, settings):
     assert kept(settings) == []
 
 
+@pytest.mark.slow
 def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
     assert refusal(put(client, repeated("x" * 50_000_000, 256), "a.parquet"))[0] == "file"
     assert kept(settings) == []
@@ -174,10 +189,8 @@ def test_rows_that_unpack_to_more_than_memory_are_refused(client, settings):
 
 def test_more_than_the_limit_is_refused(client, settings):
     rows = [{"prompt": f"{n}" * 50, "answer": "1"} for n in range(300)]
-    assert (
-        "is larger than 10,000 bytes when unpacked"
-        in refusal(put(small(client), parquet(rows), "a.parquet"))[1]
-    )
+    answer = put(small(client), parquet(rows), "a.parquet")
+    assert "is larger than 10,000 bytes when unpacked" in refusal(answer)[1]
 
 
 @pytest.mark.parametrize(
@@ -188,6 +201,6 @@ def test_more_than_the_limit_is_refused(client, settings):
     ],
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):
-    monkeypatch.setattr(tables.Sandbox, "ask", lambda *_, **__: answer)
-    assert "the answer of the sandbox makes no sense" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
+    monkeypatch.setattr(Sandbox, "ask", lambda *_, **__: answer)
+    assert "the sandbox makes no sense" in refusal(put(client, as_csv(ROWS), "a.csv"))[1]
     assert kept(settings) == []

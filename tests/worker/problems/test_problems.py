@@ -19,7 +19,7 @@ from backend.config.sources import pinned
 from backend.errors import InvalidConfig, PluginFailed
 from backend.sandbox.paths import ROOT
 from worker.problems.file import load_file
-from worker.problems.hub import load_folder, load_hub
+from worker.problems.hub import load_folders, load_hub
 from worker.problems.mixture import build_mixture, quotas, round_robin
 from worker.problems.reasoning_gym import ReasoningGym
 
@@ -132,7 +132,7 @@ def questions(prefix: str, count: int) -> list[dict[str, Any]]:
 def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_path):
     folder = hub_folder(tmp_path, train=questions("t", 9), test=questions("e", 3))
     source = HubProblem(dataset="openai/gsm8k", subset="main", eval_split="test", answer_after="####")
-    problem = load_folder(source, folder, seed=0, shuffled=True)
+    problem = load_folders(source, folder, folder, seed=0, shuffled=True)
     assert {problem.sample(index, "train").text[:2] for index in range(9)} == {f"t{n}" for n in range(9)}
     held_out = problem.sample(0, "eval")
     assert held_out.text == f"e{held_out.answer}\nPut the final answer inside \\boxed{{}}."
@@ -140,7 +140,7 @@ def test_a_hub_data_set_is_read_from_parquet_with_its_own_held_out_split(tmp_pat
 
 def test_without_a_held_out_split_a_fraction_of_the_rows_is_held_out(tmp_path):
     folder = hub_folder(tmp_path, train=questions("t", 20))
-    problem = load_folder(HubProblem(dataset="a/b", subset="main"), folder, seed=0, shuffled=True)
+    problem = load_folders(HubProblem(dataset="a/b", subset="main"), folder, None, seed=0, shuffled=True)
     held_out = {problem.sample(index, "eval").text for index in range(20)}
     trained = {problem.sample(index, "train").text for index in range(40)}
     assert (len(held_out), len(trained)) == (2, 18)
@@ -149,23 +149,23 @@ def test_without_a_held_out_split_a_fraction_of_the_rows_is_held_out(tmp_path):
 
 def test_jsonl_files_in_the_same_layout_are_read_too(tmp_path):
     write_rows(tmp_path / "main" / "train" / "rows.jsonl", questions("t", 5))
-    problem = load_folder(HubProblem(dataset="a/b", subset="main"), tmp_path, seed=0, shuffled=True)
+    problem = load_folders(HubProblem(dataset="a/b", subset="main"), tmp_path, None, seed=0, shuffled=True)
     assert problem.sample(0, "train").text.startswith("t")
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"subset": "other"}, "the data set has no Parquet file for other/train"),
-        ({"prompt_field": "q"}, "column 'q' is missing; the columns are question, answer, other"),
-        ({"answer_field": "blank"}, "column 'blank' is missing"),
+        ({"subset": "other"}, "the data set has no Parquet or JSONL file for other/train"),
+        ({"prompt_field": "q"}, "row 1: field 'q' is missing; the fields are 'question', 'answer', 'other'"),
+        ({"answer_field": "blank"}, "row 1: field 'blank' is missing"),
     ],
 )
 def test_a_hub_data_set_without_the_files_or_columns_says_so(tmp_path, fields, reason):
     folder = hub_folder(tmp_path, train=questions("t", 5))
     source = HubProblem.model_validate({"dataset": "a/b", "subset": "main", **fields})
     with pytest.raises(ValueError, match=reason):
-        load_folder(source, folder, seed=0, shuffled=True)
+        load_folders(source, folder, None, seed=0, shuffled=True)
 
 
 def test_a_bad_row_of_a_hub_data_set_is_named(tmp_path):
@@ -173,7 +173,7 @@ def test_a_bad_row_of_a_hub_data_set_is_named(tmp_path):
     with pytest.raises(
         ValueError, match=r"train/0000.parquet row 4: field 'question': text that is not empty"
     ):
-        load_folder(HubProblem(dataset="a/b", subset="main"), folder, seed=0, shuffled=True)
+        load_folders(HubProblem(dataset="a/b", subset="main"), folder, None, seed=0, shuffled=True)
 
 
 def test_a_hub_name_while_offline_is_refused_with_what_to_set():

@@ -9,6 +9,7 @@ import { oneLine } from '../../lib/text/tokens.js';
 import { plural } from '../../lib/text/format.js';
 import { Errors, Fields, FormField, Sentence } from './field.js';
 import { ListField } from './list_field.js';
+import { OfferMenu } from './variant.js';
 
 /** @typedef {import('./field.js').Layer} Layer */
 
@@ -69,8 +70,9 @@ export function PolicyCard({ layer, full, policies }) {
 /** @param {Layer} layer @param {string[]} paths */
 const hasErrors = (layer, paths) => paths.some((path) => layer.errorsAt(path).length > 0) || undefined;
 
-/** @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], seed: number}} props */
-export function ProblemsCard({ layer, full, offers, seed }) {
+/** @param {{layer: Layer, full: Full, offers: Api.ProblemKind[], recipes: Api.Offer[], seed: number}} props */
+export function ProblemsCard({ layer, full, offers, recipes, seed }) {
+  const choose = (/** @type {Api.Offer} */ { config }) => layer.onChange('problems', config.problems);
   return html`<section class="card launch-card" aria-labelledby="launch-problems">
     <h2 id="launch-problems">
       <span class="launch-number">2</span> Problems
@@ -83,6 +85,7 @@ export function ProblemsCard({ layer, full, offers, seed }) {
       bare
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
     />
+    <${OfferMenu} label="Known data sets" offers=${recipes} onChoose=${choose} />
     <${Preview} problems=${full.problems} seed=${seed} />
   </section>`;
 }

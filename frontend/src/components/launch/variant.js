@@ -42,7 +42,7 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
  * Offers by family, narrowed by what is typed; Enter takes the first.
  * @param {{label: string, offers: Offer[], onChoose: (offer: Offer) => void}} props
  */
-function OfferMenu({ label, offers, onChoose }) {
+export function OfferMenu({ label, offers, onChoose }) {
   const [text, setText] = useState('');
   const found = matching(offers, text);
   return html`<${Menu} label=${label} align="right" quiet>

@@ -1,0 +1,67 @@
+"""The Hugging Face hub's answer to one question: which commit of a data set is the newest."""
+
+import json
+import os
+import re
+import time
+from http.client import HTTPException
+from threading import Lock
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import urlopen
+
+PARQUET_BRANCH = "refs/convert/parquet"
+"""The branch in which the hub keeps every public data set as `<subset>/<split>/*.parquet`."""
+
+ASK_SECONDS = 10.0
+KEPT_SECONDS = 300.0
+"""How long an answer is used again: the form validates at every key press."""
+
+MOST_BYTES = 50_000_000
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class HubError(ValueError):
+    """The hub could not be asked, or has no such data set."""
+
+
+def newest_commit(dataset: str) -> str:
+    """The commit of the data set's Parquet branch; HubError says why there is none to be had."""
+    with _one_at_a_time:
+        found = _answers.get(dataset)
+        if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
+            found = _answers[dataset] = (time.monotonic(), _asked(dataset))
+            while len(_answers) > MOST_ANSWERS:
+                del _answers[next(iter(_answers))]
+        return found[1]
+
+
+def _asked(dataset: str) -> str:
+    endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+    if not endpoint.startswith(("https://", "http://")):
+        raise HubError(f"HF_ENDPOINT: an address with https:// is expected, got {endpoint[:60]!r}")
+    address = f"{endpoint}/api/datasets/{quote(dataset)}/revision/{quote(PARQUET_BRANCH, safe='')}"
+    try:
+        with urlopen(address, timeout=ASK_SECONDS) as response:  # noqa: S310 - the scheme is checked above
+            commit = json.loads(response.read(MOST_BYTES))["sha"]
+    except HTTPError as error:
+        error.close()
+        if error.code in (401, 403, 404):
+            raise HubError(f"the Hugging Face hub has no public data set {dataset!r} in Parquet") from error
+        raise HubError(f"the Hugging Face hub answers {error.code}: try again, or name a revision") from error
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise HubError(
+            f"the Hugging Face hub is out of reach ({reason}): name a revision that workers have already "
+            "fetched, or upload the data set as a file"
+        ) from error
+    except (ValueError, KeyError, TypeError):
+        raise HubError("the Hugging Face hub gave an answer that makes no sense") from None
+    if not isinstance(commit, str) or not COMMIT.fullmatch(commit):
+        raise HubError("the Hugging Face hub gave an answer that makes no sense")
+    return commit
+
+
+MOST_ANSWERS = 64
+_answers: dict[str, tuple[float, str]] = {}
+_one_at_a_time = Lock()

@@ -1,0 +1,102 @@
+"""The newest commit of a hub data set, asked of a server that stands in for the hub."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
+
+import pytest
+
+from backend.config import hub
+from backend.config.problems import HubProblem
+from backend.config.run import RunConfig
+from backend.config.sources import pinned
+from backend.errors import InvalidConfig
+
+COMMIT = "a" * 40
+
+
+class Hub(BaseHTTPRequestHandler):
+    answers: ClassVar[dict[str, tuple[int, bytes]]] = {}
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        status, body = self.answers.get(self.path, (404, b"{}"))
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(monkeypatch) -> Iterator[type[Hub]]:
+    server = HTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}/")
+    monkeypatch.setattr(hub, "_answers", {})
+    Hub.answers, Hub.asked = {}, []
+    yield Hub
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def address(dataset: str) -> str:
+    return f"/api/datasets/{dataset}/revision/refs%2Fconvert%2Fparquet"
+
+
+def refusal(source: HubProblem, tmp_path) -> tuple[str, str]:
+    with pytest.raises(InvalidConfig) as caught:
+        pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path)
+    [error] = caught.value.errors
+    return error.path, error.message
+
+
+def test_a_launch_fills_in_the_newest_commits_and_asks_once(served, tmp_path):
+    commits = {"a/b": COMMIT, "c/d": "b" * 40}
+    served.answers = {
+        address(name): (200, json.dumps({"sha": sha}).encode()) for name, sha in commits.items()
+    }
+    source = HubProblem(dataset="a/b", eval_dataset="c/d", eval_split="test")
+    for _ in range(2):
+        [found] = pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems
+        assert isinstance(found, HubProblem)
+        assert (found.revision, found.eval_revision) == (COMMIT, "b" * 40)
+    assert served.asked == [address("a/b"), address("c/d")]
+
+
+def test_a_commit_that_is_named_is_not_asked_for(served, tmp_path):
+    source = HubProblem(dataset="a/b", revision=COMMIT)
+    assert pinned(RunConfig(problems=(source,)), datasets_dir=tmp_path).problems == (source,)
+    assert served.asked == []
+
+
+def test_a_data_set_that_is_not_there_is_named_at_its_field(served, tmp_path):
+    path, message = refusal(HubProblem(dataset="a/b"), tmp_path)
+    assert path == "problems.0.dataset"
+    assert message == "the Hugging Face hub has no public data set 'a/b' in Parquet"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"[]", b"null", b"<html>", b'{"sha": 3}', b'{"sha": "main"}', b'{"sha": "' + b"A" * 40 + b'"}'],
+)
+def test_an_answer_without_sense_is_refused(served, tmp_path, answer):
+    served.answers = {address("a/b"): (200, answer)}
+    assert refusal(HubProblem(dataset="a/b"), tmp_path)[1].endswith("an answer that makes no sense")
+
+
+def test_a_hub_that_fails_or_is_out_of_reach_says_so(served, tmp_path, monkeypatch):
+    served.answers = {address("a/b"): (503, b"")}
+    assert "the Hugging Face hub answers 503" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    assert "the Hugging Face hub is out of reach ([Errno" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    monkeypatch.setenv("HF_ENDPOINT", "file:///etc")
+    assert (
+        "HF_ENDPOINT: an address with https:// is expected" in refusal(HubProblem(dataset="a/b"), tmp_path)[1]
+    )
