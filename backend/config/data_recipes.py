@@ -74,8 +74,8 @@ DATA_RECIPES: dict[str, DataRecipe] = {
         source="open-r1/DAPO-Math-17k-Processed",
         licence="Apache-2.0 (of the original, BytedTsinghua-SIA/DAPO-Math-17k)",
         note="About 14,000 English problems with whole numbers as answers, without the repetitions of "
-        "the original's 1.8 million rows. A tenth is held out. No commit is pinned: the newest one is filled in at "
-        "launch.",
+        "the original's 1.8 million rows. A tenth is held out. No commit is pinned: the newest one is filled "
+        "in at launch.",
         problems=(
             HubProblem(
                 dataset="open-r1/DAPO-Math-17k-Processed",

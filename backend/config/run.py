@@ -6,6 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from backend.config.base import Frozen, refusal
 from backend.config.causes import Cause
+from backend.config.data import DataConfig
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
 from backend.config.objective import Objective
@@ -283,6 +284,9 @@ class RunConfig(Frozen):
 
     problems: Annotated[tuple[ProblemSource, ...], Field(min_length=1, max_length=32)] = (SumsProblem(),)
     """Problem sources, mixed by weight."""
+
+    data: DataConfig = DataConfig()
+    """The rows of data sets that train, and their order."""
 
     sampling: SamplingConfig = SamplingConfig()
     """The completions of a step and how they are sampled."""

@@ -33,6 +33,7 @@ router = APIRouter(prefix="/api/v1", tags=["catalog"], responses=ERRORS)
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Policy", ("policy",)),
     ("Problems", ("problems",)),
+    ("Data", ("data",)),
     ("Sampling", ("sampling",)),
     ("Advantage", ("objective.advantage", "objective.value")),
     ("Ratio and clip", ("objective.ratio", "objective.surrogate")),

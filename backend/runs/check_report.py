@@ -1,6 +1,6 @@
 """The result of a check before launch, as the worker stores it and the HTTP interface shows it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -63,6 +63,41 @@ class CheckFinding(_Part):
     text: str
 
 
+class FormTrial(_Part):
+    """A form in which the policy was asked a few of the prompts."""
+
+    name: Literal["own", "plain", "chat", "chat_boxed", "chat_quiet"]
+    title: str
+    policy: dict[str, Any]
+    """The fields of `policy` that ask for it."""
+    prompt: str
+    """The first prompt as the policy reads it."""
+    answered: float | None
+    """Share of the completions with a boxed answer; null: the form was refused."""
+    truncated: float | None
+    """Share of the completions cut at the cap."""
+    tokens: float | None
+    """Mean length of a completion."""
+    refusal: str
+    """The reason why the policy cannot be asked so; empty: it can."""
+
+
+class RowsReport(_Part):
+    """A source of rows: what repeats itself, and what overlaps with held-out questions."""
+
+    source: str
+    rows: int
+    """Training rows."""
+    duplicates: int
+    """Rows whose question stands in an earlier one."""
+    contaminated: int
+    """Rows that share an n-gram with a held-out question."""
+    out_of_range: int
+    """Rows that the limits of the pass rate leave out."""
+    examples: list[str]
+    """Ids of the first rows that overlap."""
+
+
 class CheckReport(_Part):
     """Everything that a check before launch found."""
 
@@ -89,3 +124,7 @@ class CheckReport(_Part):
     references: ReferenceCheck
     probes: list[RewardProbe]
     findings: list[CheckFinding]
+    forms: list[FormTrial] = []
+    """How the policy answers in other forms of the prompt; the config's own first."""
+    rows: list[RowsReport] = []
+    """Every source of rows."""

@@ -69,6 +69,8 @@ declare namespace Api {
     references: ReferenceCheck;
     probes: RewardProbe[];
     findings: CheckFinding[];
+    forms?: FormTrial[];
+    rows?: RowsReport[];
   }
   interface ColumnItem {
     column: string;
@@ -172,6 +174,16 @@ declare namespace Api {
     step: number;
     wanted: number;
     words: string;
+  }
+  interface FormTrial {
+    name: 'own' | 'plain' | 'chat' | 'chat_boxed' | 'chat_quiet';
+    title: string;
+    policy: Record<string, any>;
+    prompt: string;
+    answered: number | null;
+    truncated: number | null;
+    tokens: number | null;
+    refusal: string;
   }
   interface GroupItem {
     id: string;
@@ -303,6 +315,14 @@ declare namespace Api {
     reward: number | null;
   }
   type Role = 'viewer' | 'operator' | 'writer';
+  interface RowsReport {
+    source: string;
+    rows: number;
+    duplicates: number;
+    contaminated: number;
+    out_of_range: number;
+    examples: string[];
+  }
   interface RunItem {
     verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
     onset: Steps | null;

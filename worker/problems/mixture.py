@@ -7,6 +7,7 @@ from itertools import count
 from math import floor
 from pathlib import Path
 
+from backend.config.data import DataConfig
 from backend.config.problems import (
     FileProblem,
     HubProblem,
@@ -21,9 +22,12 @@ from worker.problems.file import load_file
 from worker.problems.hub import load_hub
 from worker.problems.plugins import Plugin
 from worker.problems.reasoning_gym import ReasoningGym
+from worker.problems.rows import RowProblem
+from worker.problems.selection import Selection
 from worker.problems.sums import Sums
 from worker.prompt import Prompt
 
+ALL_ROWS = DataConfig()
 ROUND = 1000
 """Prompts after which the shares of the sources are exact."""
 
@@ -59,7 +63,9 @@ class Mixture:
     the right shares; its number within the source is how often that source came before.
     """
 
-    def __init__(self, ingredients: Sequence[Ingredient]) -> None:
+    def __init__(self, ingredients: Sequence[Ingredient], selections: Sequence[Selection] = ()) -> None:
+        self.selections = tuple(selections)
+        """What was left out of each source of rows."""
         self._ingredients = tuple(ingredients)
         weights = [ingredient.weight for ingredient in ingredients]
         self._pattern = round_robin(quotas(weights, total=ROUND if len(weights) > 1 else 1))
@@ -107,10 +113,11 @@ def build_mixture(
     order: str,
     datasets_dir: Path,
     hf_online: bool,
+    data: DataConfig = ALL_ROWS,
 ) -> Mixture:
     """The mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
 
-    Raises InvalidConfig naming the source that cannot be had, or PluginFailed.
+    Raises InvalidConfig naming the source that cannot be had or has no row left, or PluginFailed.
     """
     seed = 0 if order == "sequential" else seed
     ingredients: list[Ingredient] = []
@@ -127,9 +134,32 @@ def build_mixture(
     except (ValueError, OSError) as error:
         Mixture(ingredients).close()
         number = len(ingredients)
-        field = FIELDS[problems[number].name]
-        raise InvalidConfig([FieldError(f"problems.{number}.{field}", str(error))]) from error
-    return Mixture(ingredients)
+        raise _at_source(problems, number, error) from error
+    return Mixture(ingredients, _selected(problems, ingredients, data))
+
+
+def _selected(
+    problems: Sequence[ProblemSource], ingredients: Sequence[Ingredient], data: DataConfig
+) -> list[Selection]:
+    """The rows of every source that train; a held-out question of one source counts for all."""
+    if data.is_default:
+        return []
+    rows = {n: each.problem for n, each in enumerate(ingredients) if isinstance(each.problem, RowProblem)}
+    checks = data.contamination != "ignore"
+    held_out = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
+    selections = []
+    for number, problem in rows.items():
+        try:
+            selections.append(problem.select(data, held_out))
+        except ValueError as error:
+            Mixture(ingredients).close()
+            raise _at_source(problems, number, error) from error
+    return selections
+
+
+def _at_source(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
+    """The error of one source, at the field that names it."""
+    return InvalidConfig([FieldError(f"problems.{number}.{FIELDS[problems[number].name]}", str(error))])
 
 
 def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:

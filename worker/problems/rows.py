@@ -1,6 +1,6 @@
 """Problems made of rows: a table of questions and answers, split and ordered without ever being copied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -8,11 +8,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backend.config.data import DataConfig
 from backend.config.jsonl import held_out_keys
 from backend.config.messages import question_text, read_messages, read_tools, with_last_line
 from backend.config.problems import FileProblem, HubProblem
 from backend.config.rows import Columns, cell
 from worker.problems.base import Split
+from worker.problems.selection import (
+    MOST_NAMED,
+    Selection,
+    difficulty,
+    first_of_each,
+    overlapping,
+    pass_rate,
+    within,
+)
 from worker.prompt import Prompt
 from worker.rewards.formats import last_boxed
 
@@ -65,7 +75,61 @@ class RowProblem:
             "train": _rows_of(table, held_out, inside=False),
             "eval": _first_of_each(table, _rows_of(table, held_out, inside=True)),
         }
+        self._difficulty: NDArray[np.float64] | None = None
         self._order = lru_cache(maxsize=2)(self._new_order)
+
+    def held_out_questions(self) -> list[str]:
+        """The questions that are held out, without instruction."""
+        return list(self._questions("eval"))
+
+    def select(self, data: DataConfig, held_out: Collection[str]) -> Selection:
+        """Leave out rows that are not to train, given every held-out question of the run.
+
+        ValueError when a column is missing or no row is left.
+        """
+        made = Selection(
+            self.name,
+            rows=len(self._rows["train"]),
+            drops_duplicates=data.duplicates == "drop",
+            drops_contaminated=data.contamination == "drop",
+        )
+        if made.drops_duplicates or data.contamination != "ignore":
+            firsts = first_of_each(self._questions("train"))
+            made.duplicates = made.rows - len(firsts)
+            if made.drops_duplicates:
+                self._keep(firsts)
+        if data.pass_rate_field:
+            rates = [pass_rate(row, data) for row in self._read("train")]
+            made.out_of_range = self._keep(np.flatnonzero(within(rates, data)))
+        if data.contamination != "ignore":
+            found = overlapping(self._questions("train"), held_out, data.ngram)
+            made.contaminated = len(found)
+            made.examples = [self._id("train", number) for number in sorted(found)[:MOST_NAMED]]
+            if made.drops_contaminated:
+                self._keep([n for n in range(len(self._rows["train"])) if n not in found])
+        if not len(self._rows["train"]):
+            raise ValueError(f"has no row left for training: {made.sentence}")
+        if data.curriculum == "easy_first":
+            self._difficulty = np.array([difficulty(row, data) for row in self._read("train")])
+        self._order.cache_clear()
+        return made
+
+    def _keep(self, places: Sequence[int] | NDArray[np.int64]) -> int:
+        """Let only the training rows at these places train; how many are left out."""
+        before = self._rows["train"]
+        self._rows["train"] = before[np.asarray(places, dtype=np.int64)]
+        return len(before) - len(self._rows["train"])
+
+    def _read(self, split: Split) -> Iterator[Mapping[str, Any]]:
+        return (self._table.row(int(number)) for number in self._rows[split])
+
+    def _questions(self, split: Split) -> Iterator[str]:
+        prompt = self._source.columns.prompt
+        return (question_text(cell(row, prompt)) for row in self._read(split))
+
+    def _id(self, split: Split, place: int) -> str:
+        number = int(self._rows[split][place])
+        return _prompt(self._table.row(number), self._table.keys[number], self._source, index=0).id
 
     def sample(self, index: int, split: Split) -> Prompt:
         """Prompt number `index` of a split; after the last row the next pass begins."""
@@ -78,9 +142,11 @@ class RowProblem:
         count = len(self._rows[split])
         if split == "eval":
             return np.random.default_rng(EVAL_ORDER_SEED).permutation(count)
-        if not self._shuffled:
-            return np.arange(count)
-        return np.random.default_rng([self._seed, round_]).permutation(count)
+        shuffled = np.random.default_rng([self._seed, round_]).permutation
+        order = shuffled(count) if self._shuffled else np.arange(count)
+        return (
+            order if self._difficulty is None else order[np.argsort(self._difficulty[order], kind="stable")]
+        )
 
 
 def row_source(source: FileProblem | HubProblem) -> RowSource:

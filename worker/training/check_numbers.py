@@ -14,6 +14,9 @@ GROUP_SIZES = (4, 8, 16, 32)
 LITTLE_SIGNAL, ENOUGH_SIGNAL = 0.2, 0.5
 """Share of groups with signal below which a config is called poor, and from which it is called good."""
 
+CLEARLY_MORE = 0.2
+"""Share of completions by which another form of the prompt must be ahead to be worth a word."""
+
 OFTEN_TRUNCATED = 0.3
 """The upper end of the healthy band of length/truncated_frac."""
 
@@ -86,6 +89,8 @@ def findings(report: CheckReport, *, max_new_tokens: int, failure: str) -> list[
         *_of_probes(report),
         *_of_signal(report),
         *_of_length(report, max_new_tokens),
+        *_of_forms(report),
+        *_of_rows(report),
     ]
     if failure:
         found.append(CheckFinding(level="warn", text=f"{failure}."))
@@ -165,6 +170,32 @@ def _of_length(report: CheckReport, max_new_tokens: int) -> Iterator[CheckFindin
     if report.truncated > OFTEN_TRUNCATED:
         cap = f"sampling.max_new_tokens = {max_new_tokens}"
         yield CheckFinding(level="warn", text=f"{report.truncated:.0%} of the completions are cut at {cap}.")
+
+
+def _of_forms(report: CheckReport) -> Iterator[CheckFinding]:
+    """Another form in which clearly more completions hold an answer."""
+    own = next((form.answered for form in report.forms if form.name == "own"), None)
+    others = [form for form in report.forms if form.name != "own" and form.answered is not None]
+    best = max(others, key=lambda form: form.answered or 0, default=None)
+    if own is None or best is None or best.answered is None or best.answered < own + CLEARLY_MORE:
+        return
+    yield CheckFinding(
+        level="warn",
+        text=f"{own:.0%} of a few completions hold a boxed answer; "
+        f"asked as “{best.title}”, {best.answered:.0%} do.",
+    )
+
+
+def _of_rows(report: CheckReport) -> Iterator[CheckFinding]:
+    for each in report.rows:
+        of = f"of {each.rows:,} training rows of {each.source}"
+        if each.contaminated:
+            advice = "data.contamination = drop leaves them out"
+            text = f"{each.contaminated:,} {of} overlap with held-out questions: {advice}."
+            yield CheckFinding(level="warn", text=text)
+        if each.duplicates:
+            text = f"{each.duplicates:,} {of} repeat a question: data.duplicates = drop leaves them out."
+            yield CheckFinding(level="warn", text=text)
 
 
 def _graded(group: Group) -> list[float]:

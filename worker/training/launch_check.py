@@ -13,14 +13,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from backend.config.data import DataConfig
 from backend.config.run import RunConfig
 from backend.db.text import clean_text
-from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, WrongReference
+from backend.runs.check_report import CheckReport, ReferenceCheck, RewardProbe, RowsReport, WrongReference
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.model import Policy, load_policy
 from worker.problems.mixture import Mixture, build_mixture
+from worker.problems.selection import Selection
 from worker.prompt import Prompt
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
@@ -31,6 +33,7 @@ from worker.rollout.collector import Collected, shaped
 from worker.rollout.decoder_check import check_decoder
 from worker.rollout.sampler import Interrupted, Sampler
 from worker.training.check_numbers import findings, mean, numbers_of
+from worker.training.form_trials import form_trials
 from worker.training.step_metrics import Metrics, group_metrics
 from worker.training.step_records import step_records
 from worker.training.stop_rules import request_to_end
@@ -84,6 +87,7 @@ class LaunchCheck:
             order=config.sampling.order,
             datasets_dir=settings.datasets_dir,
             hf_online=settings.hf_online,
+            data=reporting(config.data),
         )
         self.scorer = Scorer(config.rewards)
 
@@ -115,6 +119,8 @@ class LaunchCheck:
             references=references,
             probes=probes,
             findings=[],
+            forms=form_trials(self._behaviour(), self.config.policy, prompts, self._completions),
+            rows=[rows_report(selection) for selection in self.mixture.selections],
         )
         found = findings(
             report, max_new_tokens=self.config.sampling.max_new_tokens, failure=shortened(self._failure())
@@ -123,12 +129,16 @@ class LaunchCheck:
 
     def _sample(self, prompts: Sequence[Prompt]) -> list[Group]:
         """Groups as the run would sample and reward them, of `evaluation.k` completions."""
-        policy = Behaviour(self.config.sampling).policy(self.policy)
+        completions = self._completions(self._behaviour(), prompts, self.config.evaluation.k)
+        return self._scored(prompts, completions)
+
+    def _behaviour(self) -> Policy:
+        return Behaviour(self.config.sampling).policy(self.policy)
+
+    def _completions(self, policy: Policy, prompts: Sequence[Prompt], count: int) -> list[list[Completion]]:
         sampler = Sampler(policy, is_unwanted=self._is_unwanted)
         generator = torch.Generator().manual_seed(self.config.seed)
-        sampling = self.config.sampling
-        completions = sampler.sample(prompts, self.config.evaluation.k, sampling, generator)
-        return self._scored(prompts, completions)
+        return sampler.sample(prompts, count, self.config.sampling, generator)
 
     def _scored(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
         if self._is_unwanted():
@@ -215,6 +225,23 @@ class LaunchCheck:
 
     def _is_unwanted(self) -> bool:
         return request_to_end(self.stopping, self.recorder.wish) is not None
+
+
+def reporting(data: DataConfig) -> DataConfig:
+    """The choice of rows, with the overlap with held-out questions looked at in any case."""
+    return data if data.contamination != "ignore" else data.with_(contamination="report")
+
+
+def rows_report(selection: Selection) -> RowsReport:
+    """What a check says about one source of rows."""
+    return RowsReport(
+        source=selection.source,
+        rows=selection.rows,
+        duplicates=selection.duplicates,
+        contaminated=selection.contaminated,
+        out_of_range=selection.out_of_range,
+        examples=[shortened(each) for each in selection.examples],
+    )
 
 
 def distinct_prompts(mixture: Mixture, count: int) -> list[Prompt]:

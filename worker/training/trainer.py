@@ -85,6 +85,7 @@ class Trainer:
             order=config.sampling.order,
             datasets_dir=settings.datasets_dir,
             hf_online=settings.hf_online,
+            data=config.data,
         )
         self.held_out = (
             self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
@@ -133,6 +134,10 @@ class Trainer:
 
         A run without steps only measures the policy that it is given.
         """
+        for selection in self.mixture.selections:
+            if selection.sentence:
+                level = "warning" if selection.contaminated else "info"
+                self._event("data", level, selection.sentence)
         if self._wants_routers() and not routers(self.policy.model):
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)

@@ -197,7 +197,7 @@ def test_more_than_the_limit_is_refused(client, settings):
     "answer",
     [
         {}, [], None, {"lines": "!", "next": None}, {"lines": "", "next": 0}, {"lines": "eA==", "next": -1},
-        {"lines": "eA==", "next": "x"}, {"lines": "eA==", "next": None, "names": 3}, {"lines": 3, "next": None},
+        {"lines": "eA==", "next": "x"}, {"lines": "eA==", "next": None, "names": 3}, {"lines": 3},
     ],
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense_ends_the_reading(client, settings, monkeypatch, answer):

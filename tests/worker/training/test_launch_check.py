@@ -110,3 +110,34 @@ def test_a_worker_that_stops_gives_the_check_back(check):
     stopping.set()
     run = check(stopping=stopping)
     assert (run.status, run.check_report) == ("queued", None)
+
+
+def test_forms_of_the_prompt_are_compared(check):
+    report = CheckReport.model_validate(check().check_report)
+    forms = {form.name: form for form in report.forms}
+    assert list(forms) == ["own", "chat", "chat_boxed"]
+    assert forms["own"].prompt == forms["chat"].prompt
+    assert forms["own"].prompt.endswith("=?")
+    assert forms["chat_boxed"].prompt.startswith("Put the final answer inside \\boxed{}.")
+    assert forms["own"].answered == forms["chat"].answered > forms["chat_boxed"].answered
+    assert forms["chat_boxed"].truncated > 0.5
+    assert all(0 < form.tokens <= 40 and not form.refusal for form in forms.values())
+    assert not any("asked as" in found.text for found in report.findings)
+
+
+def test_a_form_that_answers_more_often_is_named(check):
+    asked = {"chat_template": True, "system_prompt": "Put the final answer inside \\boxed{}."}
+    report = CheckReport.model_validate(check(policy=asked).check_report)
+    assert [form.name for form in report.forms] == ["own", "plain", "chat"]
+    assert any("boxed answer; asked as “Plain text”" in found.text for found in report.findings)
+
+
+def test_rows_that_overlap_or_repeat_are_counted_without_being_asked_for(check, settings):
+    source = data_set(settings, "1", "2")
+    path = settings.datasets_dir / source["path"]
+    with path.open("a") as file:
+        for prompt in ("0+1=?", " 7 + 7=? ", "7+7 =?"):
+            file.write(json.dumps({"prompt": prompt, "answer": "1", "split": "train"}) + "\n")
+    [found] = CheckReport.model_validate(check(problems=[source]).check_report).rows
+    assert (found.rows, found.duplicates, found.contaminated) == (5, 1, 2)
+    assert len(found.examples) == 2

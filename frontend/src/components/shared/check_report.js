@@ -20,6 +20,8 @@ export function CheckReport({ report }) {
     <${PassRate} report=${report} />
     <${Signal} report=${report} />
     <${Probes} report=${report} />
+    <${Forms} forms=${report.forms ?? []} />
+    <${Rows} rows=${report.rows ?? []} />
   </div>`;
 }
 
@@ -105,4 +107,58 @@ function Probes({ report: { probes, reward, reward_right: right, references } })
       )}
     </tbody>
   </table>`;
+}
+
+/** How the policy answers in other forms of the prompt. @param {{forms: Api.FormTrial[]}} props */
+function Forms({ forms }) {
+  if (!forms.length) return null;
+  const own = forms.find(({ name }) => name === 'own');
+  return html`<table class="table check-table">
+      <caption>Forms of the prompt, a few completions each</caption>
+      <thead>
+        <tr>
+          <th>form</th>
+          <th class="number" title="Share of the completions with a boxed answer">answered</th>
+          <th class="number" title="Share of the completions cut at the length cap">truncated</th>
+          <th class="number" title="Mean length of a completion">tokens</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${forms.map(
+          ({ name, title, policy, answered, truncated, tokens, refusal }) => html`<tr key=${name}>
+            <th scope="row" title=${JSON.stringify(policy)}>${title}</th>
+            ${
+              refusal
+                ? html`<td colspan="3">${refusal}</td>`
+                : html`
+                  <td class="number">${formatPercent(answered)}</td>
+                  <td class="number">${formatPercent(truncated)}</td>
+                  <td class="number">${formatValue(tokens)}</td>
+                `
+            }
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+    ${
+      own?.prompt &&
+      html`<details>
+        <summary>The first prompt as the policy reads it</summary>
+        <div class="model-text">${own.prompt}</div>
+      </details>`
+    }`;
+}
+
+/** Rows that overlap with held-out questions. @param {{rows: Api.RowsReport[]}} props */
+function Rows({ rows }) {
+  const found = rows.filter(({ contaminated }) => contaminated > 0);
+  return found.map(
+    ({ source, contaminated, examples }) => html`<details key=${source}>
+      <summary>Training rows of ${source} that overlap with held-out questions (${formatCount(contaminated)})</summary>
+      <ul>
+        ${examples.map((id) => html`<li key=${id}><code>${id}</code></li>`)}
+      </ul>
+      ${contaminated > examples.length && html`<p class="faint">The first ${examples.length} are shown.</p>`}
+    </details>`,
+  );
 }

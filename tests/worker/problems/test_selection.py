@@ -1,0 +1,159 @@
+"""Rows that train: duplicates, overlap with held-out questions, pass rates, difficulty."""
+
+import math
+from typing import Any
+
+import pytest
+
+from backend.config.data import DataConfig
+from backend.config.run import RunConfig
+from backend.errors import InvalidConfig
+from tests.worker.problems.test_problems import SOURCES, write_rows
+from worker.problems.mixture import Mixture, build_mixture
+from worker.problems.selection import first_of_each, grams, normalised, number_of, overlapping
+
+LONG = "Natalia sold clips to 48 of her friends in April and then she sold half as many clips in May."
+
+
+def mixture(tmp_path, rows: list[dict[str, Any]], data: DataConfig, *, order: str = "sequential") -> Mixture:
+    write_rows(tmp_path / "rows.jsonl", rows)
+    problems = SOURCES.validate_python([{"name": "file", "path": "rows.jsonl"}])
+    return build_mixture(problems, seed=0, order=order, datasets_dir=tmp_path, hf_online=False, data=data)
+
+
+def row(prompt: str, split: str = "train", **more: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "answer": "1", "split": split, **more}
+
+
+def trained(made: Mixture, count: int) -> list[str]:
+    return [prompt.text for prompt in made.prompts(0, count)]
+
+
+HELD_OUT = row("something else entirely", "test")
+
+
+def test_a_question_is_the_same_whatever_its_case_and_white_space():
+    assert normalised("  What  IS\n\uff11+1?") == "what is 1+1?"
+    assert first_of_each(["1+1", "1-1", " 1+1 ", "1\u202f+1", "A", "a"]) == [0, 1, 3, 4]
+
+
+def test_grams_are_words_and_signs_in_a_row_or_the_whole_of_a_shorter_text():
+    assert grams("a+b = C", 3) == {("a", "+", "b"), ("+", "b", "="), ("b", "=", "c")}
+    assert grams("a b", 3) == {("a", "b")}
+    assert grams(" ", 3) == set()
+
+
+def test_a_row_overlaps_by_thirteen_words_in_a_row_and_not_by_twelve():
+    words = [f"w{n}" for n in range(20)]
+    held_out = [" ".join(words)]
+    thirteen, twelve = " ".join(["x", *words[3:16], "y"]), " ".join(["x", *words[3:15], "y"])
+    assert overlapping([thirteen, twelve, "x y"], held_out, 13) == {0}
+    assert overlapping([thirteen, twelve], held_out, 12) == {0, 1}
+
+
+def test_short_questions_overlap_when_they_are_equal():
+    assert overlapping(["1 + 1 = ?", "1 + 2 = ?", "Say 1 + 1 = ?"], ["1 + 1 = ?"], 13) == {0}
+
+
+def test_a_common_phrase_is_no_overlap_but_a_repeated_question_is():
+    phrase = " ".join(f"p{n}" for n in range(13))
+    rows = [f"{phrase} {n}" for n in range(11)]
+    assert overlapping(rows, [f"{phrase} x"], 13) == set()
+    assert overlapping(rows[:10], [f"{phrase} x"], 13) == set(range(10))
+    assert overlapping([phrase] * 11, [phrase], 13) == set(range(11))
+
+
+def test_duplicates_are_dropped_but_the_first(tmp_path):
+    rows = [row("a"), row("b"), row(" A "), row("b"), HELD_OUT]
+    made = mixture(tmp_path, rows, DataConfig(duplicates="drop"))
+    assert trained(made, 4) == ["a", "b", "a", "b"]
+    assert made.selections[0].sentence.endswith("of 4 training rows 2 repeat a question (left out)")
+
+
+def test_rows_that_overlap_are_reported_or_dropped(tmp_path):
+    rows = [row("a", id="one"), row(f"Once more: {LONG}", id="two"), row(LONG, "test")]
+    made = mixture(tmp_path, rows, DataConfig(contamination="report"))
+    [found] = made.selections
+    assert (found.contaminated, found.examples, len(set(trained(made, 4)))) == (1, ["file:rows.jsonl/two"], 2)
+    made = mixture(tmp_path, rows, DataConfig(contamination="drop"))
+    assert set(trained(made, 4)) == {"a"}
+    assert made.selections[0].sentence.endswith("1 overlap with held-out questions (left out)")
+
+
+def test_a_held_out_question_of_one_source_counts_for_all(tmp_path):
+    write_rows(tmp_path / "train.jsonl", [row("a"), row(f"Q: {LONG}"), HELD_OUT])
+    write_rows(tmp_path / "eval.jsonl", [row("b"), row(LONG, "test")])
+    problems = SOURCES.validate_python(
+        [{"name": "file", "path": f"{name}.jsonl"} for name in ("train", "eval")]
+    )
+    made = build_mixture(
+        problems,
+        seed=0,
+        order="sequential",
+        datasets_dir=tmp_path,
+        hf_online=False,
+        data=DataConfig(contamination="drop"),
+    )
+    assert [selection.contaminated for selection in made.selections] == [1, 0]
+    assert set(trained(made, 10)) == {"a", "b"}
+
+
+def test_rows_outside_the_limits_of_the_pass_rate_do_not_train(tmp_path):
+    rates = [0.0, 0.1, "0.5", 0.9, 1.0, None]
+    rows = [row(f"q{n}", rate=rate) for n, rate in enumerate(rates)] + [HELD_OUT | {"rate": 0.5}]
+    made = mixture(tmp_path, rows, DataConfig(pass_rate_field="rate", min_pass_rate=0.1, max_pass_rate=0.9))
+    assert trained(made, 3) == ["q1", "q2", "q3"]
+    assert made.selections[0].out_of_range == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (DataConfig(pass_rate_field="rate"), "field 'rate': a pass rate from 0 to 1 is expected, got 7"),
+        (DataConfig(pass_rate_field="gone"), "field 'gone' is missing"),
+        (DataConfig(pass_rate_field="low", min_pass_rate=0.5), "has no row left for training: "),
+        (DataConfig(difficulty_field="gone", curriculum="easy_first"), "field 'gone' is missing"),
+    ],
+)
+def test_a_choice_that_leaves_nothing_is_refused_at_its_source(tmp_path, data, reason):
+    rows = [row("a", rate=7, low=0.1), row("b", rate=7, low=0), HELD_OUT]
+    with pytest.raises(InvalidConfig) as caught:
+        mixture(tmp_path, rows, data)
+    [error] = caught.value.errors
+    assert error.path == "problems.0.path"
+    assert reason in error.message
+
+
+def test_a_curriculum_goes_from_easy_to_hard_in_every_pass(tmp_path):
+    levels = ["Level 3", "Level 1", "Level 2", None, "Level 1"]
+    rows = [row(f"q{n}", level=level) for n, level in enumerate(levels)] + [HELD_OUT | {"level": "x"}]
+    data = DataConfig(curriculum="easy_first", difficulty_field="level")
+    assert trained(mixture(tmp_path, rows, data), 5) == ["q1", "q4", "q2", "q0", "q3"]
+    shuffled = trained(mixture(tmp_path, rows, data, order="shuffled"), 50)
+    passes = [shuffled[at : at + 5] for at in range(0, 50, 5)]
+    assert all(each[2:] == ["q2", "q0", "q3"] for each in passes)
+    assert {tuple(each[:2]) for each in passes} == {("q1", "q4"), ("q4", "q1")}
+
+
+def test_by_pass_rate_the_often_solved_come_first(tmp_path):
+    rows = [row(f"q{n}", rate=rate) for n, rate in enumerate([0.2, 0.9, 0.5])] + [HELD_OUT | {"rate": 0}]
+    made = mixture(tmp_path, rows, DataConfig(curriculum="easy_first", pass_rate_field="rate"))
+    assert trained(made, 3) == ["q1", "q2", "q0"]
+
+
+def test_numbers_are_read_from_texts_that_end_with_one():
+    assert [number_of(value) for value in ("Level 3", "0.25", " -2 ", 3, 0.5)] == [3, 0.25, -2, 3, 0.5]
+    assert [number_of(value) for value in ("hard", "", None, True, [1], math.nan, 10**400)] == [None] * 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"min_pass_rate": 0.5}, "pass_rate_field"),
+        ({"pass_rate_field": "x", "min_pass_rate": 0.5, "max_pass_rate": 0.2}, "max_pass_rate"),
+        ({"curriculum": "easy_first"}, "difficulty_field"),
+    ],
+)
+def test_a_choice_without_its_column_is_refused(fields, path):
+    with pytest.raises(ValueError, match=f"{path}: is "):
+        RunConfig(data=DataConfig(**fields))

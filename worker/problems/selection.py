@@ -1,0 +1,132 @@
+"""The rows of a data set that train, by duplicates, overlap with held-out questions and pass rate."""
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from backend.config.data import DataConfig
+from backend.config.rows import cell, shown_value
+
+COMMON_ROWS = 10
+"""Of an n-gram in more training rows than this nothing follows: it is a common phrase, as GPT-3 has it."""
+
+MOST_NAMED = 10
+WORD = re.compile(r"\w+|[^\w\s]")
+LAST_NUMBER = re.compile(r"-?\d+(?:\.\d+)?\s*$")
+
+Gram = tuple[str, ...]
+
+
+@dataclass
+class Selection:
+    """The outcome for one source."""
+
+    source: str
+    rows: int
+    """Training rows before anything was left out."""
+    duplicates: int = 0
+    """Rows whose question stood in an earlier one."""
+    out_of_range: int = 0
+    """Rows whose pass rate is unknown or outside the limits."""
+    contaminated: int = 0
+    """Rows that overlap with a held-out question."""
+    examples: list[str] = field(default_factory=list)
+    """Ids of the first of these."""
+    drops_duplicates: bool = False
+    drops_contaminated: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words; empty where there is nothing to say."""
+        verbs = {True: "left out", False: "kept"}
+        parts = [
+            (self.duplicates, f"repeat a question ({verbs[self.drops_duplicates]})"),
+            (self.out_of_range, "have a pass rate outside the limits (left out)"),
+            (self.contaminated, f"overlap with held-out questions ({verbs[self.drops_contaminated]})"),
+        ]
+        told = [f"{count:,} {words}" for count, words in parts if count]
+        return f"{self.source}: of {self.rows:,} training rows {', '.join(told)}" if told else ""
+
+
+def normalised(question: str) -> str:
+    """A question without what makes no difference: case, white space, forms of a character."""
+    return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
+
+
+def fingerprint(question: str) -> bytes:
+    """Hash by which questions are the same."""
+    return blake2b(normalised(question).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def grams(question: str, n: int) -> set[Gram]:
+    """Every n words and signs in a row; of a shorter question the whole."""
+    words = tuple(WORD.findall(normalised(question)))
+    return {words[at : at + n] for at in range(max(1, len(words) - n + 1))} if words else set()
+
+
+def overlapping(questions: Iterable[str], held_out: Collection[str], n: int) -> set[int]:
+    """Numbers of the questions that share an n-gram with a held-out one, common phrases left out."""
+    wanted = {gram for question in held_out for gram in grams(question, n)}
+    found: dict[int, set[Gram]] = {}
+    counts: Counter[Gram] = Counter()
+    for number, question in enumerate(questions):
+        if shared := grams(question, n) & wanted:
+            found[number] = shared
+            counts.update(shared)
+    whole = {tuple(WORD.findall(normalised(question))) for question in held_out}
+    return {
+        number
+        for number, shared in found.items()
+        if any(counts[gram] <= COMMON_ROWS or gram in whole for gram in shared)
+    }
+
+
+def first_of_each(questions: Iterable[str]) -> list[int]:
+    """Numbers of the questions that did not stand before."""
+    seen: dict[bytes, int] = {}
+    for number, question in enumerate(questions):
+        seen.setdefault(fingerprint(question), number)
+    return sorted(seen.values())
+
+
+def pass_rate(row: Any, data: DataConfig) -> float | None:
+    """The measured pass rate of a row; None where it is not known. ValueError for what is no rate."""
+    value = cell(row, data.pass_rate_field)
+    rate = number_of(value)
+    if rate is not None and not 0 <= rate <= 1:
+        raise ValueError(
+            f"field {data.pass_rate_field!r}: a pass rate from 0 to 1 is expected, got {shown_value(value)}"
+        )
+    return rate
+
+
+def difficulty(row: Any, data: DataConfig) -> float:
+    """A number that grows with the difficulty of a row; infinite where it is not known."""
+    if data.difficulty_field:
+        value = number_of(cell(row, data.difficulty_field))
+        return math.inf if value is None else value
+    rate = pass_rate(row, data)
+    return math.inf if rate is None else -rate
+
+
+def number_of(value: Any) -> float | None:
+    """A number, or the one at the end of a text; None where there is none."""
+    if isinstance(value, str):
+        found = LAST_NUMBER.search(value[-100:])
+        value = float(found[0]) if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def within(rates: Sequence[float | None], data: DataConfig) -> list[bool]:
+    """Whether each pass rate is known and inside the limits."""
+    return [rate is not None and data.min_pass_rate <= rate <= data.max_pass_rate for rate in rates]

@@ -1,0 +1,94 @@
+"""The forms of a prompt compared before launch: in which does the policy answer so that it can be graded."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backend.config.problems import BOX_INSTRUCTION
+from backend.config.run import PolicyConfig
+from backend.db.text import clean_text
+from backend.errors import InvalidConfig
+from backend.runs.check_report import FormTrial
+from worker.policy.model import Policy
+from worker.policy.prompt_form import prompt_form
+from worker.prompt import Prompt
+from worker.rewards.formats import last_boxed
+from worker.types import Completion
+
+MOST_PROMPTS, COMPLETIONS = 8, 4
+"""Of each form."""
+
+MOST_CHARACTERS = 2_000
+THINKING = "enable_thinking"
+"""The variable by which Qwen3, SmolLM3 and others turn thinking off."""
+
+Sample = Callable[[Policy, Sequence[Prompt], int], list[list[Completion]]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form, as the policy's config would ask for it."""
+
+    name: str
+    title: str
+    changes: dict[str, Any]
+
+
+def form_trials(
+    policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
+) -> list[FormTrial]:
+    """Every form that the policy can be asked in, the config's own first."""
+    return [_trial(form, policy, config, prompts[:MOST_PROMPTS], sample) for form in _forms(policy, config)]
+
+
+def _forms(policy: Policy, config: PolicyConfig) -> Iterator[Form]:
+    own = {name: getattr(config, name) for name in ("chat_template", "system_prompt", "chat_template_kwargs")}
+    seen = [own]
+    yield Form("own", "As in the form", own)
+    for form in _known(str(policy.form.tokenizer.chat_template or "")):
+        if form.changes not in seen:
+            seen.append(form.changes)
+            yield form
+
+
+def _known(template: str) -> Iterator[Form]:
+    nothing: dict[str, Any] = {"chat_template": False, "system_prompt": "", "chat_template_kwargs": {}}
+    yield Form("plain", "Plain text", nothing)
+    if not template:
+        return
+    chat = nothing | {"chat_template": True}
+    yield Form("chat", "Chat template", chat)
+    yield Form("chat_boxed", "Chat template, asked for a box", chat | {"system_prompt": BOX_INSTRUCTION})
+    if THINKING in template:
+        quiet = {"chat_template_kwargs": {THINKING: False}}
+        yield Form("chat_quiet", "Chat template, thinking off", chat | quiet)
+
+
+def shown(text: str) -> str:
+    """A prompt as the report repeats it: storable and not too long."""
+    text = clean_text(text)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+
+
+def _trial(
+    form: Form, policy: Policy, config: PolicyConfig, prompts: Sequence[Prompt], sample: Sample
+) -> FormTrial:
+    blank = FormTrial(
+        name=form.name, title=form.title, policy=form.changes, prompt="",
+        answered=None, truncated=None, tokens=None, refusal="",
+    )  # fmt: skip
+    try:
+        asked = replace(policy, form=prompt_form(policy.form.tokenizer, config.with_(**form.changes)))
+        text = asked.form.text(prompts[0])
+        completions = [each for group in sample(asked, prompts, COMPLETIONS) for each in group]
+    except InvalidConfig as error:
+        return blank.model_copy(update={"refusal": error.errors[0].message})
+    count = len(completions)
+    return blank.model_copy(
+        update={
+            "prompt": shown(text),
+            "answered": sum(last_boxed(each.text) is not None for each in completions) / count,
+            "truncated": sum(each.is_truncated for each in completions) / count,
+            "tokens": sum(len(each.ids) for each in completions) / count,
+        }
+    )
