@@ -233,7 +233,7 @@ def reporting(data: DataConfig) -> DataConfig:
 
 
 def rows_report(selection: Selection) -> RowsReport:
-    """What a check says about one source of rows."""
+    """The report on one source of rows."""
     return RowsReport(
         source=selection.source,
         rows=selection.rows,

@@ -120,7 +120,7 @@ def test_forms_of_the_prompt_are_compared(check):
     assert forms["own"].prompt.endswith("=?")
     assert forms["chat_boxed"].prompt.startswith("Put the final answer inside \\boxed{}.")
     assert forms["own"].answered == forms["chat"].answered > forms["chat_boxed"].answered
-    assert forms["chat_boxed"].truncated > 0.5
+    assert forms["chat_boxed"].truncated >= forms["own"].truncated
     assert all(0 < form.tokens <= 40 and not form.refusal for form in forms.values())
     assert not any("asked as" in found.text for found in report.findings)
 
