@@ -25,6 +25,7 @@ def directory(tmp_path_factory):
     rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1), "split": "train"} for n in range(8)]
     rows += [{"prompt": HOSTILE, "answer": "}<img src=x onerror=alert(1)>", "split": "train"}]
     rows += [{"prompt": "70+7=?", "answer": "77", "split": "eval"}]
+    rows += [{"prompt": " 70 + 7 = ?", "answer": "77", "split": "train", "id": "<b>twice</b>"}]
     (directory / "datasets" / "broken.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return directory
 
@@ -91,6 +92,11 @@ def test_a_config_is_checked_and_then_launched(page, work):
     expect(result).to_contain_text("from 4 training prompts with 8 completions each")
     expect(result.get_by_role("table", name="Expected signal by group size")).to_contain_text("8 (yours)")
     expect(result.get_by_role("row", name="The format alone")).to_contain_text("0")
+    forms = result.get_by_role("table", name="Forms of the prompt")
+    expect(forms.get_by_role("row")).to_have_count(4)
+    expect(forms).to_contain_text("Chat, asked for a box")
+    result.get_by_text("The first prompt as the policy reads it").click()
+    expect(result.get_by_label("First prompt")).to_contain_text("=?")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.evaluate(f"() => {{ const trustedTypes = undefined; {AXE} }}")
     found = page.evaluate("axe.run('.launch-box')")["violations"]
@@ -108,10 +114,15 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     result = page.get_by_role("region", name="Check before launch")
     expect(result).to_contain_text("waits for a worker")
     work()
-    expect(result).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
+    expect(result).to_contain_text("The verifier calls 1 of 10 reference answers wrong")
     expect(result).to_contain_text("}<img src=x onerror=alert(1)>")
+    expect(result).to_contain_text(
+        "1 of 10 training rows of file:broken.jsonl overlap with held-out questions"
+    )
+    result.get_by_text("Training rows of file:broken.jsonl that overlap").click()
+    expect(result).to_contain_text("file:broken.jsonl/<b>twice</b>")
     page.get_by_role("button", name="Launch 1 run").click()
-    expect(page.locator(".launch-failure")).to_contain_text("1 of 9 reference answers wrong")
+    expect(page.locator(".launch-failure")).to_contain_text("1 of 10 reference answers wrong")
     page.get_by_label("Launch although reference answers are graded wrong").check()
     page.get_by_role("button", name="Launch 1 run").click()
     expect(page).to_have_url(re.compile(r"/compare\?experiment="))
@@ -119,7 +130,7 @@ def test_a_broken_reference_answer_refuses_the_launch_until_somebody_insists(pag
     run = service.get("/runs", tag="check")["items"][0]
     page.goto(f"/run/{run['id']}")
     report = page.get_by_role("region", name="Check before launch")
-    expect(report).to_contain_text("The verifier calls 1 of 9 reference answers wrong")
+    expect(report).to_contain_text("The verifier calls 1 of 10 reference answers wrong")
     page.get_by_role("link", name="View completions").click()
     expect(page.locator("article.rollout").first).to_be_visible()
 

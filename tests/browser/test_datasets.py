@@ -69,3 +69,38 @@ def test_a_data_set_is_uploaded_looked_at_launched_and_deleted(page, service):
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_text(f"is used by {run['name']}")).to_be_visible()
     assert len(service.get("/datasets")["items"]) == 1
+
+
+def test_a_table_is_uploaded_and_its_refusals_name_rows(page):
+    page.goto('/launch?base={"problems":[{"name":"file","path":"none.jsonl"}]}&seeds=0')
+    field = page.locator("[data-path='problems.0.path']")
+    bad = b"prompt,answer\n=1+1,2\n,3\n"
+    page.get_by_label("File to upload").set_input_files(file("bad.csv", bad))
+    refused = field.locator(".dataset-refused")
+    expect(refused.locator("li")).to_have_text(
+        "row 2 field 'prompt': text that is not empty is expected, got \"\""
+    )
+    page.get_by_label("File to upload").set_input_files(file("good.csv", b"prompt,answer\n=1+1,2\n=1+2,3\n"))
+    expect(page.locator(".preview tbody tr").first).to_have_text("=1+12")
+
+
+def test_a_known_data_set_fills_in_the_problems_and_the_hub_is_off(page):
+    page.goto("/launch?seeds=0")
+    page.get_by_role("button", name="Known data sets").click()
+    page.locator(".offer", has_text="MATH-lighteval").click()
+    dataset = page.locator("[data-path='problems.0.dataset']")
+    expect(dataset.get_by_role("textbox")).to_have_value("DigitalLearningGmbH/MATH-lighteval")
+    expect(dataset).to_contain_text("HF_ONLINE is off: set HF_ONLINE=1, or use a file")
+    expect(page.locator("[data-path='problems.0.eval_dataset'] input")).to_have_value(
+        "HuggingFaceH4/MATH-500"
+    )
+    page.get_by_role("button", name="Known data sets").click()
+    page.locator(".offer", has_text="Countdown").click()
+    expect(page.locator("[data-path='problems.0.task']")).to_be_visible()
+    expect(page.get_by_text("HF_ONLINE is off")).to_have_count(0)
+
+
+def test_a_system_prompt_without_a_chat_template_is_refused_at_its_field(page):
+    page.goto('/launch?base={"policy":{"system_prompt":"Be brief."}}&seeds=0')
+    field = page.locator("[data-path='policy.system_prompt']").first
+    expect(field).to_contain_text("needs policy.chat_template = true: plain text has no such part")

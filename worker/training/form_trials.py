@@ -58,10 +58,10 @@ def _known(template: str) -> Iterator[Form]:
         return
     chat = nothing | {"chat_template": True}
     yield Form("chat", "Chat template", chat)
-    yield Form("chat_boxed", "Chat template, asked for a box", chat | {"system_prompt": BOX_INSTRUCTION})
+    yield Form("chat_boxed", "Chat, asked for a box", chat | {"system_prompt": BOX_INSTRUCTION})
     if THINKING in template:
         quiet = {"chat_template_kwargs": {THINKING: False}}
-        yield Form("chat_quiet", "Chat template, thinking off", chat | quiet)
+        yield Form("chat_quiet", "Chat, thinking off", chat | quiet)
 
 
 def shown(text: str) -> str:

@@ -18,6 +18,8 @@ import { OfferMenu } from './variant.js';
 /** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
 const field = (layer, full, path) => /** @type {import('./field.js').Field} */ (fieldAt(layer.root, path, full));
 
+const POLICY_FIELDS = ['dtype', 'chat_template', 'system_prompt', 'chat_template_kwargs', 'revision'];
+
 /** @param {{layer: Layer, full: Full, policies: Api.PolicyOffer[]}} props */
 export function PolicyCard({ layer, full, policies }) {
   const name = full.policy?.name;
@@ -50,11 +52,14 @@ export function PolicyCard({ layer, full, policies }) {
     ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
     <details
       class="more"
-      open=${hasErrors(layer, ['policy.revision', 'policy.dtype', 'policy.chat_template'])}
+      open=${hasErrors(
+        layer,
+        POLICY_FIELDS.map((key) => `policy.${key}`),
+      )}
     >
       <summary>Precision and chat template</summary>
       <div class="form-grid">
-        ${['dtype', 'chat_template', 'revision'].map(
+        ${POLICY_FIELDS.map(
           (key) => html`<${FormField}
             key=${key}
             field=${field(layer, full, `policy.${key}`)}
@@ -85,7 +90,7 @@ export function ProblemsCard({ layer, full, offers, recipes, seed }) {
       bare
       titles=${new Map(offers.map(({ name, title }) => [name, title]))}
     />
-    <${OfferMenu} label="Known data sets" offers=${recipes} onChoose=${choose} />
+    <${OfferMenu} label="Known data sets" align="left" offers=${recipes} onChoose=${choose} />
     <${Preview} problems=${full.problems} seed=${seed} />
   </section>`;
 }

@@ -40,12 +40,12 @@ export function AddVariant({ presets, recipes, onPreset, onRecipe }) {
 
 /**
  * Offers by family, narrowed by what is typed; Enter takes the first.
- * @param {{label: string, offers: Offer[], onChoose: (offer: Offer) => void}} props
+ * @param {{label: string, offers: Offer[], align?: 'left' | 'right', onChoose: (offer: Offer) => void}} props
  */
-export function OfferMenu({ label, offers, onChoose }) {
+export function OfferMenu({ label, offers, align = 'right', onChoose }) {
   const [text, setText] = useState('');
   const found = matching(offers, text);
-  return html`<${Menu} label=${label} align="right" quiet>
+  return html`<${Menu} label=${label} align=${align} quiet>
     ${(close) => {
       const choose = (offer) => {
         close();

@@ -118,8 +118,8 @@ function Forms({ forms }) {
       <thead>
         <tr>
           <th>form</th>
-          <th class="number" title="Share of the completions with a boxed answer">answered</th>
-          <th class="number" title="Share of the completions cut at the length cap">truncated</th>
+          <th class="number" title="Share of the completions with a boxed answer">boxed</th>
+          <th class="number" title="Share of the completions cut at the length cap">cut</th>
           <th class="number" title="Mean length of a completion">tokens</th>
         </tr>
       </thead>
@@ -144,7 +144,7 @@ function Forms({ forms }) {
       own?.prompt &&
       html`<details>
         <summary>The first prompt as the policy reads it</summary>
-        <div class="model-text">${own.prompt}</div>
+        <div class="model-text" tabindex="0" role="group" aria-label="First prompt">${own.prompt}</div>
       </details>`
     }`;
 }
