@@ -1,0 +1,81 @@
+"""Runs on rows of a user's own: messages by a chat template, further columns, rows that are left out."""
+
+import json
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Event, RolloutGroup, Run
+from backend.rollouts.packing import unpack_text
+from backend.runs import lifecycle
+from backend.settings import Settings
+from tests.factories import make_run
+from worker.train import Assignment, train_run
+
+pytestmark = pytest.mark.processes
+
+SMALL = {
+    "steps": 1,
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 24},
+    "evaluation": {"every": 1, "prompts": 1},
+    "checkpointing": {"every": 0},
+    "problems": [{"name": "file", "path": "rows.jsonl", "instruction": "Go."}],
+}
+
+
+@pytest.fixture
+def trained(state_dir, sqlite_url, monkeypatch):
+    """Trains SMALL with these changes on these rows; the run, its stored prompts and its history of data."""
+    monkeypatch.setenv("STATE_DIR", str(state_dir))
+    monkeypatch.setenv("DATASETS_DIR", str(state_dir))
+    Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
+    sessions = open_sessions(open_engine(sqlite_url))
+
+    def train(rows, **changes):
+        (state_dir / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        resolve(SMALL | changes)
+        with sessions.begin() as session:
+            run = make_run(session, config=SMALL | changes)
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        train_run(Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url), threading.Event())
+        with sessions() as session:
+            groups = session.scalars(select(RolloutGroup).where(RolloutGroup.run_id == run.id)).all()
+            events = session.scalars(select(Event).where(Event.run_id == run.id, Event.kind == "data")).all()
+            told = [event.message for event in events]
+            return session.get_one(Run, run.id), {unpack_text(group.prompt) for group in groups}, told
+
+    return train
+
+
+def talk(question):
+    return [{"role": "system", "content": "Add."}, {"role": "user", "content": question}]
+
+
+def test_a_run_on_messages_stores_the_conversation(trained):
+    rows = [{"prompt": talk(f"{n}+1=?"), "answer": n + 1, "split": "train"} for n in range(3)]
+    rows.append({"prompt": talk("7+7=?"), "answer": 14, "split": "eval"})
+    run, prompts, _ = trained(rows, policy={"chat_template": True})
+    assert (run.status, run.reason) == ("finished", "")
+    assert "system: Add.\n\nuser: 7+7=?\nGo." in prompts
+    assert all(prompt.startswith("system: Add.\n\nuser: ") for prompt in prompts)
+
+
+def test_messages_without_a_template_end_the_run_with_the_reason(trained):
+    rows = [{"prompt": talk(f"{n}+1=?"), "answer": n + 1} for n in range(12)]
+    run, _, _ = trained(rows)
+    assert run.status == "failed"
+    assert "is a list of messages: true is expected" in run.reason
+
+
+def test_what_is_left_out_is_in_the_history(trained):
+    rows = [{"prompt": prompt, "answer": 2, "split": "train"} for prompt in ("1+1=?", "2+0=?", " 1+1=? ")]
+    rows.append({"prompt": "2 + 0 = ?", "answer": 2, "split": "eval"})
+    _, prompts, told = trained(rows, data={"duplicates": "drop", "contamination": "drop"})
+    assert prompts == {"1+1=?\nGo.", "2 + 0 = ?\nGo."}
+    [line] = told
+    assert line.startswith("file:rows.jsonl: of 3 training rows 1 repeat a question (left out), ")
+    assert line.endswith(", 1 overlap with held-out questions (left out)")
