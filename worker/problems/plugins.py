@@ -8,12 +8,14 @@
 `sample` depends on nothing but parameters, split and index, and never gives an eval prompt to training.
 """
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+from backend.config.messages import read_messages, read_tools
 from backend.config.plugins import PROBLEMS_GROUP, find_plugin, load_plugin
 from backend.config.problems import PluginProblem
-from backend.config.rows import is_domain
+from backend.config.rows import MAX_LINE_BYTES, is_domain
 from backend.errors import PluginFailed
 from worker.problems.base import Split
 from worker.prompt import Prompt
@@ -47,7 +49,23 @@ class Plugin:
                 f"problem plugin {self.name!r}, {split} prompt {index}: "
                 f"domain must be 1 to 32 of a-z, 0-9, _ and -, got {prompt.domain!r}"
             )
+        try:
+            _check_parts(prompt)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PluginFailed(
+                f"problem plugin {self.name!r}, {split} prompt {index}: {str(error)[:300]}"
+            ) from error
         return prompt
+
+
+def _check_parts(prompt: Prompt) -> None:
+    """Refuse messages that no template can write, and columns that rewards cannot be sent."""
+    if prompt.messages:
+        read_messages(list(prompt.messages))
+    read_tools(list(prompt.tools) or None)
+    size = len(json.dumps(dict(prompt.columns), allow_nan=False))
+    if size > MAX_LINE_BYTES:
+        raise ValueError(f"columns: at most {MAX_LINE_BYTES:,} bytes of JSON are expected, got {size:,}")
 
 
 def _guarded(name: str, call: Callable[[], Any]) -> Any:

@@ -283,6 +283,18 @@ class Empty(Letters):
     def sample(self, index, split):
         return Prompt("x", "  ", "1", "letters")
 
+class Spoken(Letters):
+    def sample(self, index, split):
+        return Prompt("x", "hi", "1", "letters", messages=[{"role": "human", "content": "hi"}])
+
+class Heavy(Letters):
+    def sample(self, index, split):
+        return Prompt("x", "hi", "1", "letters", columns={"image": "x" * 300_000})
+
+class Odd(Letters):
+    def sample(self, index, split):
+        return Prompt("x", "hi", "1", "letters", columns={"image": b"x"})
+
 class Leaky(Letters):
     def sample(self, index, split):
         return Prompt(f"x/{index}", f"question {index % 1000}", "1", "letters")
@@ -297,7 +309,8 @@ def plugins(tmp_path: Path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: demo_problems\nVersion: 1.0\n")
     points = "\n".join(
-        f"{name} = demo_problems:{name.title()}" for name in ("letters", "raising", "wordy", "empty", "leaky")
+        f"{name} = demo_problems:{name.title()}"
+        for name in ("letters", "raising", "wordy", "empty", "leaky", "spoken", "heavy", "odd")
     )
     points += "\ndated = dated_problems:Letters"
     (tmp_path / "dated_problems.py").write_text("from worker.rollout.prompt import Prompt\n")
@@ -316,6 +329,9 @@ def test_a_users_own_problem_is_used_by_its_name_with_its_parameters(plugins, tm
     [
         ("raising", {}, "problem plugin 'raising' raised KeyError: 'lost'"),
         ("wordy", {}, "problem plugin 'wordy': a Prompt is expected, got str"),
+        ("spoken", {}, "train prompt 0: message 1: role: one of system, user, assistant, tool is expected"),
+        ("heavy", {}, "train prompt 0: columns: at most 256,000 bytes of JSON are expected"),
+        ("odd", {}, "train prompt 0: Object of type bytes is not JSON serializable"),
         (
             "empty",
             {},
