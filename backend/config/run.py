@@ -4,12 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from backend.config.adapters import Adapter, NoAdapter
 from backend.config.base import Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
 from backend.config.objective import Objective
 from backend.config.problems import ProblemSource, SumsProblem
+from backend.config.resources import ResourcesConfig
 from backend.config.rewards import CorrectnessReward, RewardTerm
 
 NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
@@ -31,6 +33,10 @@ class PolicyConfig(Frozen):
 
     chat_template: bool = False
     """Wrap each prompt as a user turn of the tokenizer's chat template."""
+
+    adapter: Adapter = NoAdapter()
+    """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
+    was trained before goes on."""
 
 
 class SamplingConfig(Frozen):
@@ -229,13 +235,6 @@ class StopOnDiagnosis(Frozen):
 StopRule = Annotated[
     StopAtAccuracy | StopAfterTime | StopOnNonFinite | StopOnDiagnosis, Field(discriminator="type")
 ]
-
-
-class ResourcesConfig(Frozen):
-    """The needs of a run on its machine."""
-
-    microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Completions per forward and backward pass; 0: the whole minibatch. Never changes the gradient."""
 
 
 class RunConfig(Frozen):

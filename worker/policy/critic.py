@@ -13,6 +13,8 @@ from transformers import PreTrainedModel
 from backend.config.run import RunConfig
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
+from worker.policy.adapter import is_adapted
+from worker.policy.copies import own_copy
 from worker.policy.logprobs import row_states, suits_tree, tree_states
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.token_batch import TokenBatch, microbatches
@@ -81,19 +83,22 @@ class CriticModel:
         )
         return value_loss(values, old, returns, mask, clip=self.value.clip), mask
 
+    def _weights(self) -> list[tuple[str, nn.Parameter]]:
+        return [named for named in self.model.named_parameters() if named[1].requires_grad]
+
     def values(self) -> dict[str, Any]:
         """See Stateful."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, moments and step counts by parameter name."""
-        weights = {f"weight/{name}": weight.detach() for name, weight in self.model.named_parameters()}
+        weights = {f"weight/{name}": weight.detach() for name, weight in self._weights()}
         return weights | {f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()}
 
     @torch.no_grad()
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
-        for name, weight in self.model.named_parameters():
+        for name, weight in self._weights():
             weight.copy_(tensors[f"weight/{name}"])
         prefix = "optimizer/"
         moments = {key.removeprefix(prefix): v for key, v in tensors.items() if key.startswith(prefix)}
@@ -105,15 +110,19 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns - 1)
-    found = model.get_output_embeddings()(states.hidden).squeeze(1)  # (M,)
+    head = model.get_output_embeddings()
+    found = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(
         (rows, tokens), found.index_select(0, states.of_token)
     )
 
 
 def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
-    """A float32 copy of a policy whose output layer has one unit, which says 0."""
-    model = copy.deepcopy(policy).float().requires_grad_()
+    """A float32 copy of a policy whose output layer has one unit, which says 0.
+
+    Of an adapted policy the base is shared, in its own precision, and the critic trains an adapter of its own.
+    """
+    model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     width = policy.get_output_embeddings().weight.shape[1]
     head = nn.Linear(width, 1, device=policy.device)
     nn.init.zeros_(head.weight)

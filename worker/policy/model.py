@@ -1,6 +1,5 @@
 """Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
 
-import copy
 import logging
 import sys
 import time
@@ -15,11 +14,15 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.config import policies
+from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
-from backend.policies.directories import directory_error
+from backend.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
+from backend.policies.directories import directory_error, read_config
 from backend.settings import Settings
 from worker.out_of_memory import is_memory_error
+from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
+from worker.policy.copies import own_copy
 from worker.policy.head import check_head
 from worker.policy.token_texts import TokenTexts
 
@@ -46,6 +49,8 @@ class Policy:
     stop_ids: tuple[int, ...]
     """Tokens that end a completion."""
     token_texts: TokenTexts
+    base_sha256: str = ""
+    """Of the frozen weights under an adapter; empty where there is no adapter."""
 
     def encode(self, prompt: str, *, room: int) -> list[int]:
         """Token ids of a prompt that leaves `room` tokens of the context for the completion.
@@ -78,11 +83,39 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
     directory = policy_directory(config, settings)
     check_directory(directory, name=config.name)
     logger.info("loading policy %s as %s on %s", config.name, config.dtype, device)
-    policy = open_directory(directory, config, device=device)
+    policy = adapted(open_directory(directory, config, device=device), config, directory, settings)
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     seconds = time.monotonic() - started
     logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameters / 1e6, seconds)
     return policy
+
+
+def adapted(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> Policy:
+    """The policy with the adapter that its config asks for; the policy itself where that is none."""
+    adapter = config.adapter
+    if isinstance(adapter, NoAdapter):
+        return policy
+    base = digest(dict(policy.model.named_parameters()))
+    is_on_hub = not (config.name in BUILT_IN or (settings.models_dir.expanduser() / config.name).is_dir())
+    fresh = adapter if isinstance(adapter, LoraAdapter) else _described(adapter, config.name, settings)
+    named = config.name if is_on_hub else str(directory)
+    add_adapter(policy.model, fresh, base=named, revision=config.revision if is_on_hub else "")
+    if isinstance(adapter, ContinuedAdapter):
+        try:
+            load_adapter_weights(policy.model, settings.models_dir.expanduser() / adapter.name)
+        except BadAdapter as error:
+            raise _invalid(
+                "policy.adapter.name", f"{adapter.name!r} does not fit {config.name!r}: {error}"
+            ) from error
+    return replace(policy, base_sha256=base)
+
+
+def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
+    """The adapter as its directory describes it."""
+    directory = settings.models_dir.expanduser() / adapter.name
+    if reason := adapter_error(directory, policy, inside=settings.models_dir):
+        raise _invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
+    return adapter_of(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
@@ -184,7 +217,8 @@ def _invalid(path: str, message: str) -> InvalidConfig:
 
 
 def frozen_copy(policy: Policy) -> Policy:
-    """The policy as it is now, without gradients: a reference, or the sampler of a whole step."""
-    model = copy.deepcopy(policy.model)
-    model.requires_grad_(requires_grad=False)
-    return replace(policy, model=model)
+    """The policy as it is now, without gradients: a reference, or the sampler of a whole step.
+
+    Frozen weights are shared.
+    """
+    return replace(policy, model=own_copy(policy.model).requires_grad_(requires_grad=False))

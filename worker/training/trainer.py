@@ -25,6 +25,7 @@ from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
@@ -40,7 +41,7 @@ from worker.training.effort import effort_auc
 from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
-from worker.training.reference import ReferenceUpdates
+from worker.training.reference import ReferenceUpdates, reference_for
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
 from worker.training.step_records import evaluation_records, step_records
@@ -75,7 +76,9 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(config.seed)
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
-        reference = frozen_copy(self.policy) if config.objective.needs_reference else None
+        if config.resources.activation_checkpointing:
+            enable_recompute(self.policy.model)
+        reference = reference_for(self.policy, config)
         self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
         self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
