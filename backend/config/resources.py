@@ -21,3 +21,10 @@ class ResourcesConfig(Frozen):
     activation_checkpointing: bool = False
     """Keep only the input of each layer for the backward pass and compute the rest again: about a third more
     time for a fraction of the memory. Never changes the gradient."""
+
+    offload_optimizer: bool = False
+    """Keep float32 weights, gradients and moments of the optimizer in the host's memory, where the update is
+    then computed. Never changes the numbers on a CPU."""
+
+    offload_reference: bool = False
+    """Keep the reference's weights in the host's memory but for the pass that needs them."""

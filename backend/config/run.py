@@ -128,6 +128,9 @@ class OptimizerConfig(Frozen):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     """Decay of the first and second moment."""
 
+    moments: Literal["float32", "int8", "int4"] = "float32"
+    """Storage of both moments: 8 bytes per trained weight, 2, or 1."""
+
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
     """Added to the root of the second moment."""
 

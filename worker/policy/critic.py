@@ -1,7 +1,7 @@
 """The critic: a copy of the policy's body that says what reward to expect before each token."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ from worker.objective.value import ValueLoss, value_loss
 from worker.policy.adapter import is_adapted
 from worker.policy.copies import own_copy
 from worker.policy.logprobs import row_states, suits_tree, tree_states
+from worker.policy.microbatches import Microbatches, gathered
 from worker.policy.optimizer import PolicyOptimizer
-from worker.policy.token_batch import TokenBatch, microbatches
+from worker.policy.token_batch import TokenBatch
 
 
 class ValueBatch(NamedTuple):
@@ -44,21 +45,22 @@ class Fitted:
 class CriticModel:
     """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
 
-    def __init__(self, policy: PreTrainedModel, config: RunConfig) -> None:
+    def __init__(
+        self, policy: PreTrainedModel, config: RunConfig, microbatches: Microbatches | None = None
+    ) -> None:
         """It begins as the policy's body with a head that says 0."""
-        self.value, self.rows = config.objective.value, config.resources.microbatch_completions
+        self.value, self.microbatches = config.objective.value, microbatches or Microbatches(config.resources)
         self.model = with_value_head(policy)
         optimizer = config.optimizer.with_(lr=config.optimizer.lr * self.value.lr_factor)
-        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps)
+        offload = config.resources.offload_optimizer
+        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps, offload=offload)
 
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
         """The reward expected before each token is written; 0 on padding."""
-        values = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in microbatches(tokens, rows=self.rows):
-            found = token_values(self.model, tokens.rows(rows))
-            values[rows.to(values.device), : found.shape[1]] = found
-        return values
+        return self.microbatches.run(
+            tokens, lambda parts: gathered(tokens, parts, lambda part: token_values(self.model, part))
+        )
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
         """One update for each minibatch, given by its rows; `fitted` takes down what happened."""
@@ -67,12 +69,21 @@ class CriticModel:
 
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
         whole = batch.mask[rows.to(batch.mask.device)].sum()
-        for part in microbatches(batch.tokens.rows(rows), rows=self.rows):
-            loss, mask = self._losses(batch, rows[part])
-            total = loss.losses.sum() / whole.clamp(min=1)
-            (self.value.coef * total).backward()
-            self.optimizer.take_gradients()
-            fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+        before = fitted.sums
+
+        def passes(parts: Sequence[Tensor]) -> None:
+            for part in parts:
+                loss, mask = self._losses(batch, rows[part])
+                total = loss.losses.sum() / whole.clamp(min=1)
+                (self.value.coef * total).backward()
+                self.optimizer.take_gradients()
+                fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+
+        def undo() -> None:
+            self.optimizer.forget_gradients()
+            fitted.sums = before
+
+        self.microbatches.run(batch.tokens.rows(rows), passes, undo)
         fitted.norms.append(self.optimizer.step(step).grad_norm)
 
     def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:

@@ -11,7 +11,7 @@ from backend.config import knobs
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 from backend.errors import Conflict
-from worker.policy.adapter import digest, is_adapted, without_adapter
+from worker.policy.adapter import digest, without_adapter
 from worker.policy.model import Policy, frozen_copy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.state import Stateful
@@ -59,14 +59,11 @@ class ReferenceUpdates:
         self.has_moved = False
         self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         """Names of the weights in which policy and reference may differ."""
-        self.loaded = "" if reference is None else digest(self._fixed())
+        # under an adapter only the base must be found again: what the reference has beside it is stored
+        self.loaded = policy.base_sha256 or ("" if reference is None else digest(self._weights()))
         self.best = -1.0
         self.last = -1.0
         self.waited = 0
-
-    @property
-    def _is_adapted(self) -> bool:
-        return is_adapted(self.policy.model)
 
     @property
     def parts(self) -> dict[str, Stateful]:
@@ -112,7 +109,10 @@ class ReferenceUpdates:
     def _drawn_nearer(self, alpha: float) -> str:
         policy = dict(self.policy.model.named_parameters())
         self._write(
-            {name: own.float().lerp(policy[name].float(), alpha) for name, own in self._weights().items()}
+            {
+                name: own.float().lerp(policy[name].to(own.device).float(), alpha)
+                for name, own in self._weights().items()
+            }
         )
         return f"reference moved {alpha:g} of the way to the policy"
 
@@ -122,17 +122,10 @@ class ReferenceUpdates:
             own.copy_(weights[name])
         self.has_moved = True
 
-    def _named(self) -> dict[str, Tensor]:
-        return {} if self.reference is None else dict(self.reference.model.named_parameters())
-
     def _weights(self) -> dict[str, Tensor]:
-        """The weights that move."""
-        return {name: weight for name, weight in self._named().items() if name in self.follows}
-
-    def _fixed(self) -> dict[str, Tensor]:
-        """The weights that a resumed run must find again: all but an adapter's, which are always stored."""
-        named = self._named()
-        return {name: named[name] for name in named.keys() - self.follows} if self._is_adapted else named
+        """The weights of its own: all, or those of an adapter."""
+        named = {} if self.reference is None else dict(self.reference.model.named_parameters())
+        return {name: weight for name, weight in named.items() if name in self.follows}
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
@@ -140,7 +133,7 @@ class ReferenceUpdates:
 
     def tensors(self) -> dict[str, Tensor]:
         """The reference's weights by name, once they are not those that were loaded; its adapter always."""
-        is_stored = self.has_moved or self._is_adapted
+        is_stored = self.has_moved or self.policy.base_sha256
         return {name: own.detach() for name, own in self._weights().items()} if is_stored else {}
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
