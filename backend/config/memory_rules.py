@@ -17,7 +17,7 @@ LOW_LORA_RATE = 5e-6
 
 
 def memory_errors(config: "RunConfig") -> Iterator[Problem]:
-    """What cannot go together with an adapter, recomputed activations or offloading."""
+    """Contradictions with an adapter, recomputed activations or offloading."""
     resources, is_adapted = config.resources, not isinstance(config.policy.adapter, NoAdapter)
     if is_adapted and config.objective.reference.type == "ema":
         reason = "is ema, but the mean of two adapters is not the mean of what they do to the weights"
@@ -25,6 +25,8 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
     if is_adapted and resources.offload_reference:
         reason = "is on, but with an adapter the reference shares the policy's weights: false is expected"
         yield "resources.offload_reference", reason
+    if (quantization := config.policy.quantization) != "none":
+        yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
     recomputed = "is on, but activations are computed again"
     if resources.activation_checkpointing and config.sampling.routing_replay:
         reason = f"{recomputed} without the replayed routes: sampling.routing_replay must be off"
@@ -33,6 +35,18 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         alone = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
             yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: false is expected"
+
+
+def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:
+    if not is_adapted:
+        reason = f"is {kind}, but rounded weights cannot train: policy.adapter = lora is expected with it"
+        yield "policy.quantization", reason
+    if config.sampling.precision != "policy":
+        reason = f"is {config.sampling.precision}, but policy.quantization {kind} already rounds the weights"
+        yield "sampling.precision", f"{reason}: policy is expected"
+    if config.updates.rule == "natural_gradient":
+        reason = f"is {kind}, but natural_gradient needs a second derivative: none is expected"
+        yield "policy.quantization", reason
 
 
 def memory_warnings(config: "RunConfig") -> Iterator[str]:

@@ -38,6 +38,9 @@ class PolicyConfig(Frozen):
     """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
     was trained before goes on."""
 
+    quantization: Literal["none", "int8", "nf4"] = "none"
+    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, or 4.5."""
+
 
 class SamplingConfig(Frozen):
     """The sampling of completions at each step."""

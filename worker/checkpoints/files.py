@@ -160,7 +160,12 @@ def load_weights(directory: Path, policy: Policy) -> None:
     adapted policy the checkpoint holds the adapter, which fits no other base.
     """
     if is_adapted(policy.model):
-        return _load_adapter(directory, policy)
+        _load_adapter(directory, policy)
+    else:
+        _load_model(directory, policy)
+
+
+def _load_model(directory: Path, policy: Policy) -> None:
     try:
         saved, report = type(policy.model).from_pretrained(
             directory,
@@ -191,7 +196,7 @@ def _load_adapter(directory: Path, policy: Policy) -> None:
         raise BadCheckpoint(
             directory,
             f"its adapter belongs to a base with SHA-256 {str(before)[:12]}..., the policy of that name now "
-            f"has {policy.base_sha256[:12]}...; bring the old weights back (policy.revision pins a hub model)",
+            f"has {policy.base_sha256[:12]}...; bring the old weights back",
         )
     try:
         load_adapter_weights(policy.model, directory)

@@ -40,7 +40,7 @@ def take_step(adam: Optimizer, lr: float) -> None:
         adam.step()
 
 
-def stored(key: str, value: Tensor) -> dict[str, Tensor]:
+def stored(key: str, value: Any) -> dict[str, Tensor]:
     """A moment or step count as plain tensors: its own, or the parts of a quantised one."""
     if not hasattr(value, "codes"):
         return {key: value.detach()}
@@ -57,6 +57,6 @@ def put_back(adam: Any, master: nn.Parameter, key: str, value: Tensor) -> None:
         state[name] = value.clone().to("cpu" if is_on_host else master.device)
         return
     if name not in state:
-        # noqa below: torchao has no public way to make an empty moment
+        # torchao has no public way to make an empty moment
         state[name] = adam._new_buffer(master, name == "exp_avg")  # noqa: SLF001
     getattr(state[name], part).copy_(value)

@@ -5,6 +5,7 @@ trains the adapted policy. Source: LoRA, arXiv:2106.09685.
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,9 @@ from backend.policies.adapters import ADAPTER_WEIGHTS
 
 NAME = "default"
 """peft's name of the only adapter."""
+
+
+LORA_LINEAR = ("peft.tuners.lora.layer.Linear", "peft.tuners.lora.torchao.TorchaoLoraLinear")
 
 
 class BadAdapter(ValueError):
@@ -46,7 +50,11 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
         init_lora_weights=True if adapter.init == "kaiming" else adapter.init,
         task_type="CAUSAL_LM",
     )
-    model.add_adapter(config)
+    with (
+        warnings.catch_warnings()
+    ):  # peft could not merge into rounded weights; `merged_copy` does not ask it to
+        warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
+        model.add_adapter(config)
     config.base_model_name_or_path, config.revision = base, revision or None
     dtype = getattr(torch, adapter.dtype)
     for weight in adapter_weights(model).values():
@@ -75,7 +83,7 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
 def _is_meant(name: str, target: str) -> bool:
     if target == "attention":
         return any("attn" in part or "attention" in part for part in name.split(".")[:-1])
-    return target == "all_linear" or name == target or name.endswith(f".{target}")
+    return target in ("all_linear", name) or name.endswith(f".{target}")
 
 
 def _last(name: str) -> str:
@@ -89,8 +97,7 @@ def is_adapted(model: nn.Module) -> bool:
 
 def is_lora_linear(part: nn.Module) -> bool:
     """Whether a layer is a linear one with a low-rank addition and nothing else."""
-    kind = type(part)
-    return kind.__name__ == "Linear" and kind.__module__ == "peft.tuners.lora.layer"
+    return f"{type(part).__module__}.{type(part).__name__}" in LORA_LINEAR
 
 
 def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -133,8 +140,9 @@ def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
 def _merged(layer: Any) -> nn.Linear:
     base = layer.base_layer
     whole = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
-    sum_of_both = base.weight.float() + layer.get_delta_weight(NAME).float()
-    whole.weight = nn.Parameter(sum_of_both.to(base.weight.dtype), requires_grad=False)
+    weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
+    sum_of_both = weight.float() + layer.get_delta_weight(NAME).float()
+    whole.weight = nn.Parameter(sum_of_both.to(weight.dtype), requires_grad=False)
     whole.bias = base.bias
     return whole
 

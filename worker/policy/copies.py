@@ -20,7 +20,9 @@ def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> 
 
 def own_copy(model: PreTrainedModel) -> PreTrainedModel:
     """The model with weights of its own where they train; frozen ones are shared."""
-    return copy.deepcopy(model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad})
+    return copy.deepcopy(
+        model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
+    )
 
 
 def with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:

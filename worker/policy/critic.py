@@ -131,7 +131,7 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
 def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
     """A float32 copy of a policy whose output layer has one unit, which says 0.
 
-    Of an adapted policy the base is shared, in its own precision, and the critic trains an adapter of its own.
+    Of an adapted policy the base is shared, in its own precision; the critic trains an adapter of its own.
     """
     model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     width = policy.get_output_embeddings().weight.shape[1]

@@ -1,4 +1,4 @@
-"""The micro-batches of a run: as large as its limits and its memory allow, and halved once memory runs out."""
+"""Micro-batches of a run: as large as limits and memory allow, and halved once memory runs out."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -29,9 +29,12 @@ class Microbatches:
         return microbatches(batch, rows=self.rows, tokens=self.tokens)
 
     def run(
-        self, batch: TokenBatch, work: Callable[[list[Tensor]], Result], undo: Callable[[], None] | None = None
+        self,
+        batch: TokenBatch,
+        work: Callable[[list[Tensor]], Result],
+        undo: Callable[[], None] | None = None,
     ) -> Result:
-        """What `work` makes of the micro-batches of a batch.
+        """Run `work` on the micro-batches of a batch and return its result.
 
         Where memory runs out, `undo` removes what was half done and `work` begins again with micro-batches of
         half as many tokens. Raises the error once each holds a single completion.
@@ -62,10 +65,8 @@ class Microbatches:
             torch.cuda.empty_cache()
 
 
-def gathered(
-    tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Tensor]
-) -> Tensor:
-    """(B, T) of what `measure` gives (b, t) of each micro-batch; 0 on padding."""
+def gathered(tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Tensor]) -> Tensor:
+    """Results (B, T) of `measure`, which gives (b, t) of each micro-batch; 0 on padding."""
     whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
     for rows in parts:
         found = measure(tokens.rows(rows))

@@ -24,6 +24,7 @@ from worker.out_of_memory import is_memory_error
 from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
 from worker.policy.copies import own_copy
 from worker.policy.head import check_head
+from worker.policy.quantized import quantise_base
 from worker.policy.token_texts import TokenTexts
 
 logger = logging.getLogger(__name__)
@@ -83,19 +84,19 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
     directory = policy_directory(config, settings)
     check_directory(directory, name=config.name)
     logger.info("loading policy %s as %s on %s", config.name, config.dtype, device)
-    policy = adapted(open_directory(directory, config, device=device), config, directory, settings)
+    policy = open_directory(directory, config, device=device)
+    _add_adapter(policy, config, directory, settings)
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     seconds = time.monotonic() - started
     logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameters / 1e6, seconds)
     return policy
 
 
-def adapted(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> Policy:
-    """The policy with the adapter that its config asks for; the policy itself where that is none."""
+def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> None:
+    """Add the adapter that a config asks for, if it asks for one."""
     adapter = config.adapter
     if isinstance(adapter, NoAdapter):
-        return policy
-    base = digest(dict(policy.model.named_parameters()))
+        return
     is_on_hub = not (config.name in BUILT_IN or (settings.models_dir.expanduser() / config.name).is_dir())
     fresh = adapter if isinstance(adapter, LoraAdapter) else _described(adapter, config.name, settings)
     named = config.name if is_on_hub else str(directory)
@@ -107,7 +108,6 @@ def adapted(policy: Policy, config: PolicyConfig, directory: Path, settings: Set
             raise _invalid(
                 "policy.adapter.name", f"{adapter.name!r} does not fit {config.name!r}: {error}"
             ) from error
-    return replace(policy, base_sha256=base)
 
 
 def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
@@ -173,8 +173,11 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     if missing := sorted(map(str, report["missing_keys"])):
         reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
         raise _invalid("policy.name", reason)
+    base = "" if isinstance(config.adapter, NoAdapter) else digest(dict(model.named_parameters()))
+    quantise_base(model, config.quantization, device)
     model.to(device).eval()
-    return as_policy(model, tokenizer, name=config.name, chat_template=config.chat_template)
+    policy = as_policy(model, tokenizer, name=config.name, chat_template=config.chat_template)
+    return replace(policy, base_sha256=base)
 
 
 def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool) -> Policy:

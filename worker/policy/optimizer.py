@@ -119,7 +119,7 @@ class PolicyOptimizer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments, step counts and master weights by parameter name."""
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
                 tensors |= {f"{part}/{name}": found for part, found in stored(key, value).items()}

@@ -37,7 +37,7 @@ def recomputed_layers(model: nn.Module) -> Iterator[None]:
     """Forward passes within keep only the input of each layer, where `enable_recompute` was called."""
     layers = _layers(model)
     for layer in layers:
-        layer.forward = partial(recomputed, layer.forward)  # type: ignore[method-assign]
+        layer.forward = partial(recomputed, layer.forward)
     try:
         yield
     finally:

@@ -260,8 +260,8 @@ class Trainer:
         self._event(
             "memory",
             "warning",
-            f"memory ran out; the step was repeated with at most {microbatches.tokens:,} tokens per pass, which "
-            "stays so: set resources.microbatch_tokens to it to begin there",
+            f"memory ran out; the step was repeated with at most {microbatches.tokens} tokens per pass, and "
+            "so will the next ones be: set resources.microbatch_tokens to begin there",
         )
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:

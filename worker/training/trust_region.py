@@ -49,8 +49,7 @@ def trust_region_step(
     with sdpa_kernel(SDPBackend.MATH):
         with torch.no_grad():
             distributions = [
-                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
-                for rows in parts
+                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature)) for rows in parts
             ]
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         return natural_step(weights, surrogate, divergence, trust, lean=len(parts) > 1)

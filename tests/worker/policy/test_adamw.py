@@ -68,7 +68,9 @@ def test_an_offloaded_optimizer_computes_the_same(dtype):
     here, there = model(dtype), model(dtype)
     trained(here)
     trained(there, offload=True)
-    assert all(torch.equal(left, right) for left, right in zip(here.parameters(), there.parameters(), strict=True))
+    assert all(
+        torch.equal(left, right) for left, right in zip(here.parameters(), there.parameters(), strict=True)
+    )
 
 
 def test_moments_of_another_precision_begin_anew_and_masters_go_on():

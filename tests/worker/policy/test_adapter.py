@@ -1,4 +1,4 @@
-"""LoRA adapters: exact sampling and scoring, the base as reference, checkpoints, and adapters that do not fit."""
+"""LoRA adapters: exact sampling and scoring, the base as reference, checkpoints, what does not fit."""
 
 import json
 import shutil
@@ -198,7 +198,9 @@ def test_targets_name_layers_of_any_architecture(targets, expected):
 
 
 def test_targets_that_the_policy_lacks_are_refused_with_those_it_has(load):
-    with pytest.raises(InvalidConfig, match="'query' names no linear layer of a qwen3; it has down_proj, gate"):
+    with pytest.raises(
+        InvalidConfig, match="'query' names no linear layer of a qwen3; it has down_proj, gate"
+    ):
         load(LORA | {"targets": ["query"]})
 
 
@@ -230,7 +232,10 @@ def test_a_continued_adapter_begins_where_it_ended_and_is_the_reference(load, st
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"base_model_name_or_path": "Qwen/Qwen3-8B"}, "is an adapter for 'Qwen/Qwen3-8B', not for the policy 'tiny'"),
+        (
+            {"base_model_name_or_path": "Qwen/Qwen3-8B"},
+            "is an adapter for 'Qwen/Qwen3-8B', not for the policy 'tiny'",
+        ),
         ({"base_model_name_or_path": None}, "is an adapter for ''"),
         ({"peft_type": "IA3"}, "of type 'IA3'; LORA is expected"),
         ({"use_dora": True}, "uses use_dora, which is not supported"),
@@ -254,10 +259,10 @@ def test_an_adapter_for_another_model_or_of_another_kind_is_refused(load, settin
 
 def test_an_adapter_whose_weights_do_not_fit_is_refused(load, stored, settings):
     stored(r=8)
-    with pytest.raises(InvalidConfig, match="'before' does not fit 'tiny': .* has shape"):
+    with pytest.raises(InvalidConfig, match=r"'before' does not fit 'tiny': .* has shape"):
         load(CONTINUED)
     (settings.models_dir / "before/adapter_model.safetensors").write_bytes(b"junk")
-    with pytest.raises(InvalidConfig, match="adapter_model.safetensors cannot be read"):
+    with pytest.raises(InvalidConfig, match=r"adapter_model\.safetensors cannot be read"):
         load(CONTINUED)
     (settings.models_dir / "before/adapter_model.safetensors").unlink()
     assert "holds no adapter_model" in policy_errors(PolicyConfig(adapter=CONTINUED), settings)[0].message
