@@ -31,4 +31,6 @@ def saved_bytes(model: nn.Module, work: Callable[[], Result]) -> tuple[Result, i
 
 
 def _place(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    """Where a tensor's storage begins; of torchao's quantised ones that of the integers."""
+    plain: Tensor = getattr(tensor, "qdata", tensor)
+    return plain.untyped_storage().data_ptr()
