@@ -6,7 +6,7 @@ from pydantic import Field
 
 from backend.config.base import Frozen
 
-TARGET = r"^[A-Za-z_][\w.]{0,127}$"
+TARGETS = r"^[A-Za-z0-9_.]+(, ?[A-Za-z0-9_.]+)*$"
 DIRECTORY = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
 
 
@@ -34,11 +34,9 @@ class LoraAdapter(Frozen):
     rslora: bool = False
     """Divide alpha by the root of the rank, which keeps the step size at high ranks (arXiv:2312.03732)."""
 
-    targets: Annotated[
-        tuple[Annotated[str, Field(pattern=TARGET)], ...], Field(min_length=1, max_length=64)
-    ] = ("all_linear",)
-    """Adapted layers: all_linear, attention, or names of linear layers such as q_proj. The output layer,
-    embeddings and the fused experts of a mixture are not adapted."""
+    targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"
+    """Adapted layers: all_linear, attention, or names of linear layers with commas between them, such as
+    q_proj,v_proj. The output layer, embeddings and the fused experts of a mixture are not adapted."""
 
     init: Literal["kaiming", "gaussian"] = "kaiming"
     """Distribution of A at the start."""

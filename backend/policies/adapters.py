@@ -67,7 +67,9 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
             "rank": config.get("r"),
             "alpha": config.get("lora_alpha"),
             "rslora": bool(config.get("use_rslora")),
-            "targets": ["all_linear"] if targets == "all-linear" else targets,
+            "targets": targets.replace("all-linear", "all_linear")
+            if isinstance(targets, str)
+            else ",".join(map(str, targets or ())),
         }
     )
 

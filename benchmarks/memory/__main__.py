@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory
 
-On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 6 layers of 256, 4,096
-tokens of vocabulary, 8 completions of 128 tokens. What autograd keeps is counted by its hooks, so the ratios
+On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 4 layers of 256, 2,048
+tokens of vocabulary, 8 completions of 64 tokens. What autograd keeps is counted by its hooks, so the ratios
 do not depend on an allocator; a GPU's kernels keep less of attention. Writes results.md beside this file.
 """
 
@@ -24,11 +24,11 @@ from worker.policy.quantized import quantise_base
 from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import microbatches, token_batch
 
-QUARTER = 256
+QUARTER = 128
 """Tokens of two of the eight completions."""
 
 RESULTS = Path(__file__).parent / "results.md"
-PROMPT, COMPLETION, ROWS, VOCABULARY = 32, 96, 8, 4096
+PROMPT, COMPLETION, ROWS, VOCABULARY = 16, 48, 8, 2048
 
 
 class Measured(NamedTuple):
@@ -77,7 +77,7 @@ def model_of(measure: Measure) -> Qwen3ForCausalLM:
         vocab_size=VOCABULARY,
         hidden_size=256,
         intermediate_size=768,
-        num_hidden_layers=6,
+        num_hidden_layers=4,
         num_attention_heads=8,
         num_key_value_heads=4,
         head_dim=32,

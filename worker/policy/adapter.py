@@ -40,7 +40,7 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     """
     from peft import LoraConfig
 
-    targets = target_modules(model, adapter.targets)
+    targets = target_modules(model, adapter.targets.replace(" ", "").split(","))
     config = LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft divides it: any number will do
