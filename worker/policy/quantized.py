@@ -76,7 +76,7 @@ class NF4Linear(nn.Linear):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """The outputs (..., outputs) of inputs (..., inputs)."""
-        product: Tensor = _Product.apply(hidden, self)  # type: ignore[no-untyped-call]
+        product: Tensor = _Product.apply(hidden, self)
         return product if self.bias is None else product + self.bias
 
 
