@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale bench-memory evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -141,6 +141,9 @@ bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox agai
 
 bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
 	@.venv/bin/python -m benchmarks.durability $(ARGS)
+
+bench-memory: .venv/runtime.stamp ## memory of a training step before and after each measure
+	@.venv/bin/python -m benchmarks.memory $(ARGS)
 
 bench-start: .venv/runtime.stamp ## time from launching a run until it trains, with a broker and without
 	@.venv/bin/python -m benchmarks.start $(ARGS)

@@ -43,7 +43,8 @@ BUILT_IN = (TINY, TINY_MOE)
 LANGUAGE_MODEL = PolicyOffer(
     name="",
     title="language model",
-    note="A causal language model in Hugging Face format; wants a GPU.",
+    note="A causal language model in Hugging Face format; wants a GPU. With policy.adapter = lora take ten "
+    "times the learning rate: 1e-5.",
     profile={
         "policy": {"dtype": "bfloat16", "chat_template": True},
         "sampling": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 1024},

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from backend.config.knobs import NoKl, Opsm, PpoClip
+from backend.config.memory_rules import Problem, memory_errors, memory_warnings
 from backend.config.policies import TINY
 from backend.config.problems import ReasoningGymProblem, SumsProblem
 
@@ -17,9 +18,6 @@ KL_METRICS = ("k1", "k2", "k3", "coef")
 """What may follow kl/ in a metric's name beside a domain."""
 MOST_COMPLETIONS = 2**18
 """In one step, or in one evaluation: ten times what the largest published runs use."""
-
-Problem = tuple[str, str]
-"""Dotted path of a field and the reason it is refused."""
 
 
 def combination_errors(config: "RunConfig") -> list[Problem]:
@@ -34,6 +32,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
         *_natural_gradient_errors(config),
         *_reward_errors(config),
         *_kl_errors(config),
+        *memory_errors(config),
     ]
 
 
@@ -216,6 +215,7 @@ def warnings(config: "RunConfig") -> list[str]:
 def _warnings(config: "RunConfig") -> Iterator[str]:
     objective = config.objective
     yield from _sampling_warnings(config)
+    yield from memory_warnings(config)
     surrogate = objective.surrogate
     yield from objective.warnings()
     if getattr(objective.advantage, "multi_reward", "sum") == "gdpo" and len(config.rewards) < 2:

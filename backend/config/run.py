@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from backend.config.adapters import Adapter, NoAdapter
 from backend.config.base import Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
@@ -11,6 +12,7 @@ from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
 from backend.config.objective import Objective
 from backend.config.problems import ProblemSource, SumsProblem
+from backend.config.resources import ResourcesConfig
 from backend.config.rewards import CorrectnessReward, RewardTerm
 
 NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
@@ -60,6 +62,13 @@ class PolicyConfig(Frozen):
         if errors:
             raise refusal(errors)
         return self
+
+    adapter: Adapter = NoAdapter()
+    """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
+    was trained before goes on."""
+
+    quantization: Literal["none", "int8", "nf4"] = "none"
+    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, or 4.5."""
 
 
 class SamplingConfig(Frozen):
@@ -150,6 +159,9 @@ class OptimizerConfig(Frozen):
 
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     """Decay of the first and second moment."""
+
+    moments: Literal["float32", "int8", "int4"] = "float32"
+    """Storage of both moments: 8 bytes per trained weight, 2, or 1."""
 
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
     """Added to the root of the second moment."""
@@ -258,13 +270,6 @@ class StopOnDiagnosis(Frozen):
 StopRule = Annotated[
     StopAtAccuracy | StopAfterTime | StopOnNonFinite | StopOnDiagnosis, Field(discriminator="type")
 ]
-
-
-class ResourcesConfig(Frozen):
-    """The needs of a run on its machine."""
-
-    microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Completions per forward and backward pass; 0: the whole minibatch. Never changes the gradient."""
 
 
 class RunConfig(Frozen):

@@ -35,9 +35,13 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
 
     Nothing in it may be a link that leads out of `inside`, where that is given.
     """
-    if inside is not None and _leads_out(directory, inside.expanduser().resolve()):
+    if inside is not None and leads_out(directory, inside.expanduser().resolve()):
         return "the directory, or a file in it, is a symbolic link that leads out of MODELS_DIR"
     model = read_config(directory)
+    if model is None and (directory / "adapter_config.json").is_file():
+        return (
+            "the directory holds an adapter; name its base model here and the adapter as policy.adapter.name"
+        )
     if model is None:
         return "the directory holds no readable config.json of a Hugging Face model"
     if reason := architecture_error(model):
@@ -55,7 +59,8 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     return ""
 
 
-def _leads_out(directory: Path, root: Path) -> bool:
+def leads_out(directory: Path, root: Path) -> bool:
+    """Whether the directory, or a file in it, lies outside of `root` once links are followed."""
     return any(not path.resolve().is_relative_to(root) for path in (directory, *directory.rglob("*")))
 
 

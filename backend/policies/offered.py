@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+from backend.config.adapters import ContinuedAdapter
 from backend.config.policies import BUILT_IN, LANGUAGE_MODEL, PolicyOffer
 from backend.config.run import PolicyConfig, RunConfig
 from backend.errors import FieldError
+from backend.policies.adapters import adapter_error
 from backend.policies.architectures import architecture_note
 from backend.policies.directories import directory_error, read_config
 from backend.settings import Settings
@@ -36,6 +38,11 @@ def is_built_in(name: str) -> bool:
 
 def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
     """The reasons why this installation cannot load the policy; empty if it can, or if only the hub knows."""
+    adapter = policy.adapter
+    if isinstance(adapter, ContinuedAdapter):
+        directory = settings.models_dir / adapter.name
+        if reason := adapter_error(directory, policy.name, inside=settings.models_dir):
+            return [FieldError("policy.adapter.name", f"{adapter.name!r}: {reason}")]
     if is_built_in(policy.name):
         return []
     directory = settings.models_dir / policy.name

@@ -110,8 +110,9 @@ def _fork(settings: Settings, parent: Run, request: ForkRequest) -> ChildRun:
 
 def _other_policy(parent: Run, config: RunConfig) -> Iterator[FieldError]:
     """The weights are the parent's, so nothing that says what they are may change."""
+    policy = RunConfig.model_validate(parent.config).policy.model_dump(mode="json")
     for name, now in config.policy.model_dump(mode="json").items():
-        if now != (before := parent.config["policy"].get(name)):
+        if now != (before := policy[name]):
             reason = f"is {now!r}, but a fork continues the policy of {parent.name}: {before!r} is expected"
             yield FieldError(f"policy.{name}", reason)
 

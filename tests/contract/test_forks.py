@@ -39,6 +39,16 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
     assert events[0]["message"] == "queued as a fork of parent at step 10"
 
 
+def test_a_run_from_before_a_field_of_the_policy_existed_can_be_forked(client, database, parent):
+    with database.sessions.begin() as session:
+        run = session.get_one(Run, parent.id)
+        known = {"name": run.config["policy"]["name"], "dtype": "float32"}
+        run.config = {**run.config, "policy": known}
+    answer = fork(client, parent, step=10)
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["config"]["policy"]["adapter"] == {"type": "none"}
+
+
 @pytest.mark.parametrize(
     ("body", "path", "words"),
     [
@@ -47,6 +57,11 @@ def test_a_fork_waits_with_the_config_of_its_parent_and_its_changes(client, pare
         ({"step": 20}, "steps", "is 20, but the fork starts after step 20 of parent: at least 21"),
         ({"step": 10, "changes": {"steps": 9}}, "steps", "at least 11 is expected"),
         ({"step": 10, "changes": {"policy": {"name": "tiny_moe"}}}, "policy.name", "'tiny' is expected"),
+        (
+            {"step": 10, "changes": {"policy": {"adapter": {"type": "lora"}}}},
+            "policy.adapter",
+            "'none'} is expected",
+        ),
         (
             {"step": 10, "changes": {"policy": {"dtype": "bfloat16"}}},
             "policy.dtype",

@@ -1,6 +1,7 @@
 """Checkpoints: a Hugging Face directory that `from_pretrained` opens, with all that a run continues from.
 
-    config.json model.safetensors tokenizer.json ...   the policy
+    config.json model.safetensors tokenizer.json ...   the policy, or instead of the first two
+    adapter_config.json adapter_model.safetensors      its adapter, which names the base
     trainer/<part>.safetensors                         tensors of each part of the run's state
     trainer/state.json                                 step, run, JSON values of each part, versions
     manifest.json                                      size and SHA-256 of every file above
@@ -28,6 +29,7 @@ from torch import Tensor
 from backend.durable_files import make_directory, publish, sync
 from backend.errors import Conflict
 from worker.checkpoints.disk import need_room, on_disk
+from worker.policy.adapter import BadAdapter, adapter_weights, is_adapted, load_adapter_weights
 from worker.policy.model import Policy
 from worker.state import Parts
 
@@ -99,6 +101,7 @@ def _write(
         if own:
             _save_tensors(draft / f"trainer/{name}.safetensors", own)
     values = {name: part.values() for name, part in parts.items()}
+    identity = {**identity, "base_sha256": policy.base_sha256}
     state = {**identity, "parts": values, "format": FORMAT, "versions": versions()}
     _write_json(draft / "trainer/state.json", state)
     _write_json(draft / MANIFEST, {"format": FORMAT, "files": dict(_digests(draft))})
@@ -107,7 +110,8 @@ def _write(
 def _size_of(policy: Policy, tensors: Mapping[str, Mapping[str, Tensor]]) -> int:
     """Bytes that a checkpoint takes, about: its tensors and a little text."""
     own = [tensor for part in tensors.values() for tensor in part.values()]
-    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*policy.model.state_dict().values(), *own])
+    weights = (adapter_weights(policy.model) or policy.model.state_dict()).values()
+    return TEXT_BYTES + sum(tensor.nbytes for tensor in [*weights, *own])
 
 
 def verify_checkpoint(directory: Path) -> None:
@@ -152,8 +156,16 @@ def load_checkpoint(
 def load_weights(directory: Path, policy: Policy) -> None:
     """Copy the weights of a checkpoint into a policy of the same shape.
 
-    Read by `from_pretrained`, because a file may name and join weights otherwise than the model does.
+    Read by `from_pretrained`, because a file may name and join weights otherwise than the model does. Of an
+    adapted policy the checkpoint holds the adapter, which fits no other base.
     """
+    if is_adapted(policy.model):
+        _load_adapter(directory, policy)
+    else:
+        _load_model(directory, policy)
+
+
+def _load_model(directory: Path, policy: Policy) -> None:
     try:
         saved, report = type(policy.model).from_pretrained(
             directory,
@@ -176,6 +188,20 @@ def load_weights(directory: Path, policy: Policy) -> None:
             reason = f"{name} has shape {list(tensor.shape)}, the policy expects {expected}"
             raise BadCheckpoint(directory, reason)
         own[name].copy_(tensor)
+
+
+def _load_adapter(directory: Path, policy: Policy) -> None:
+    state = json.loads((directory / "trainer/state.json").read_text())
+    if (before := state.get("base_sha256")) != policy.base_sha256:
+        raise BadCheckpoint(
+            directory,
+            f"its adapter belongs to a base with SHA-256 {str(before)[:12]}..., the policy of that name now "
+            f"has {policy.base_sha256[:12]}...; bring the old weights back",
+        )
+    try:
+        load_adapter_weights(policy.model, directory)
+    except BadAdapter as error:
+        raise BadCheckpoint(directory, f"weights do not fit the policy: {error}") from error
 
 
 def checkpoints(parent: Path) -> list[Path]:

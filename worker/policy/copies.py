@@ -18,13 +18,27 @@ def changed_copy(model: PreTrainedModel, change: Callable[[Tensor], Tensor]) -> 
     return copy.deepcopy(model, memo)
 
 
+def own_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with weights of its own where they train; frozen ones are shared."""
+    return copy.deepcopy(
+        model, {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
+    )
+
+
 def with_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
-    """The model with these weights, by name, in place of its own."""
-    by_place = {weight.data_ptr(): weights[name] for name, weight in model.named_parameters()}
-    return changed_copy(model, lambda weight: by_place[weight.data_ptr()].to(weight.device))
+    """The model with these weights, by name, in place of its own; others stay the model's."""
+    named = dict(model.named_parameters())
+    memo = {
+        id(named[name]): nn.Parameter(weight.to(named[name].device), requires_grad=False)
+        for name, weight in weights.items()
+    }
+    shared = {id(weight): weight for weight in named.values() if id(weight) not in memo}
+    return copy.deepcopy(model, {**shared, **memo})
 
 
 @torch.no_grad()
 def copied_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights as they are now, by name; tied ones once."""
-    return {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    """The weights that train, as they are now, by name; tied ones once."""
+    return {
+        name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
+    }

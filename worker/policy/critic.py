@@ -1,7 +1,7 @@
 """The critic: a copy of the policy's body that says what reward to expect before each token."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,9 +13,12 @@ from transformers import PreTrainedModel
 from backend.config.run import RunConfig
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.objective.value import ValueLoss, value_loss
+from worker.policy.adapter import is_adapted
+from worker.policy.copies import own_copy
 from worker.policy.logprobs import row_states, suits_tree, tree_states
+from worker.policy.microbatches import Microbatches, gathered
 from worker.policy.optimizer import PolicyOptimizer
-from worker.policy.token_batch import TokenBatch, microbatches
+from worker.policy.token_batch import TokenBatch
 
 
 class ValueBatch(NamedTuple):
@@ -42,21 +45,22 @@ class Fitted:
 class CriticModel:
     """Weights of its own in float32, with an optimizer of its own; a part of the run's state."""
 
-    def __init__(self, policy: PreTrainedModel, config: RunConfig) -> None:
+    def __init__(
+        self, policy: PreTrainedModel, config: RunConfig, microbatches: Microbatches | None = None
+    ) -> None:
         """It begins as the policy's body with a head that says 0."""
-        self.value, self.rows = config.objective.value, config.resources.microbatch_completions
+        self.value, self.microbatches = config.objective.value, microbatches or Microbatches(config.resources)
         self.model = with_value_head(policy)
         optimizer = config.optimizer.with_(lr=config.optimizer.lr * self.value.lr_factor)
-        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps)
+        offload = config.resources.offload_optimizer
+        self.optimizer = PolicyOptimizer(self.model, optimizer, steps=config.steps, offload=offload)
 
     @torch.no_grad()
     def predict(self, tokens: TokenBatch) -> Float[Tensor, "B T"]:
         """The reward expected before each token is written; 0 on padding."""
-        values = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in microbatches(tokens, rows=self.rows):
-            found = token_values(self.model, tokens.rows(rows))
-            values[rows.to(values.device), : found.shape[1]] = found
-        return values
+        return self.microbatches.run(
+            tokens, lambda parts: gathered(tokens, parts, lambda part: token_values(self.model, part))
+        )
 
     def fit(self, batch: ValueBatch, minibatches: Iterable[Tensor], fitted: Fitted, *, step: int) -> None:
         """One update for each minibatch, given by its rows; `fitted` takes down what happened."""
@@ -65,12 +69,21 @@ class CriticModel:
 
     def _update(self, batch: ValueBatch, rows: Tensor, fitted: Fitted, *, step: int) -> None:
         whole = batch.mask[rows.to(batch.mask.device)].sum()
-        for part in microbatches(batch.tokens.rows(rows), rows=self.rows):
-            loss, mask = self._losses(batch, rows[part])
-            total = loss.losses.sum() / whole.clamp(min=1)
-            (self.value.coef * total).backward()
-            self.optimizer.take_gradients()
-            fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+        before = fitted.sums
+
+        def passes(parts: Sequence[Tensor]) -> None:
+            for part in parts:
+                loss, mask = self._losses(batch, rows[part])
+                total = loss.losses.sum() / whole.clamp(min=1)
+                (self.value.coef * total).backward()
+                self.optimizer.take_gradients()
+                fitted.sums += _metrics(loss, mask, whole, coef=self.value.coef)
+
+        def undo() -> None:
+            self.optimizer.forget_gradients()
+            fitted.sums = before
+
+        self.microbatches.run(batch.tokens.rows(rows), passes, undo)
         fitted.norms.append(self.optimizer.step(step).grad_norm)
 
     def _losses(self, batch: ValueBatch, rows: Tensor) -> tuple[ValueLoss, Tensor]:
@@ -81,19 +94,22 @@ class CriticModel:
         )
         return value_loss(values, old, returns, mask, clip=self.value.clip), mask
 
+    def _weights(self) -> list[tuple[str, nn.Parameter]]:
+        return [named for named in self.model.named_parameters() if named[1].requires_grad]
+
     def values(self) -> dict[str, Any]:
         """See Stateful."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, moments and step counts by parameter name."""
-        weights = {f"weight/{name}": weight.detach() for name, weight in self.model.named_parameters()}
+        weights = {f"weight/{name}": weight.detach() for name, weight in self._weights()}
         return weights | {f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()}
 
     @torch.no_grad()
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful."""
-        for name, weight in self.model.named_parameters():
+        for name, weight in self._weights():
             weight.copy_(tensors[f"weight/{name}"])
         prefix = "optimizer/"
         moments = {key.removeprefix(prefix): v for key, v in tensors.items() if key.startswith(prefix)}
@@ -105,15 +121,19 @@ def token_values(model: PreTrainedModel, batch: TokenBatch) -> Float[Tensor, "B 
     rows, tokens = batch.mask.nonzero(as_tuple=True)  # (N,) each
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens
     states = (tree_states if suits_tree(model, batch) else row_states)(model, batch, rows, columns - 1)
-    found = model.get_output_embeddings()(states.hidden).squeeze(1)  # (M,)
+    head = model.get_output_embeddings()
+    found = head(states.hidden.to(head.weight.dtype)).squeeze(1)  # (M,)
     return torch.zeros(batch.mask.shape, device=rows.device).index_put(
         (rows, tokens), found.index_select(0, states.of_token)
     )
 
 
 def with_value_head(policy: PreTrainedModel) -> PreTrainedModel:
-    """A float32 copy of a policy whose output layer has one unit, which says 0."""
-    model = copy.deepcopy(policy).float().requires_grad_()
+    """A float32 copy of a policy whose output layer has one unit, which says 0.
+
+    Of an adapted policy the base is shared, in its own precision; the critic trains an adapter of its own.
+    """
+    model = own_copy(policy) if is_adapted(policy) else copy.deepcopy(policy).float().requires_grad_()
     width = policy.get_output_embeddings().weight.shape[1]
     head = nn.Linear(width, 1, device=policy.device)
     nn.init.zeros_(head.weight)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from worker.policy.adapter import is_lora_linear
 from worker.policy.int8 import Int8Linear
 
 FAMILY = ("llama", "qwen2", "qwen3")
@@ -105,7 +106,7 @@ class LeanLayer:
 class Joined:
     """Projections of one input as one product on a CPU; on a GPU no memory is spent on joined copies.
 
-    Layers in 8 bits are not joined.
+    Layers in 8 bits and layers with an adapter are not joined.
     """
 
     def __init__(self, projections: Sequence[nn.Module], *, copies: bool) -> None:
@@ -143,7 +144,7 @@ def is_lean(model: PreTrainedModel) -> bool:
         and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         and config.rope_parameters.get("rope_type", "default") in ROPES
         and all(
-            type(part) in (nn.Linear, Int8Linear)
+            type(part) in (nn.Linear, Int8Linear) or is_lora_linear(part)
             for name, part in model.named_modules()
             if name.rpartition(".")[2] in linear
         )

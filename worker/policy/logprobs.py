@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from worker.policy.head import Head, head_of
 from worker.policy.lean import is_lean
+from worker.policy.recompute import recomputed_layers
 from worker.policy.sampling_mask import MaskPairs, mask_log_mass, mask_pairs
 from worker.policy.token_batch import TokenBatch
 from worker.policy.tree import prefix_tree, tree_hidden
@@ -118,7 +119,8 @@ def suits_tree(model: PreTrainedModel, batch: TokenBatch) -> bool:
 
 def row_states(model: PreTrainedModel, batch: TokenBatch, rows: Tensor, columns: Tensor) -> States:
     """States from the model's own forward; with padding on the right causal attention needs no mask."""
-    output = model.get_decoder()(input_ids=batch.ids[:, :-1], use_cache=False)
+    with recomputed_layers(model):
+        output = model.get_decoder()(input_ids=batch.ids[:, :-1], use_cache=False)
     return States(output.last_hidden_state[rows, columns], torch.arange(len(rows), device=rows.device))
 
 

@@ -1,6 +1,5 @@
 """Loading a policy: the built-in one, a local directory or a model of the Hugging Face hub."""
 
-import copy
 import logging
 import sys
 import time
@@ -15,12 +14,17 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, Revi
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from backend.config import policies
+from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
 from backend.config.run import PolicyConfig
-from backend.policies.directories import directory_error
+from backend.policies.adapters import ADAPTER_CONFIG, adapter_error, adapter_of
+from backend.policies.directories import directory_error, read_config
 from backend.settings import Settings
 from worker.out_of_memory import is_memory_error
+from worker.policy.adapter import BadAdapter, add_adapter, digest, load_adapter_weights
+from worker.policy.copies import own_copy
 from worker.policy.head import check_head
 from worker.policy.prompt_form import PromptForm, invalid, prompt_form, shortened
+from worker.policy.quantized import quantise_base
 from worker.policy.token_texts import TokenTexts
 from worker.prompt import Prompt
 
@@ -47,6 +51,8 @@ class Policy:
     stop_ids: tuple[int, ...]
     """Tokens that end a completion."""
     token_texts: TokenTexts
+    base_sha256: str = ""
+    """Of the frozen weights under an adapter; empty where there is no adapter."""
 
     def encode(self, prompt: Prompt | str, *, room: int) -> list[int]:
         """Token ids of a prompt that leaves `room` tokens of the context for the completion.
@@ -76,10 +82,37 @@ def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.devic
     check_directory(directory, name=config.name)
     logger.info("loading policy %s as %s on %s", config.name, config.dtype, device)
     policy = open_directory(directory, config, device=device)
+    _add_adapter(policy, config, directory, settings)
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     seconds = time.monotonic() - started
     logger.info("policy %s loaded: %.1f M parameters in %.1f s", config.name, parameters / 1e6, seconds)
     return policy
+
+
+def _add_adapter(policy: Policy, config: PolicyConfig, directory: Path, settings: Settings) -> None:
+    """Add the adapter that a config asks for, if it asks for one."""
+    adapter = config.adapter
+    if isinstance(adapter, NoAdapter):
+        return
+    is_on_hub = not (config.name in BUILT_IN or (settings.models_dir.expanduser() / config.name).is_dir())
+    fresh = adapter if isinstance(adapter, LoraAdapter) else _described(adapter, config.name, settings)
+    named = config.name if is_on_hub else str(directory)
+    add_adapter(policy.model, fresh, base=named, revision=config.revision if is_on_hub else "")
+    if isinstance(adapter, ContinuedAdapter):
+        try:
+            load_adapter_weights(policy.model, settings.models_dir.expanduser() / adapter.name)
+        except BadAdapter as error:
+            raise invalid(
+                "policy.adapter.name", f"{adapter.name!r} does not fit {config.name!r}: {error}"
+            ) from error
+
+
+def _described(adapter: ContinuedAdapter, policy: str, settings: Settings) -> LoraAdapter:
+    """The adapter as its directory describes it."""
+    directory = settings.models_dir.expanduser() / adapter.name
+    if reason := adapter_error(directory, policy, inside=settings.models_dir):
+        raise invalid("policy.adapter.name", f"{adapter.name!r}: {reason}")
+    return adapter_of(read_config(directory, ADAPTER_CONFIG) or {}).with_(dtype=adapter.dtype)
 
 
 def policy_directory(config: PolicyConfig, settings: Settings) -> Path:
@@ -135,9 +168,11 @@ def open_directory(directory: Path, config: PolicyConfig, *, device: torch.devic
     if missing := sorted(map(str, report["missing_keys"])):
         reason = f"{config.name!r}: the weights lack {len(missing)} tensors, e.g. {missing[0]}"
         raise invalid("policy.name", reason)
+    base = "" if isinstance(config.adapter, NoAdapter) else digest(dict(model.named_parameters()))
+    quantise_base(model, config.quantization, device)
     model.to(device).eval()
     policy = as_policy(model, tokenizer, name=config.name)
-    return replace(policy, form=prompt_form(tokenizer, config))
+    return replace(policy, form=prompt_form(tokenizer, config), base_sha256=base)
 
 
 def as_policy(model: PreTrainedModel, tokenizer: Any, *, name: str, chat_template: bool = False) -> Policy:
@@ -172,7 +207,8 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
 
 
 def frozen_copy(policy: Policy) -> Policy:
-    """The policy as it is now, without gradients: a reference, or the sampler of a whole step."""
-    model = copy.deepcopy(policy.model)
-    model.requires_grad_(requires_grad=False)
-    return replace(policy, model=model)
+    """The policy as it is now, without gradients: a reference, or the sampler of a whole step.
+
+    Frozen weights are shared.
+    """
+    return replace(policy, model=own_copy(policy.model).requires_grad_(requires_grad=False))

@@ -134,12 +134,16 @@ def _searched(
 ) -> TrustStep:
     """The longest of the steps backtrack_factor^j that keeps to the region and improves; none: no change."""
     start = _flat(parameters).clone()
-    for j in range(trust.backtracks):
-        _write(parameters, start + trust.backtrack_factor**j * step)
-        kl = sum(float(part) for part in divergence())
-        improvement = sum(float(part) for part in surrogate()) - before
-        if kl <= trust.delta and improvement > 0:
-            return TrustStep(0.0, kl, j, improvement, is_failed=False)
+    try:
+        for j in range(trust.backtracks):
+            _write(parameters, start + trust.backtrack_factor**j * step)
+            kl = sum(float(part) for part in divergence())
+            improvement = sum(float(part) for part in surrogate()) - before
+            if kl <= trust.delta and improvement > 0:
+                return TrustStep(0.0, kl, j, improvement, is_failed=False)
+    except BaseException:
+        _write(parameters, start)  # the step is tried again in smaller parts when memory runs out
+        raise
     _write(parameters, start)
     return TrustStep(0.0, 0.0, trust.backtracks, 0.0, is_failed=True)
 

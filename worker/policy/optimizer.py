@@ -1,4 +1,7 @@
-"""AdamW on a policy: float32 master weights, clipping, learning-rate schedule, skipped bad updates."""
+"""AdamW on a policy: float32 master weights, clipping, learning-rate schedule, skipped bad updates.
+
+Moments may be stored in 8 or 4 bits, and masters and moments in the memory of the host.
+"""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from backend.config.run import OptimizerConfig
+from worker.policy.adamw import adamw, put_back, stored, take_step
 
 
 class Update(NamedTuple):
@@ -42,14 +46,21 @@ class PolicyOptimizer:
     """Updates a model in place.
 
     Weights narrower than float32 are updated through float32 copies, because a small learning rate would
-    otherwise be rounded away.
+    otherwise be rounded away. With `offload` all copies, their gradients and moments are on the host and it
+    is the host that computes the update.
     """
 
-    def __init__(self, model: nn.Module, config: OptimizerConfig, *, steps: int) -> None:
+    def __init__(
+        self, model: nn.Module, config: OptimizerConfig, *, steps: int, offload: bool = False
+    ) -> None:
         self.config, self.steps = config, steps
         self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self.masters = {
-            name: weight if weight.dtype == torch.float32 else nn.Parameter(weight.detach().float())
+            name: weight
+            if weight.dtype == torch.float32 and not offload
+            else nn.Parameter(
+                weight.detach().to("cpu" if offload else weight.device, torch.float32, copy=True)
+            )
             for name, weight in self.weights.items()
         }
         fewest = 2 if config.decayed == "matrices" else 0
@@ -59,13 +70,7 @@ class PolicyOptimizer:
             {"params": decayed, "weight_decay": config.weight_decay},
             {"params": others, "weight_decay": 0.0},
         ]
-        self.adam = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=config.lr,
-            betas=config.betas,
-            eps=config.eps,
-            fused=True,
-        )
+        self.adam = adamw([group for group in groups if group["params"]], config)
 
     def take_gradients(self) -> None:
         """Add what a backward pass left to the gradients of the step, in float32; call it between passes."""
@@ -73,26 +78,28 @@ class PolicyOptimizer:
             master = self.masters[name]
             if master is weight or weight.grad is None:
                 continue
-            gradient = weight.grad.float()
+            gradient = weight.grad.to(master.device, torch.float32)
             master.grad = gradient if master.grad is None else master.grad.add_(gradient)
             weight.grad = None
+
+    def forget_gradients(self) -> None:
+        """Drop the gradients of the step so far."""
+        for name, weight in self.weights.items():
+            weight.grad = self.masters[name].grad = None
 
     def step(self, step: int) -> Update:
         """Apply the gradients with the learning rate of training step `step`, and forget them."""
         self.take_gradients()
         lr = learning_rate(self.config, step=step, steps=self.steps)
         update = self._applied(lr)
-        for master in self.masters.values():
-            master.grad = None
+        self.forget_gradients()
         return update
 
     def _applied(self, lr: float) -> Update:
         grad_norm = float(nn.utils.clip_grad_norm_(self.masters.values(), self.config.max_grad_norm))
         if not math.isfinite(grad_norm):
             return Update(grad_norm, lr, applied=False)
-        for group in self.adam.param_groups:
-            group["lr"] = lr
-        self.adam.step()
+        take_step(self.adam, lr)
         self._write_back()
         return Update(grad_norm, lr, applied=True)
 
@@ -108,27 +115,29 @@ class PolicyOptimizer:
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
-        return {}
+        return {"moments": self.config.moments}
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments, step counts and master weights by parameter name."""
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             for key, value in self.adam.state.get(master, {}).items():
-                tensors[f"{key}/{name}"] = value.detach()
-            if master is not self.weights[name]:
+                tensors |= {f"{part}/{name}": found for part, found in stored(key, value).items()}
+            if self.weights[name].dtype != torch.float32:
                 tensors[f"master/{name}"] = master.detach()
         return tensors
 
     @torch.no_grad()
-    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        """See Stateful."""
+    def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """See Stateful; call it once the weights are restored.
+
+        Moments of another precision than the config's are left out: they begin anew.
+        """
         self.adam.state.clear()
+        is_same = values.get("moments", "float32") == self.config.moments
+        for name, weight in self.weights.items():
+            self.masters[name].copy_(tensors.get(f"master/{name}", weight))
         for key, value in tensors.items():
             kind, _, name = key.partition("/")
-            master = self.masters[name]
-            if kind == "master":
-                master.copy_(value)
-            else:
-                # fused AdamW keeps its step count beside the weights
-                self.adam.state[master][kind] = value.clone().to(master.device)
+            if kind != "master" and is_same:
+                put_back(self.adam, self.masters[name], kind, value)

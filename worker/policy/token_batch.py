@@ -85,7 +85,18 @@ def padded(values: Sequence[Sequence[float]], like: TokenBatch) -> Tensor:
     return pad_sequence(rows, batch_first=True).to(like.ids.device)
 
 
-def microbatches(batch: TokenBatch, *, rows: int) -> list[Tensor]:
-    """Row indices, at most `rows` at a time, of completions of similar length, so that little is padding."""
-    order = torch.argsort(batch.lengths + batch.prompt_lengths, stable=True)
-    return list(order.split(rows)) if rows > 0 else [order]
+def microbatches(batch: TokenBatch, *, rows: int = 0, tokens: int = 0) -> list[Tensor]:
+    """Row indices of micro-batches of completions of similar length, so that little is padding.
+
+    Each holds at most `rows` completions and `tokens` tokens, padding included, but at least one completion;
+    0: no limit.
+    """
+    widths = batch.lengths + batch.prompt_lengths
+    order = torch.argsort(widths, stable=True)
+    sizes, size = [], 0
+    for width in widths[order].tolist():
+        if size and ((rows and size == rows) or (tokens and (size + 1) * width > tokens)):
+            sizes.append(size)
+            size = 0
+        size += 1
+    return list(order.split([*sizes, size]))

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from worker.policy.lean import LeanLayer, LeanModel
+from worker.policy.recompute import layer_by_layer
 from worker.policy.token_batch import TokenBatch
 
 
@@ -67,8 +68,13 @@ def tree_hidden(model: PreTrainedModel, tree: PrefixTree) -> Tensor:
     rotations = lean.rotations(tree.positions)
     mask = causal(tree.paths.shape[1], groups=lean.heads // lean.kv_heads, like=lean.head.weight)
     hidden = lean.embed(tree.tokens)
+    computed = layer_by_layer(model)
+
+    def output(layer: LeanLayer, hidden: Tensor) -> Tensor:
+        return layer.finish(hidden, attend(layer, hidden, rotations, tree, mask))
+
     for layer in lean.layers:
-        hidden = layer.finish(hidden, attend(layer, hidden, rotations, tree, mask))
+        hidden = computed(output, layer, hidden)
     return lean.normed(hidden)
 
 

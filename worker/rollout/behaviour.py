@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from backend.config.run import SamplingConfig
+from worker.policy.adapter import is_adapted, merged_copy
 from worker.policy.copies import changed_copy, copied_weights, with_weights
 from worker.policy.int8 import int8_copy
 from worker.policy.model import Policy
@@ -33,6 +34,8 @@ class Behaviour:
     def policy(self, present: Policy) -> Policy:
         """The policy that samples a step which `present` begins; good until its weights change."""
         model = with_weights(present.model, self.past[0]) if self.past else present.model
+        if self.precision != "policy" and is_adapted(model):
+            model = merged_copy(model)  # rounded as one, as an engine that serves the policy does
         if self.precision == "int8":
             model = int8_copy(model)
         elif self.precision == "bfloat16" and model.dtype != torch.bfloat16:

@@ -1,7 +1,7 @@
 """The batch builder: old log-probabilities, advantages and masks, computed once per step."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,9 +13,11 @@ from backend.config.run import RunConfig
 from worker.objective.batch import PolicyBatch
 from worker.objective.token_choice import with_token_choice
 from worker.policy.logprobs import token_energies
+from worker.policy.microbatches import Microbatches, gathered
 from worker.policy.model import Policy
+from worker.policy.offload import visiting
 from worker.policy.routing import replayed_experts, routed_logprobs
-from worker.policy.token_batch import TokenBatch, microbatches, padded, token_batch
+from worker.policy.token_batch import TokenBatch, padded, token_batch
 from worker.training.update_stats import UpdateStats
 from worker.types import Completion, Group
 
@@ -29,6 +31,7 @@ class BatchBuilder:
     reference: Policy | None
     temperature: float
     """The logits of all policies are divided by it."""
+    microbatches: Microbatches
 
     def tokens(self, groups: Sequence[Group]) -> TokenBatch:
         """Prompts and completions of all groups, on the policy's device."""
@@ -89,7 +92,8 @@ class BatchBuilder:
         if self.reference is None:
             return batch
         started = time.perf_counter()
-        batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
+        with visiting(self.reference.model, tokens.ids.device):
+            batch = replace(batch, reference_logprobs=self._logprobs(self.reference, tokens))
         if tokens.ids.is_cuda:
             torch.cuda.synchronize(tokens.ids.device)  # else only the launch of the work is timed
         update_stats.reference_seconds += time.perf_counter() - started
@@ -113,44 +117,45 @@ class BatchBuilder:
     @torch.no_grad()
     def _with_old(self, batch: PolicyBatch, policy: Policy, tokens: TokenBatch) -> PolicyBatch:
         """The batch with what the policy that opened the step, and its routers, thought of the tokens."""
-        old = torch.zeros(batch.mask.shape, device=batch.mask.device)
-        experts = logprobs = None
-        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
-            here = rows.to(old.device)
-            found = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
-            place = here, slice(found.scored.logprobs.shape[1])
-            old[place] = found.scored.logprobs
-            if found.experts is None or found.logprobs is None:
-                continue
-            used = found.experts if batch.old_experts is None else batch.old_experts[place]
-            if experts is None or logprobs is None:
-                experts = used.new_zeros(*old.shape, *used.shape[2:])
-                logprobs = old.new_zeros(experts.shape)
-            experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
-        return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
 
-    @torch.no_grad()
+        def look(parts: Sequence[Tensor]) -> PolicyBatch:
+            old = torch.zeros(batch.mask.shape, device=batch.mask.device)
+            experts = logprobs = None
+            for rows in parts:
+                here = rows.to(old.device)
+                found = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
+                place = here, slice(found.scored.logprobs.shape[1])
+                old[place] = found.scored.logprobs
+                if found.experts is None or found.logprobs is None:
+                    continue
+                used = found.experts if batch.old_experts is None else batch.old_experts[place]
+                if experts is None or logprobs is None:
+                    experts = used.new_zeros(*old.shape, *used.shape[2:])
+                    logprobs = old.new_zeros(experts.shape)
+                experts[place], logprobs[place] = used, found.logprobs.gather(-1, used)
+            return replace(batch, old_logprobs=old, old_experts=experts, old_router_logprobs=logprobs)
+
+        return self.microbatches.run(tokens, look)
+
     def energies(self, tokens: TokenBatch, old_policy: Policy | None) -> Tensor:
         """(B, T) of each token the squared length of its score under the policy that opened the step."""
         model = (old_policy or self.policy).model
-        energies = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
-            found = token_energies(model, tokens.rows(rows), temperature=self.temperature)
-            energies[rows.to(energies.device), : found.shape[1]] = found
-        return energies
+        return self._per_token(tokens, lambda part: token_energies(model, part, temperature=self.temperature))
 
     def logprobs(self, tokens: TokenBatch) -> Tensor:
         """(B, T) under the present weights, without gradient."""
         return self._logprobs(self.policy, tokens)
 
-    @torch.no_grad()
     def _logprobs(self, policy: Policy, tokens: TokenBatch) -> Tensor:
-        logprobs = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
-        for rows in microbatches(tokens, rows=self.config.resources.microbatch_completions):
-            routed = routed_logprobs(policy.model, tokens.rows(rows), temperature=self.temperature)
-            found = routed.scored.logprobs
-            logprobs[rows.to(logprobs.device), : found.shape[1]] = found
-        return logprobs
+        return self._per_token(
+            tokens,
+            lambda part: routed_logprobs(policy.model, part, temperature=self.temperature).scored.logprobs,
+        )
+
+    @torch.no_grad()
+    def _per_token(self, tokens: TokenBatch, measure: Callable[[TokenBatch], Tensor]) -> Tensor:
+        """(B, T) of what `measure` gives (b, t) of each micro-batch, without gradient; 0 on padding."""
+        return self.microbatches.run(tokens, lambda parts: gathered(tokens, parts, measure))
 
 
 def domains_of(groups: Sequence[Group]) -> list[str]:

@@ -15,6 +15,7 @@ from worker.objective.estimation import estimate_token_advantages, lambda_of_pol
 from worker.objective.gae import on_last_token
 from worker.objective.value import explained_variance
 from worker.policy.critic import CriticModel, Fitted, ValueBatch
+from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.token_batch import TokenBatch
 
@@ -39,10 +40,12 @@ class CriticStep:
     knob: knobs.Critic
 
     @classmethod
-    def of(cls, policy: Policy, config: RunConfig) -> "CriticStep | None":
+    def of(
+        cls, policy: Policy, config: RunConfig, microbatches: Microbatches | None = None
+    ) -> "CriticStep | None":
         """The critic of a run, if its objective has one."""
         knob = config.objective.critic
-        return None if knob is None else cls(CriticModel(policy.model, config), config, knob)
+        return None if knob is None else cls(CriticModel(policy.model, config, microbatches), config, knob)
 
     def is_pretraining(self, step: int) -> bool:
         """Whether only the critic learns in this step."""

@@ -23,10 +23,11 @@ from worker.objective.policy_loss import PolicyLoss, denominators, kl_reward_pen
 from worker.objective.router import router_metrics, with_router_shift
 from worker.objective.token_choice import updates_of, with_covariance_choice
 from worker.policy.logprobs import TokenLogprobs
+from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.routing import routed_logprobs
-from worker.policy.token_batch import TokenBatch, microbatches
+from worker.policy.token_batch import TokenBatch
 from worker.rollout.collector import Collected, greedy_rewards, reward_terms, tensors
 from worker.state import Stateful
 from worker.training.batch_builder import BatchBuilder, domains_of, entropies
@@ -99,13 +100,14 @@ class Learner:
             **self.kl.parts,
             **self.entropy.parts,
         }
-        self.critic_step = CriticStep.of(policy, config)
+        self.microbatches = Microbatches(config.resources)
+        self.critic_step = CriticStep.of(policy, config, self.microbatches)
         if self.critic_step is not None:
             self.parts["critic"] = self.critic_step.critic
         objective = config.objective
         is_plain = objective.ratio.logprob_temperature == "one"
         self.temperature = 1.0 if is_plain else config.sampling.temperature
-        self.old_policy = BatchBuilder(config, policy, reference, self.temperature)
+        self.old_policy = BatchBuilder(config, policy, reference, self.temperature, self.microbatches)
 
     def learn(
         self,
@@ -322,12 +324,24 @@ class Learner:
         Returns the gradient norm; where it is not finite the step was skipped.
         """
         weights = self._denominators(batch, loss_share=loss_share)
+        before = update_stats.sums
+
+        def undo() -> None:
+            self.optimizer.forget_gradients()
+            update_stats.sums = before
+
+        def passes(parts: Sequence[Tensor]) -> float:
+            if self.config.updates.rule == "natural_gradient":
+                return self._natural_update(tokens, batch, rows, parts, weights, per_token, update_stats)
+            for found in self._passes(tokens, batch, rows, parts, weights, per_token, update_stats):
+                with self.lull():
+                    found.loss.backward()
+                self.optimizer.take_gradients()
+            return math.nan
+
+        norm = self.microbatches.run(tokens.rows(rows), passes, undo)
         if self.config.updates.rule == "natural_gradient":
-            return self._natural_update(tokens, batch, rows, weights, per_token, update_stats)
-        for found in self._passes(tokens, batch, rows, weights, per_token, update_stats):
-            with self.lull():
-                found.loss.backward()
-            self.optimizer.take_gradients()
+            return norm
         update = self.optimizer.step(update_stats.step)
         update_stats.lr = update.lr
         return update.grad_norm
@@ -337,6 +351,7 @@ class Learner:
         tokens: TokenBatch,
         batch: PolicyBatch,
         rows: Tensor,
+        parts: Sequence[Tensor],
         weights: Denominators,
         per_token: dict[str, Tensor],
         update_stats: UpdateStats,
@@ -346,7 +361,7 @@ class Learner:
 
         def surrogate() -> Iterator[Tensor]:
             taker = record.pop() if record else None
-            for found in self._passes(tokens, batch, rows, weights, per_token, taker):
+            for found in self._passes(tokens, batch, rows, parts, weights, per_token, taker):
                 yield -found.loss
 
         step = trust_region_step(
@@ -356,7 +371,7 @@ class Learner:
             surrogate,
             temperature=self.temperature,
             trust=self.config.updates.trust,
-            microbatch=self.config.resources.microbatch_completions,
+            parts=parts,
         )
         update_stats.sums += metrics_of(step)
         update_stats.failed_searches += step.is_failed and math.isfinite(step.grad_norm)
@@ -378,13 +393,14 @@ class Learner:
         tokens: TokenBatch,
         batch: PolicyBatch,
         rows: Tensor,
+        parts: Sequence[Tensor],
         weights: Denominators,
         per_token: dict[str, Tensor],
         update_stats: UpdateStats | None,
     ) -> Iterator[PolicyLoss]:
         """The loss of each micro-batch under the present weights; `update_stats` takes it down, if given."""
         objective = self.config.objective
-        for part in microbatches(tokens.rows(rows), rows=self.config.resources.microbatch_completions):
+        for part in parts:
             chosen = part.to(batch.mask.device)
             scored, router_logprobs, experts = routed_logprobs(
                 self.policy.model,

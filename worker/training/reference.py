@@ -1,15 +1,18 @@
 """The reference policy of a run, and when it follows the policy."""
 
 from collections.abc import Mapping
-from hashlib import sha256
+from dataclasses import replace
 from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
 from backend.config import knobs
+from backend.config.adapters import LoraAdapter
+from backend.config.run import RunConfig
 from backend.errors import Conflict
-from worker.policy.model import Policy
+from worker.policy.adapter import digest, without_adapter
+from worker.policy.model import Policy, frozen_copy
 from worker.policy.optimizer import PolicyOptimizer
 from worker.state import Stateful
 
@@ -28,13 +31,18 @@ class ReferenceChanged(Conflict):
         )
 
 
-def digest(policy: Policy) -> str:
-    """SHA-256 of a policy's weights with their names and types."""
-    found = sha256()
-    for name, weight in sorted(policy.model.named_parameters()):
-        found.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
-        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)  # detach: bytes
-    return found.hexdigest()
+def reference_for(policy: Policy, config: RunConfig) -> Policy | None:
+    """The reference that a run begins with, where its objective has one.
+
+    It is the policy as it came. Under a fresh adapter that is the base, which needs no second copy; weights
+    that never train are shared in any case.
+    """
+    if not config.objective.needs_reference:
+        return None
+    is_fixed = isinstance(config.objective.reference, knobs.FixedReference)
+    if is_fixed and isinstance(config.policy.adapter, LoraAdapter):
+        return replace(policy, model=without_adapter(policy.model).eval())
+    return frozen_copy(policy)
 
 
 class ReferenceUpdates:
@@ -49,7 +57,10 @@ class ReferenceUpdates:
     ) -> None:
         self.knob, self.policy, self.reference, self.optimizer = knob, policy, reference, optimizer
         self.has_moved = False
-        self.loaded = "" if reference is None else digest(reference)
+        self.follows = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
+        """Names of the weights in which policy and reference may differ."""
+        # under an adapter only the base must be found again: what the reference has beside it is stored
+        self.loaded = policy.base_sha256 or ("" if reference is None else digest(self._weights()))
         self.best = -1.0
         self.last = -1.0
         self.waited = 0
@@ -98,7 +109,10 @@ class ReferenceUpdates:
     def _drawn_nearer(self, alpha: float) -> str:
         policy = dict(self.policy.model.named_parameters())
         self._write(
-            {name: own.float().lerp(policy[name].float(), alpha) for name, own in self._weights().items()}
+            {
+                name: own.float().lerp(policy[name].to(own.device).float(), alpha)
+                for name, own in self._weights().items()
+            }
         )
         return f"reference moved {alpha:g} of the way to the policy"
 
@@ -109,15 +123,18 @@ class ReferenceUpdates:
         self.has_moved = True
 
     def _weights(self) -> dict[str, Tensor]:
-        return {} if self.reference is None else dict(self.reference.model.named_parameters())
+        """The weights of its own: all, or those of an adapter."""
+        named = {} if self.reference is None else dict(self.reference.model.named_parameters())
+        return {name: weight for name, weight in named.items() if name in self.follows}
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""
         return {"best": self.best, "last": self.last, "waited": self.waited, "loaded": self.loaded}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The reference's weights by name, once they are no longer those that were loaded."""
-        return {name: own.detach() for name, own in self._weights().items()} if self.has_moved else {}
+        """The reference's weights by name, once they are not those that were loaded; its adapter always."""
+        is_stored = self.has_moved or self.policy.base_sha256
+        return {name: own.detach() for name, own in self._weights().items()} if is_stored else {}
 
     def restore(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """See Stateful. Raises ReferenceChanged where the weights that were loaded now are others."""

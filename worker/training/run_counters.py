@@ -27,6 +27,8 @@ class RunCounters:
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
     """Held-out accuracy at this very step, if it was measured."""
+    microbatch_tokens: int = 0
+    """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
 
     def values(self) -> dict[str, Any]:
         """See Stateful."""

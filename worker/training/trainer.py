@@ -23,8 +23,10 @@ from backend.runs.lifecycle import ENDED
 from backend.settings import Settings
 from worker.checkpoints.store import Checkpoints
 from worker.outcome import Outcome
+from worker.policy.microbatches import Microbatches
 from worker.policy.model import Policy, frozen_copy, load_policy
 from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
@@ -40,7 +42,7 @@ from worker.training.effort import effort_auc
 from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
-from worker.training.reference import ReferenceUpdates
+from worker.training.reference import ReferenceUpdates, reference_for
 from worker.training.run_counters import RunCounters
 from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
 from worker.training.step_records import evaluation_records, step_records
@@ -75,8 +77,17 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(config.seed)
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
-        reference = frozen_copy(self.policy) if config.objective.needs_reference else None
-        self.optimizer = PolicyOptimizer(self.policy.model, config.optimizer, steps=config.steps)
+        if config.resources.activation_checkpointing:
+            enable_recompute(self.policy.model)
+        reference = reference_for(self.policy, config)
+        if reference is not None and config.resources.offload_reference:
+            reference.model.to("cpu")
+        self.optimizer = PolicyOptimizer(
+            self.policy.model,
+            config.optimizer,
+            steps=config.steps,
+            offload=config.resources.offload_optimizer,
+        )
         self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
         self.mixture = build_mixture(
@@ -144,6 +155,7 @@ class Trainer:
         if self.config.steps == 0:
             self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
+        self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.recorder.begin(-1 if restored is None else restored)
         self.diagnosis.begin(restored or 0)
         if restored is None and self.config.evaluation.every:
@@ -239,10 +251,23 @@ class Trainer:
         if failed := self.scorer.failures - self.failures:
             self.failures = self.scorer.failures
             self._event("data", "warning", f"{failed} completions left unscored: {self.scorer.last_failure}")
+        if self.learner.microbatches.halvings:
+            self._note_halving(self.learner.microbatches)
         if update_stats.skipped:
             self._event(
                 "alert", "error", f"{update_stats.skipped} updates skipped: loss or gradient is not finite"
             )
+
+    def _note_halving(self, microbatches: Microbatches) -> None:
+        """Say that memory ran out, and keep what fitted for the attempts to come."""
+        counters, microbatches.halvings = self.counters, 0
+        counters.microbatch_tokens = microbatches.tokens
+        self._event(
+            "memory",
+            "warning",
+            f"memory ran out; the step was repeated with at most {microbatches.tokens} tokens per pass, and "
+            "so will the next ones be: set resources.microbatch_tokens to begin there",
+        )
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
         """Held-out accuracy; its random numbers depend on seed and step alone: training is not disturbed."""

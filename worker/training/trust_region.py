@@ -1,6 +1,6 @@
 """A natural-gradient step on a language model: the KL over whole next-token distributions, kept in bounds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from backend.config.run import TrustRegion
 from worker.objective.metric_sums import Mean, MetricSums
 from worker.policy.logprobs import NextTokens, next_tokens
 from worker.policy.natural_gradient import Parts, TrustStep, natural_step
-from worker.policy.token_batch import TokenBatch, microbatches
+from worker.policy.token_batch import TokenBatch
 
 
 class Before(NamedTuple):
@@ -31,9 +31,11 @@ def trust_region_step(
     *,
     temperature: float,
     trust: TrustRegion,
-    microbatch: int,
+    parts: Sequence[Tensor],
 ) -> TrustStep:
     """Raise `surrogate` by a step on the model's weights whose mean KL over the tokens of `mask` is bounded.
+
+    `parts` are the rows of each micro-batch.
 
     Attention is computed without fused kernels, which have no second derivative.
     """
@@ -47,11 +49,10 @@ def trust_region_step(
     with sdpa_kernel(SDPBackend.MATH):
         with torch.no_grad():
             distributions = [
-                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature))
-                for rows in microbatches(tokens, rows=microbatch)
+                Before(rows, next_tokens(model, tokens.rows(rows), temperature=temperature)) for rows in parts
             ]
         weights = [weight for weight in model.parameters() if weight.requires_grad]
-        return natural_step(weights, surrogate, divergence, trust, lean=microbatch > 0)
+        return natural_step(weights, surrogate, divergence, trust, lean=len(parts) > 1)
 
 
 def _kl(before: NextTokens, now: NextTokens, mask: Tensor) -> Tensor:

@@ -144,7 +144,7 @@ def test_step_s_samples_with_the_weights_that_step_s_less_n_began_with(tiny):
     for _ in range(5):
         began.append(copied_weights(tiny.model))
         ages.append(behaviour.age)
-        sampling = copied_weights(behaviour.policy(tiny).model)
+        sampling = dict(behaviour.policy(tiny).model.named_parameters())
         expected = began[max(0, len(began) - 3)]
         assert all(torch.equal(sampling[name], weight) for name, weight in expected.items())
         behaviour.remember(tiny)
@@ -158,7 +158,7 @@ def test_stale_weights_come_back_from_a_checkpoint(tiny):
         behaviour.remember(tiny)
         trained(tiny)
     restored.restore(behaviour.values(), behaviour.tensors())
-    ours, theirs = (copied_weights(part.policy(tiny).model) for part in (behaviour, restored))
+    ours, theirs = (dict(part.policy(tiny).model.named_parameters()) for part in (behaviour, restored))
     assert restored.age == 2
     assert all(torch.equal(theirs[name], weight) for name, weight in ours.items())
 

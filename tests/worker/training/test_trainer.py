@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 import shutil
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from sqlalchemy import select
 
@@ -25,6 +27,7 @@ from worker.checkpoints.store import Checkpoints
 from worker.objective.policy_loss import policy_loss
 from worker.outcome import Outcome
 from worker.policy.model import BUILT_IN
+from worker.policy.routing import routed_logprobs
 from worker.recording.recorder import Recorder
 from worker.rollout import sampler
 from worker.training import learner
@@ -222,6 +225,18 @@ def test_magistral_whitens_each_minibatch_by_itself(sessions, queued, train):
             },
             "updates": {"minibatches": 2},
             "resources": {"microbatch_completions": 3},
+        },
+        {
+            "preset": "grpo",
+            "policy": {"adapter": {"type": "lora", "rank": 4}},
+            "sampling": {**SMALL["sampling"], "staleness": 1},
+            "objective": {"reference": {"type": "every_n", "n": 2}},
+            "optimizer": {"moments": "int8"},
+            "resources": {
+                "activation_checkpointing": True,
+                "microbatch_tokens": 200,
+                "offload_optimizer": True,
+            },
         },
     ],
     ids=str,
@@ -509,6 +524,49 @@ def test_a_run_whose_checkpoints_are_all_damaged_never_starts_over_silently(sett
     for manifest in settings.artifacts_of(run_id).glob("*/manifest.json"):
         manifest.write_text("{}")
     with pytest.raises(BadCheckpoint, match="none of the run's 1 checkpoints is whole"):
+        train(run_id, config)
+
+
+def test_memory_that_runs_out_halves_the_passes_and_repeats_the_step(
+    sessions, settings, queued, train, monkeypatch
+):
+    """The step is the same one: its rollouts, its metrics and its checkpoint, but for rounding."""
+    config = resolve(SMALL | {"preset": "grpo"})
+    straight = queued(config)
+    train(straight, config)
+    failures = []
+
+    def scarce(model, tokens, **rest):
+        found = routed_logprobs(model, tokens, **rest)
+        if found.scored.logprobs.requires_grad and len(tokens) > 5:
+            failures.append(len(tokens))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return found
+
+    monkeypatch.setattr("worker.training.learner.routed_logprobs", scarce)
+    run_id = queued(config)
+    assert train(run_id, config, stop_after=2).status == "queued"
+    assert failures[:2] == [16, 8]
+    count = len(failures)
+    assert train(run_id, config).status == "finished"
+    assert len(failures) == count, "a resumed run knows the size that fitted"
+    with sessions() as session:
+        told = list(session.scalars(select(Event.message).where(Event.kind == "memory")))
+    assert len(told) == 1
+    assert re.match(r"memory ran out; the step was repeated with at most \d+ tokens per pass", told[0])
+    expected, found = series(sessions, straight), series(sessions, run_id)
+    for name in ("reward/mean", "loss/policy", "optim/grad_norm"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-3, abs=1e-5), name
+
+
+def test_memory_that_one_completion_exceeds_fails_the_run(queued, train, monkeypatch):
+    def scarce(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("worker.training.learner.routed_logprobs", scarce)
+    config = resolve(SMALL | {"evaluation": {"every": 0}})
+    run_id = queued(config)
+    with pytest.raises(torch.OutOfMemoryError):
         train(run_id, config)
 
 

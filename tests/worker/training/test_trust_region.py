@@ -42,7 +42,13 @@ def step_on(policy, tokens, *, microbatch=0):
             yield (likes[rows].unsqueeze(1) * ratio).sum() / 8
 
     step = trust_region_step(
-        model, tokens, tokens.mask, surrogate, temperature=1.0, trust=TRUST, microbatch=microbatch
+        model,
+        tokens,
+        tokens.mask,
+        surrogate,
+        temperature=1.0,
+        trust=TRUST,
+        parts=microbatches(tokens, rows=microbatch),
     )
     with torch.no_grad():
         return step, next_tokens(model, tokens, temperature=1.0).logprobs

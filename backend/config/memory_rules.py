@@ -1,0 +1,64 @@
+"""Combinations of adapters and memory measures that make no sense, and doubtful ones."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from backend.config.adapters import LoraAdapter, NoAdapter
+from backend.config.policies import BUILT_IN
+
+if TYPE_CHECKING:
+    from backend.config.run import RunConfig
+
+Problem = tuple[str, str]
+"""Dotted path of a field and the reason it is refused."""
+
+LOW_LORA_RATE = 5e-6
+"""Below it a language model's learning rate is one of full fine-tuning."""
+
+
+def memory_errors(config: "RunConfig") -> Iterator[Problem]:
+    """Contradictions with an adapter, recomputed activations or offloading."""
+    resources, is_adapted = config.resources, not isinstance(config.policy.adapter, NoAdapter)
+    if is_adapted and config.objective.reference.type == "ema":
+        reason = "is ema, but the mean of two adapters is not the mean of what they do to the weights"
+        yield "objective.reference.type", f"{reason}: fixed, every_n or on_stagnation is expected"
+    if is_adapted and resources.offload_reference:
+        reason = "is on, but with an adapter the reference shares the policy's weights: false is expected"
+        yield "resources.offload_reference", reason
+    if (quantization := config.policy.quantization) != "none":
+        yield from _quantization_errors(config, quantization, is_adapted=is_adapted)
+    recomputed = "is on, but activations are computed again"
+    if resources.activation_checkpointing and config.sampling.routing_replay:
+        reason = f"{recomputed} without the replayed routes: sampling.routing_replay must be off"
+        yield "resources.activation_checkpointing", reason
+    if config.updates.rule == "natural_gradient":
+        alone = "natural_gradient needs a second derivative"
+        if resources.activation_checkpointing:
+            yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: false is expected"
+
+
+def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:
+    if not is_adapted:
+        reason = f"is {kind}, but rounded weights cannot train: policy.adapter = lora is expected with it"
+        yield "policy.quantization", reason
+    if config.sampling.precision != "policy":
+        reason = f"is {config.sampling.precision}, but policy.quantization {kind} already rounds the weights"
+        yield "sampling.precision", f"{reason}: policy is expected"
+    if config.updates.rule == "natural_gradient":
+        reason = f"is {kind}, but natural_gradient needs a second derivative: none is expected"
+        yield "policy.quantization", reason
+
+
+def memory_warnings(config: "RunConfig") -> Iterator[str]:
+    """Choices that save nothing or learn slowly."""
+    resources, optimizer = config.resources, config.optimizer
+    is_tiny = any(offer.name == config.policy.name for offer in BUILT_IN)
+    if isinstance(config.policy.adapter, LoraAdapter) and not is_tiny and optimizer.lr < LOW_LORA_RATE:
+        yield (
+            f"optimizer.lr {optimizer.lr:g} suits full fine-tuning; LoRA wants about ten times as much, "
+            "such as 1e-5"
+        )
+    if resources.offload_reference and not config.objective.needs_reference:
+        yield "offload_reference has no effect: the objective has no KL to a reference"
+    if optimizer.moments != "float32" and config.updates.rule == "natural_gradient":
+        yield "optimizer.moments has no effect on the policy: natural_gradient keeps no moments"

@@ -1,0 +1,30 @@
+"""The memory of the machine that a run may use, and the measures that save some of it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from backend.config.base import Frozen
+
+
+class ResourcesConfig(Frozen):
+    """The needs of a run on its machine."""
+
+    microbatch_completions: Annotated[int, Field(ge=0, le=65536)] = 0
+    """Most completions per forward and backward pass; 0: no limit of this kind. Never changes the gradient
+    beyond the rounding of sums."""
+
+    microbatch_tokens: Annotated[int, Field(ge=0, le=2**31)] = 0
+    """Most tokens per forward and backward pass, prompts and padding included; a completion that is longer
+    goes alone. 0: the whole minibatch, halved after an out-of-memory error until it fits."""
+
+    activation_checkpointing: bool = False
+    """Keep only the input of each layer for the backward pass and compute the rest again: about a third more
+    time for a fraction of the memory. Never changes the gradient."""
+
+    offload_optimizer: bool = False
+    """Keep float32 weights, gradients and moments of the optimizer in the host's memory, where the update is
+    then computed. Never changes the numbers on a CPU."""
+
+    offload_reference: bool = False
+    """Keep the reference's weights in the host's memory but for the pass that needs them."""

@@ -1,0 +1,163 @@
+"""Memory of one learner pass and of a run's weights and optimizer, before and after each measure.
+
+    python -m benchmarks.memory
+
+On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 4 layers of 256, 2,048
+tokens of vocabulary, 8 completions of 64 tokens. What autograd keeps is counted by its hooks, so the ratios
+do not depend on an allocator; a GPU's kernels keep less of attention. Writes results.md beside this file.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from backend.config.adapters import LoraAdapter
+from backend.config.run import OptimizerConfig
+from benchmarks.memory.measure import saved_bytes
+from worker.policy.adapter import add_adapter
+from worker.policy.logprobs import token_logprobs
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.quantized import quantise_base
+from worker.policy.recompute import enable_recompute
+from worker.policy.token_batch import microbatches, token_batch
+
+QUARTER = 128
+"""Tokens of two of the eight completions."""
+
+RESULTS = Path(__file__).parent / "results.md"
+PROMPT, COMPLETION, ROWS, VOCABULARY = 16, 48, 8, 2048
+
+
+class Measured(NamedTuple):
+    """Bytes by kind after one step."""
+
+    weights: int
+    optimizer: int
+    """Gradients, master weights and moments on the device."""
+    activations: int
+    """The largest of the micro-batches."""
+
+
+class Measure(NamedTuple):
+    """A measure with what it changes."""
+
+    title: str
+    adapter: LoraAdapter | None = None
+    quantization: Any = "none"
+    recompute: bool = False
+    tokens: int = 0
+    moments: Any = "float32"
+    offload: bool = False
+
+
+LORA = LoraAdapter(rank=16)
+MEASURES = (
+    Measure("full fine-tuning"),
+    Measure("`resources.activation_checkpointing`", recompute=True),
+    Measure(
+        "`resources.microbatch_tokens`: a quarter of the batch", tokens=ROWS * (PROMPT + COMPLETION) // 4
+    ),
+    Measure("`optimizer.moments` int8", moments="int8"),
+    Measure("`optimizer.moments` int4", moments="int4"),
+    Measure("`resources.offload_optimizer`", offload=True),
+    Measure("LoRA, rank 16", LORA),
+    Measure("LoRA + `policy.quantization` int8", LORA, "int8"),
+    Measure("LoRA + `policy.quantization` nf4", LORA, "nf4"),
+    Measure("LoRA + nf4 + activation checkpointing", LORA, "nf4", recompute=True),
+)
+
+
+def model_of(measure: Measure) -> Qwen3ForCausalLM:
+    """The reduced model with what a measure changes."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        head_dim=32,
+        tie_word_embeddings=True,
+    )
+    model = Qwen3ForCausalLM(config).to(torch.bfloat16).eval()
+    quantise_base(model, measure.quantization, "cpu")
+    if measure.adapter is not None:
+        add_adapter(model, measure.adapter, base="reduced")
+    if measure.recompute:
+        enable_recompute(model)
+    return model
+
+
+def measured(measure: Measure) -> Measured:
+    """The bytes of one step under a measure."""
+    model = model_of(measure)
+    optimizer = PolicyOptimizer(
+        model, OptimizerConfig(moments=measure.moments), steps=10, offload=measure.offload
+    )
+    ids = torch.randint(3, VOCABULARY, (ROWS, PROMPT + COMPLETION)).tolist()
+    batch = token_batch([row[:PROMPT] for row in ids], [row[PROMPT:] for row in ids], pad_id=0)
+    largest = 0
+    for rows in microbatches(batch, tokens=measure.tokens):
+        scored, kept = saved_bytes(model, _scored(model, batch.rows(rows)))
+        scored.sum().backward()
+        largest = max(largest, kept)
+        gradients = sum(bytes_of(weight.grad) for weight in model.parameters() if weight.grad is not None)
+        optimizer.take_gradients()
+    wide = (
+        0
+        if measure.offload
+        else sum(
+            bytes_of(master) + (0 if master.grad is None else bytes_of(master.grad))
+            for name, master in optimizer.masters.items()
+            if master is not optimizer.weights[name]
+        )
+    )
+    optimizer.step(1)
+    moments = (
+        0
+        if measure.offload
+        else sum(
+            tensor.nbytes for name, tensor in optimizer.tensors().items() if not name.startswith("master/")
+        )
+    )
+    return Measured(sum(map(bytes_of, model.parameters())), gradients + wide + moments, largest)
+
+
+def _scored(model: Qwen3ForCausalLM, part: Any) -> Callable[[], torch.Tensor]:
+    return lambda: token_logprobs(model, part, temperature=1.0).logprobs
+
+
+def bytes_of(weight: Any) -> int:
+    """Bytes in memory; torchao's tensors answer for the ones that they stand for."""
+    return int(weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes)
+
+
+def table(rows: list[tuple[Measure, Measured]]) -> str:
+    """The bytes as shares of full fine-tuning's, by kind and in all."""
+    whole = rows[0][1]
+    lines = [
+        "| measure | weights | gradients, masters, moments | activations | in all |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for measure, found in rows:
+        shares = [part / total for part, total in zip(found, whole, strict=True)]
+        cells = " | ".join(f"{share:.2f}" for share in [*shares, sum(found) / sum(whole)])
+        lines.append(f"| {measure.title} | {cells} |")
+    sizes = ", ".join(f"{part / 2**20:.1f} MiB of {name}" for name, part in whole._asdict().items())
+    return "\n".join(lines) + f"\n\n1.00 is {sizes}.\n"
+
+
+def main() -> None:
+    """Measure everything, print and keep the table."""
+    torch.set_num_threads(2)
+    text = table([(measure, measured(measure)) for measure in MEASURES])
+    print(text)
+    RESULTS.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Moments in few bits, and the optimizer and the reference in the host's memory."""
+
+import pytest
+import torch
+from torch import nn
+
+from backend.config.run import OptimizerConfig
+from worker.policy.offload import visiting
+from worker.policy.optimizer import PolicyOptimizer
+
+STEPS = 30
+
+
+def model(dtype=torch.float32):
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 16))
+    return layers.to(dtype)
+
+
+def trained(own, *, moments="float32", offload=False, steps=STEPS, optimizer=None, first=1):
+    """Fit a fixed target; the optimizer and the loss before and after each step."""
+    generator = torch.Generator().manual_seed(1)
+    inputs, targets = torch.randn(32, 64, generator=generator), torch.randn(32, 16, generator=generator)
+    config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
+    optimizer = optimizer or PolicyOptimizer(own, config, steps=STEPS, offload=offload)
+    losses = []
+    for step in range(first, first + steps):
+        loss = (own(inputs.to(own[0].weight.dtype)).float() - targets).square().mean()
+        loss.backward()
+        optimizer.step(step)
+        losses.append(loss.item())
+    return optimizer, losses
+
+
+@pytest.mark.parametrize(("moments", "bytes_each", "error"), [("int8", 1.1, 0.01), ("int4", 0.6, 0.1)])
+def test_few_bits_learn_what_float32_learns(moments, bytes_each, error):
+    _, expected = trained(model())
+    optimizer, losses = trained(model(), moments=moments)
+    assert losses[-1] < losses[0] / 2
+    assert losses == pytest.approx(expected, abs=error * losses[0])
+    first = "0.weight"  # 8,192 values; the small ones stay float32
+    sizes = [value.nbytes for name, value in optimizer.tensors().items() if name.endswith(f"/{first}")]
+    assert sum(sizes) - 4 < 2 * bytes_each * 64 * 128
+
+
+@pytest.mark.parametrize("moments", ["float32", "int8", "int4"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("offload", [False, True])
+def test_an_optimizer_goes_on_bit_by_bit(moments, dtype, offload):
+    straight = model(dtype)
+    trained(straight, moments=moments, offload=offload, steps=8)
+    half = model(dtype)
+    before, _ = trained(half, moments=moments, offload=offload, steps=4)
+    saved = {name: value.clone() for name, value in before.tensors().items()}
+    assert all(type(value) is torch.Tensor for value in saved.values())
+    resumed = model(dtype)
+    config = OptimizerConfig(lr=3e-3, weight_decay=0.01, moments=moments)
+    after = PolicyOptimizer(resumed, config, steps=STEPS, offload=offload)
+    resumed.load_state_dict(half.state_dict())
+    after.restore(before.values(), saved)
+    trained(resumed, optimizer=after, steps=4, first=5)
+    for left, right in zip(straight.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_offloaded_optimizer_computes_the_same(dtype):
+    here, there = model(dtype), model(dtype)
+    trained(here)
+    trained(there, offload=True)
+    assert all(
+        torch.equal(left, right) for left, right in zip(here.parameters(), there.parameters(), strict=True)
+    )
+
+
+def test_moments_of_another_precision_begin_anew_and_masters_go_on():
+    before, _ = trained(model(torch.bfloat16), steps=4)
+    own = model(torch.bfloat16)
+    after = PolicyOptimizer(own, OptimizerConfig(moments="int8"), steps=STEPS)
+    after.restore(before.values(), before.tensors())
+    assert not after.adam.state
+    assert torch.equal(after.masters["0.weight"], before.masters["0.weight"])
+    # a checkpoint of an earlier version does not say what its moments are: float32
+    again = PolicyOptimizer(model(torch.bfloat16), OptimizerConfig(), steps=STEPS)
+    again.restore({}, before.tensors())
+    assert again.adam.state
+
+
+def test_a_visiting_model_leaves_its_weights_at_home():
+    own = model()
+    places = [weight.data_ptr() for weight in own.parameters()]
+    with pytest.raises(RuntimeError, match="stop"), visiting(own, torch.device("cpu")):
+        raise RuntimeError("stop")
+    assert [weight.data_ptr() for weight in own.parameters()] == places
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_visiting_model_computes_there_and_its_weights_return():
+    own, inputs = model(), torch.randn(4, 64)
+    places, expected = [weight.data_ptr() for weight in own.parameters()], own(inputs)
+    with visiting(own, torch.device("cuda")), torch.no_grad():
+        assert all(weight.is_cuda for weight in own.parameters())
+        torch.testing.assert_close(own(inputs.cuda()).cpu(), expected, rtol=1e-3, atol=1e-3)
+    assert [weight.data_ptr() for weight in own.parameters()] == places
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("moments", ["float32", "int8"])
+def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
+    here, there = model().cuda(), model().cuda()
+    for own, offload in ((here, False), (there, True)):
+        optimizer = PolicyOptimizer(own, OptimizerConfig(lr=3e-3, moments=moments), steps=4, offload=offload)
+        own(torch.ones(2, 64, device="cuda")).square().sum().backward()
+        optimizer.step(1)
+        assert all(value.is_cuda != offload for value in optimizer.masters.values())
+    for left, right in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,316 @@
+"""LoRA adapters: exact sampling and scoring, the base as reference, checkpoints, what does not fit."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, GPTNeoXConfig
+
+from backend.config.merge import resolve
+from backend.config.run import OptimizerConfig, PolicyConfig, SamplingConfig
+from backend.errors import InvalidConfig
+from backend.policies.offered import policy_errors
+from worker.checkpoints.files import BadCheckpoint, load_checkpoint, save_checkpoint
+from worker.checkpoints.merge import merge_checkpoint
+from worker.policy.adapter import adapter_weights, merged_copy, target_modules, without_adapter
+from worker.policy.critic import CriticModel
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import BUILT_IN, frozen_copy, load_policy
+from worker.policy.optimizer import PolicyOptimizer
+from worker.policy.token_batch import token_batch
+from worker.problems.sums import Sums
+from worker.rollout.behaviour import Behaviour
+from worker.rollout.sampler import Decoding, Sampler
+from worker.training.reference import reference_for
+
+LORA = {"type": "lora", "rank": 4, "alpha": 8}
+PROMPTS = [[5, 6, 7], [5, 6], [9, 9, 9]]
+COMPLETIONS = [[8, 9, 1], [8, 10], [11, 12, 13, 14]]
+
+
+def batch():
+    return token_batch(PROMPTS, COMPLETIONS, pad_id=0)
+
+
+def logprobs(model):
+    return token_logprobs(model, batch(), temperature=1.0).logprobs
+
+
+def plain(model):
+    """The same by one forward for each completion, without tree, padding or chunks."""
+    found = torch.zeros(3, 4)
+    for row, (prompt, completion) in enumerate(zip(PROMPTS, COMPLETIONS, strict=True)):
+        logits = model(torch.tensor([prompt + completion])).logits[0].float().log_softmax(dim=-1)
+        for token, target in enumerate(completion):
+            found[row, token] = logits[len(prompt) + token - 1, target]
+    return found
+
+
+def moved(policy, size=0.05):
+    """The policy with an adapter that does something."""
+    generator = torch.Generator().manual_seed(1)
+    for name, weight in adapter_weights(policy.model).items():
+        if "lora_B" in name:
+            weight.data += size * torch.randn(weight.shape, generator=generator)
+    return policy
+
+
+@pytest.fixture
+def load(settings):
+    def load(adapter=LORA, **policy):
+        torch.manual_seed(0)
+        return load_policy(PolicyConfig(adapter=adapter, **policy), settings)
+
+    return load
+
+
+@pytest.mark.parametrize("policy", ["tiny", "tiny_moe"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_learner_and_sampler_have_the_probabilities_of_a_plain_forward(load, policy, dtype):
+    adapted = moved(load(name=policy, dtype=dtype))
+    bound = 1e-4 if dtype == "float32" else 0.25
+    torch.testing.assert_close(logprobs(adapted.model), plain(adapted.model), rtol=0, atol=bound)
+    prompts = [Sums(seed=1).sample(cursor, "train") for cursor in range(2)]
+    groups = Sampler(adapted).sample(prompts, 3, Decoding(12), torch.Generator().manual_seed(2))
+    ids = [adapted.encode(prompt.text, room=12) for prompt in prompts]
+    for prompt, group in zip(ids, groups, strict=True):
+        for completion in group:
+            alone = token_batch([prompt], [completion.ids.tolist()], pad_id=0)
+            scored = token_logprobs(adapted.model, alone, temperature=1.0).logprobs[0]
+            drawn = torch.as_tensor(completion.sampler_logprobs)
+            torch.testing.assert_close(scored.detach(), drawn, rtol=0, atol=bound)
+
+
+def test_only_the_adapter_trains_and_a_fresh_one_changes_nothing(load):
+    adapted, base = load(), load({"type": "none"})
+    trained = {name for name, weight in adapted.model.named_parameters() if weight.requires_grad}
+    assert trained
+    assert all("lora_" in name for name in trained)
+    # 4 layers x (q 128+128, k and v 128+64, o 128+128, gate, up and down 128+384) x rank 4
+    assert sum(weight.numel() for weight in adapter_weights(adapted.model).values()) == 38_912
+    torch.testing.assert_close(logprobs(adapted.model), logprobs(base.model), rtol=0, atol=1e-5)
+
+
+def test_the_reference_is_the_base_itself_without_a_copy(load):
+    adapted, base = moved(load()), load({"type": "none"})
+    config = resolve({"preset": "grpo", "policy": {"adapter": LORA}})
+    reference = reference_for(adapted, config)
+    assert torch.equal(logprobs(reference.model), logprobs(base.model))
+    own = {weight.data_ptr() for weight in adapted.model.parameters()}
+    assert {weight.data_ptr() for weight in reference.model.parameters()} < own
+    assert reference_for(adapted, resolve({"preset": "grpo_book_clip"})) is None
+
+
+def test_a_reference_that_follows_has_an_adapter_of_its_own_over_the_same_base(load):
+    adapted = moved(load())
+    config = {"preset": "grpo", "policy": {"adapter": LORA}, "objective": {"reference": {"type": "every_n"}}}
+    reference = reference_for(adapted, resolve(config))
+    before = logprobs(reference.model)
+    for weight in adapter_weights(adapted.model).values():
+        weight.data *= 2
+    assert torch.equal(logprobs(reference.model), before)
+    shared = [weight for name, weight in reference.model.named_parameters() if "lora_" not in name]
+    own = {weight.data_ptr() for weight in adapted.model.parameters()}
+    assert all(weight.data_ptr() in own for weight in shared)
+
+
+def test_the_merged_policy_is_the_adapted_one(load):
+    adapted = moved(load())
+    merged = merged_copy(adapted.model)
+    assert not any("lora_" in name for name, _ in merged.named_parameters())
+    torch.testing.assert_close(logprobs(merged), logprobs(adapted.model), rtol=0, atol=1e-4)
+    assert (logprobs(without_adapter(adapted.model)) - logprobs(merged)).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_a_sampler_of_another_precision_samples_from_the_adapted_policy(load, precision):
+    adapted = moved(load(), size=0.3)
+    sampler = Behaviour(SamplingConfig(precision=precision)).policy(adapted)
+    near = (logprobs(sampler.model) - logprobs(adapted.model)).abs().mean()
+    far = (logprobs(without_adapter(adapted.model)) - logprobs(adapted.model)).abs().mean()
+    assert near < far / 2
+
+
+def test_stale_versions_hold_the_adapter_alone(load):
+    adapted = moved(load())
+    behaviour = Behaviour(SamplingConfig(staleness=2))
+    before = logprobs(adapted.model)
+    behaviour.remember(adapted)
+    assert all("lora_" in name for name in behaviour.tensors())
+    for weight in adapter_weights(adapted.model).values():
+        weight.data *= 2
+    assert torch.equal(logprobs(behaviour.policy(adapted).model), before)
+
+
+def test_a_critic_trains_an_adapter_of_its_own_over_the_same_base(load):
+    adapted = load(dtype="bfloat16")
+    critic = CriticModel(adapted.model, resolve({"preset": "ppo"}))
+    own = {weight.data_ptr() for weight in adapted.model.parameters()}
+    trained = {name: weight for name, weight in critic.model.named_parameters() if weight.requires_grad}
+    assert all("lora_" in name or name.startswith("lm_head") for name in trained)
+    assert not any(weight.data_ptr() in own for weight in trained.values())
+    assert {name.partition("/")[2] for name in critic.tensors()} == trained.keys()
+    assert torch.equal(critic.predict(batch()), torch.zeros(3, 4))
+
+
+def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_path):
+    adapted = moved(load())
+    directory = save_checkpoint(tmp_path / "c", adapted, {}, step=3)
+    assert not (directory / "model.safetensors").exists()
+    assert json.loads((directory / "adapter_config.json").read_text())["r"] == 4
+    opened = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-6)
+    other = load()
+    load_checkpoint(directory, other, {})
+    assert torch.equal(logprobs(other.model), logprobs(adapted.model))
+
+
+def test_a_checkpoint_is_merged_by_one_command(load, tmp_path):
+    adapted = moved(load(), size=0.3)
+    about = {"config": {"policy": {"dtype": "float32"}}}
+    directory = save_checkpoint(tmp_path / "c", adapted, {}, step=3, about=about)
+    merge_checkpoint(directory, tmp_path / "merged")
+    names = {path.name for path in (tmp_path / "merged").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+    assert not any("adapter" in name for name in names)
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()
+    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-3)
+    with pytest.raises(FileExistsError, match="exists already"):
+        merge_checkpoint(directory, tmp_path / "merged")
+    whole = save_checkpoint(tmp_path / "w", load({"type": "none"}), {}, step=3)
+    with pytest.raises(BadCheckpoint, match="nothing to merge"):
+        merge_checkpoint(whole, tmp_path / "other")
+
+
+def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):
+    local = settings.models_dir / "mine"
+    shutil.copytree(BUILT_IN["tiny"], local)
+    directory = save_checkpoint(tmp_path / "c", moved(load(name="mine")), {}, step=3)
+    with pytest.raises(BadCheckpoint, match=r"has shape \[4, .*expects \[8, "):
+        load_checkpoint(directory, load(LORA | {"rank": 8}, name="mine"), {})
+    with pytest.raises(BadCheckpoint, match="for other layers"):
+        load_checkpoint(directory, load(LORA | {"targets": "attention"}, name="mine"), {})
+    weights = load_file(local / "model.safetensors")
+    first = next(iter(weights))
+    save_file(weights | {first: weights[first] + 0.01}, local / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadCheckpoint, match="belongs to a base with SHA-256"):
+        load_checkpoint(directory, load(name="mine"), {})
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        (("all_linear",), {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}),
+        (("attention",), {"query_key_value", "dense"}),
+        (("dense_h_to_4h",), {"dense_h_to_4h"}),
+        (("0.attention.dense",), {"gpt_neox.layers.0.attention.dense"}),
+    ],
+)
+def test_targets_name_layers_of_any_architecture(targets, expected):
+    config = GPTNeoXConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    assert set(target_modules(AutoModelForCausalLM.from_config(config), targets)) == expected
+
+
+def test_targets_that_the_policy_lacks_are_refused_with_those_it_has(load):
+    with pytest.raises(
+        InvalidConfig, match="'query' names no linear layer of a qwen3; it has down_proj, gate"
+    ):
+        load(LORA | {"targets": "q_proj, query"})
+
+
+@pytest.fixture
+def stored(load, settings, tmp_path):
+    """An adapter directory of MODELS_DIR, and a function that changes its adapter_config.json."""
+    target = settings.models_dir / "before"
+    shutil.copytree(save_checkpoint(tmp_path / "c", moved(load()), {}, step=3), target)
+
+    def change(**fields):
+        path = target / "adapter_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        return target
+
+    return change
+
+
+CONTINUED = {"type": "continued", "name": "before"}
+
+
+def test_a_continued_adapter_begins_where_it_ended_and_is_the_reference(load, stored):
+    stored()
+    policy = load(CONTINUED)
+    assert torch.equal(logprobs(policy.model), logprobs(moved(load()).model))
+    config = resolve({"preset": "grpo", "policy": {"adapter": CONTINUED}})
+    assert torch.equal(logprobs(reference_for(policy, config).model), logprobs(policy.model))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            {"base_model_name_or_path": "Qwen/Qwen3-8B"},
+            "is an adapter for 'Qwen/Qwen3-8B', not for the policy 'tiny'",
+        ),
+        ({"base_model_name_or_path": None}, "is an adapter for ''"),
+        ({"peft_type": "IA3"}, "of type 'IA3'; LORA is expected"),
+        ({"use_dora": True}, "uses use_dora, which is not supported"),
+        ({"modules_to_save": ["lm_head"]}, "uses modules_to_save"),
+        ({"rank_pattern": {"q_proj": 64}}, "uses rank_pattern"),
+        ({"target_modules": "(a+)+$"}, "no usable targets"),
+        ({"target_modules": ["-" * 20]}, "no usable targets"),
+        ({"r": 10**9}, "no usable rank"),
+        ({"lora_alpha": "nan"}, "no usable alpha"),
+    ],
+)
+def test_an_adapter_for_another_model_or_of_another_kind_is_refused(load, settings, stored, fields, reason):
+    stored(**fields)
+    [error] = policy_errors(PolicyConfig(adapter=CONTINUED), settings)
+    assert error.path == "policy.adapter.name"
+    assert reason in error.message
+    with pytest.raises(InvalidConfig) as refused:
+        load(CONTINUED)
+    assert reason in str(refused.value.errors)
+
+
+def test_an_adapter_whose_weights_do_not_fit_is_refused(load, stored, settings):
+    stored(r=8)
+    with pytest.raises(InvalidConfig, match=r"'before' does not fit 'tiny': .* has shape"):
+        load(CONTINUED)
+    (settings.models_dir / "before/adapter_model.safetensors").write_bytes(b"junk")
+    with pytest.raises(InvalidConfig, match=r"adapter_model\.safetensors cannot be read"):
+        load(CONTINUED)
+    (settings.models_dir / "before/adapter_model.safetensors").unlink()
+    assert "holds no adapter_model" in policy_errors(PolicyConfig(adapter=CONTINUED), settings)[0].message
+    missing = PolicyConfig(adapter=CONTINUED | {"name": "nowhere"})
+    assert "is no directory of MODELS_DIR" in policy_errors(missing, settings)[0].message
+
+
+def test_an_adapter_is_no_policy(stored, settings):
+    stored()
+    [error] = policy_errors(PolicyConfig(name="before"), settings)
+    assert "holds an adapter; name its base model here" in error.message
+
+
+def test_an_adapter_learns_what_it_is_rewarded_for(load):
+    adapted = load()
+    optimizer = PolicyOptimizer(adapted.model, OptimizerConfig(lr=1e-2), steps=20)
+    base = {name: weight.clone() for name, weight in without_adapter(adapted.model).named_parameters()}
+    before = logprobs(adapted.model).sum().item()
+    for step in range(1, 21):
+        (-logprobs(adapted.model).sum()).backward()
+        optimizer.step(step)
+    assert logprobs(adapted.model).sum().item() > before / 2
+    now = dict(without_adapter(adapted.model).named_parameters())
+    assert all(torch.equal(now[name], weight) for name, weight in base.items())
+    assert all("lora_" in name for name in optimizer.tensors())
+
+
+def test_a_frozen_copy_keeps_only_the_adapter_of_its_own(load):
+    adapted = moved(load())
+    copy = frozen_copy(adapted)
+    assert torch.equal(logprobs(copy.model), logprobs(adapted.model))
+    assert not any(weight.requires_grad for weight in copy.model.parameters())
+    assert any(weight.requires_grad for weight in adapted.model.parameters())

@@ -1,0 +1,90 @@
+"""Micro-batches by completions and tokens, and by halves once memory runs out."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.config.resources import ResourcesConfig
+from worker.policy.microbatches import Microbatches
+from worker.policy.token_batch import microbatches, token_batch
+
+
+def batch(lengths, prompt=2):
+    return token_batch([[5] * prompt] * len(lengths), [[7] * length for length in lengths], pad_id=0)
+
+
+def shapes(parts, tokens):
+    return [(len(rows), int((tokens.lengths + tokens.prompt_lengths)[rows].max())) for rows in parts]
+
+
+def test_tokens_count_with_prompt_and_padding():
+    tokens = batch([8, 2, 2, 18, 3])  # rows of 10, 4, 4, 20 and 5 tokens
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=15)] == [[1, 2, 4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=20)] == [[1, 2, 4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=40)] == [[1, 2, 4, 0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=1)] == [[1], [2], [4], [0], [3]]
+    assert [rows.tolist() for rows in microbatches(tokens, tokens=15, rows=2)] == [[1, 2], [4], [0], [3]]
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=30),
+    st.integers(0, 200),
+    st.integers(0, 8),
+)
+def test_every_completion_is_in_one_part_and_only_a_single_one_exceeds_the_limit(lengths, limit, rows):
+    tokens = batch(lengths)
+    parts = microbatches(tokens, rows=rows, tokens=limit)
+    assert sorted(torch.cat(parts).tolist()) == list(range(len(lengths)))
+    for count, width in shapes(parts, tokens):
+        assert count == 1 or not limit or count * width <= limit
+        assert not rows or count <= rows
+
+
+def fails_above(count):
+    tried = []
+
+    def work(parts):
+        tried.append([len(rows) for rows in parts])
+        if max(map(len, parts)) > count:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+        return "done"
+
+    return work, tried
+
+
+def test_work_is_repeated_with_half_the_tokens_until_it_fits():
+    own, undone = Microbatches(ResourcesConfig()), []
+    work, tried = fails_above(2)
+    assert own.run(batch([8] * 8), work, lambda: undone.append(1)) == "done"
+    assert tried == [[8], [4, 4], [2, 2, 2, 2]]
+    assert (own.tokens, own.halvings, len(undone)) == (20, 2, 2)
+    assert own.run(batch([8] * 4), work) == "done"  # it stays so
+    assert tried[-1] == [2, 2]
+
+
+def test_a_single_completion_that_does_not_fit_is_an_error():
+    own = Microbatches(ResourcesConfig())
+    work, tried = fails_above(0)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        own.run(batch([8, 8, 30]), work)
+    assert tried[-1] == [1, 1, 1]
+
+
+def test_other_errors_are_not_repeated():
+    own, tried = Microbatches(ResourcesConfig()), []
+
+    def work(_):
+        tried.append(1)
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        own.run(batch([8, 8]), work)
+    assert len(tried) == 1
+
+
+def test_a_limit_that_was_found_before_holds_unless_a_smaller_one_is_set():
+    for wanted, found, expected in ((0, 0, 0), (0, 64, 64), (32, 64, 32), (64, 32, 32), (32, 0, 32)):
+        own = Microbatches(ResourcesConfig(microbatch_tokens=wanted))
+        own.limit(found)
+        assert own.tokens == expected

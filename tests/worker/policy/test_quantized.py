@@ -1,0 +1,144 @@
+"""Base weights in 8 and 4 bits: the rounding, the gradient, the memory, and a run's policy over them."""
+
+import pytest
+import torch
+from torch import nn
+
+from backend.config.merge import resolve
+from backend.config.run import PolicyConfig
+from backend.errors import InvalidConfig
+from benchmarks.memory.measure import saved_bytes
+from worker.checkpoints.files import load_checkpoint, save_checkpoint
+from worker.policy.adapter import adapter_weights, merged_copy
+from worker.policy.lean import is_lean
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.quantized import NF4, NF4Linear
+from worker.policy.token_batch import token_batch
+from worker.training.reference import reference_for
+
+LORA = {"type": "lora", "rank": 4}
+
+
+def batch():
+    return token_batch([[5, 6, 7], [5, 6]], [[8, 9, 1], [8, 10]], pad_id=0)
+
+
+def logprobs(model):
+    return token_logprobs(model, batch(), temperature=1.0).logprobs
+
+
+def load(settings, **fields):
+    torch.manual_seed(0)
+    policy = load_policy(PolicyConfig(adapter=LORA, **fields), settings)
+    for name, weight in adapter_weights(policy.model).items():
+        if "lora_B" in name:
+            weight.data += 0.05 * torch.randn(weight.shape)
+    return policy
+
+
+def bytes_of(weight):
+    """torchao's tensors answer for the ones that they stand for."""
+    return weight.qdata.nbytes + weight.scale.nbytes if hasattr(weight, "qdata") else weight.nbytes
+
+
+def test_the_levels_are_the_quantiles_of_the_paper():
+    """QLoRA, appendix E: 8 quantiles above and 7 below zero of a normal distribution, scaled to 1."""
+    edge = 0.9677083
+    above = torch.special.ndtri(torch.linspace(edge, 0.5, 9, dtype=torch.float64)[:-1])
+    below = -torch.special.ndtri(torch.linspace(edge, 0.5, 8, dtype=torch.float64)[:-1])
+    levels = torch.cat([above, below, torch.zeros(1)]).sort().values / above.max()
+    torch.testing.assert_close(torch.tensor(NF4, dtype=torch.float64), levels, rtol=0, atol=1e-5)
+
+
+def test_a_layer_takes_the_nearest_level_of_its_block():
+    layer = nn.Linear(64, 2, bias=False)
+    with torch.no_grad():
+        layer.weight[0] = torch.tensor([NF4[i % 16] * 3 for i in range(64)])  # is on the grid: exact
+        layer.weight[1] = torch.tensor([0.5, -0.11] + [1.0] * 62)
+    stored = NF4Linear(layer)
+    torch.testing.assert_close(stored.weight[0], layer.weight[0], rtol=0, atol=1e-6)
+    assert stored.weight[1, :3].tolist() == pytest.approx([NF4[12], NF4[6], 1.0])  # 0.44 is nearer than 0.56
+    assert stored.codes.nbytes + stored.scales.nbytes == 2 * 64 * 4.5 / 8
+    zeros = nn.Linear(64, 1, bias=False)
+    nn.init.zeros_(zeros.weight)
+    assert NF4Linear(zeros).weight.abs().max() == 0
+
+
+def test_a_layer_has_the_gradient_of_the_weight_it_stands_for_and_keeps_nothing():
+    torch.manual_seed(0)
+    stored = NF4Linear(nn.Linear(128, 64))
+    hidden = torch.randn(8, 128, requires_grad=True)
+    output, kept = saved_bytes(stored, lambda: stored(hidden))
+    assert kept == 0
+    output.square().sum().backward()
+    found, hidden.grad = hidden.grad, None
+    nn.functional.linear(hidden, stored.weight, stored.bias).square().sum().backward()
+    torch.testing.assert_close(found, hidden.grad)
+
+
+@pytest.mark.parametrize("path", ["tree_states", "row_states"])
+@pytest.mark.parametrize(("kind", "share"), [("int8", 0.27), ("nf4", 0.15)])
+def test_a_policy_over_rounded_weights_learns_through_them(settings, monkeypatch, kind, share, path):
+    monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
+    policy, exact = load(settings, quantization=kind), load(settings)
+    assert is_lean(policy.model)
+    near = (logprobs(policy.model) - logprobs(exact.model)).abs().mean()
+    assert 0 < near < (0.1 if kind == "int8" else 1.0)
+    torch.testing.assert_close(logprobs(policy.model), logprobs(merged_copy(policy.model)), rtol=0, atol=1e-3)
+    logprobs(policy.model).sum().backward()
+    assert all(weight.grad.abs().sum() > 0 for weight in adapter_weights(policy.model).values())
+    sizes = [
+        sum(
+            bytes_of(weight)
+            for name, weight in own.model.named_parameters()
+            if "layers" in name and "lora" not in name
+        )
+        for own in (policy, exact)
+    ]
+    assert sizes[0] < share * sizes[1]
+
+
+@pytest.mark.parametrize("kind", ["int8", "nf4"])
+def test_the_reference_and_a_checkpoint_share_the_rounded_base(settings, tmp_path, kind):
+    policy = load(settings, quantization=kind)
+    reference = reference_for(policy, resolve({"preset": "grpo", "policy": {"adapter": LORA}}))
+    shared = {id(weight) for weight in policy.model.parameters()}
+    assert all(id(weight) in shared for weight in reference.model.parameters())
+    directory = save_checkpoint(tmp_path / "c", policy, {}, step=1)
+    other = load(settings, quantization=kind)
+    for weight in adapter_weights(other.model).values():
+        weight.data.zero_()
+    load_checkpoint(directory, other, {})
+    assert torch.equal(logprobs(other.model), logprobs(policy.model))
+    assert policy.base_sha256 == load(settings).base_sha256  # of the weights before they were rounded
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        (
+            {"policy": {"quantization": "nf4"}},
+            "policy.quantization: is nf4, but rounded weights cannot train",
+        ),
+        (
+            {"policy": {"quantization": "int8", "adapter": LORA}, "sampling": {"precision": "int8"}},
+            "sampling.precision: is int8, but policy.quantization int8 already rounds",
+        ),
+        (
+            {"resources": {"activation_checkpointing": True}, "sampling": {"routing_replay": True}},
+            "without the repl",
+        ),
+        (
+            {"policy": {"adapter": LORA}, "resources": {"offload_reference": True}},
+            "shares the policy's weights",
+        ),
+        (
+            {"policy": {"adapter": LORA}, "objective": {"reference": {"type": "ema"}}},
+            "the mean of two adapters",
+        ),
+    ],
+)
+def test_what_cannot_go_together_is_refused_in_one_sentence(changes, field):
+    with pytest.raises(InvalidConfig, match=field.replace(".", r"\.")):
+        resolve(changes)

@@ -1,0 +1,86 @@
+"""Activation checkpointing: less memory, the same numbers, on every path and in evaluation mode."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPTNeoXConfig, Olmo2Config, Phi3Config
+
+from backend.config.run import PolicyConfig
+from backend.errors import InvalidConfig
+from benchmarks.memory.measure import saved_bytes
+from worker.policy.logprobs import token_logprobs
+from worker.policy.model import load_policy
+from worker.policy.recompute import enable_recompute
+from worker.policy.token_batch import token_batch
+
+SIZES = {
+    "vocab_size": 101,
+    "hidden_size": 64,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+ARCHITECTURES = [
+    GPTNeoXConfig(**SIZES, attention_dropout=0.5, hidden_dropout=0.5),
+    Gemma3TextConfig(**SIZES, num_key_value_heads=2, head_dim=16, attention_dropout=0.5),
+    Phi3Config(**SIZES, num_key_value_heads=2, pad_token_id=0, resid_pdrop=0.5),
+    Olmo2Config(**SIZES, num_key_value_heads=2),
+]
+
+
+def batch(tokens=60):
+    generator = torch.Generator().manual_seed(0)
+    completions = torch.randint(3, 99, (4, tokens), generator=generator).tolist()
+    return token_batch([[5, 6, 7]] * 4, completions, pad_id=0)
+
+
+def measured(model):
+    """Log-probabilities, all gradients, and the bytes that were kept for them, beside the weights."""
+    model.zero_grad()
+    scored, kept = saved_bytes(model, lambda: token_logprobs(model, batch(), temperature=1.0).logprobs)
+    scored.sum().backward()
+    return scored.detach(), [weight.grad for weight in model.parameters() if weight.grad is not None], kept
+
+
+def compare(model):
+    whole, gradients, kept = measured(model)
+    enable_recompute(model)
+    again, recomputed, fewer = measured(model)
+    assert torch.equal(whole, again)
+    assert all(torch.equal(left, right) for left, right in zip(gradients, recomputed, strict=True))
+    return fewer / kept
+
+
+@pytest.mark.parametrize("config", ARCHITECTURES, ids=lambda config: config.model_type)
+def test_memory_falls_and_gradients_stay_in_evaluation_mode(config):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    assert compare(model) < 0.3
+    assert not any(part.training for part in model.modules())
+
+
+@pytest.mark.parametrize("adapter", [{"type": "none"}, {"type": "lora", "rank": 4}], ids=lambda a: a["type"])
+@pytest.mark.parametrize("path", ["tree_states", "row_states"])
+def test_the_prefix_tree_is_recomputed_too(monkeypatch, settings, path, adapter):
+    monkeypatch.setattr("worker.policy.logprobs.suits_tree", lambda *_: path == "tree_states")
+    model = load_policy(PolicyConfig(adapter=adapter), settings).model
+    # the tree keeps copies of joined projections, which a pass cannot do without
+    assert compare(model) < (0.6 if path == "tree_states" else 0.35)
+
+
+def test_without_a_gradient_nothing_changes(settings):
+    policy = load_policy(PolicyConfig(), settings)
+    enable_recompute(policy.model)
+    with torch.no_grad():
+        output = policy.model(torch.tensor([[5, 6, 7]]), use_cache=True)
+    assert output.past_key_values.get_seq_length() == 3
+    assert not any("forward" in vars(part) for part in replace(policy).model.modules())
+
+
+def test_a_model_without_marked_layers_is_refused():
+    with pytest.raises(InvalidConfig, match="transformers marks no layers of Linear that can be recomputed"):
+        enable_recompute(nn.Linear(2, 2))

@@ -1,0 +1,167 @@
+"""LoRA adapters by peft: added to a policy, left out, merged, and read from a checkpoint.
+
+The layers of peft stand in the model itself, so whatever reads the model's modules samples from, scores and
+trains the adapted policy. Source: LoRA, arXiv:2106.09685.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from backend.config.adapters import LoraAdapter
+from backend.errors import FieldError, InvalidConfig
+from backend.policies.adapters import ADAPTER_WEIGHTS
+
+NAME = "default"
+"""peft's name of the only adapter."""
+
+
+LORA_LINEAR = ("peft.tuners.lora.layer.Linear", "peft.tuners.lora.torchao.TorchaoLoraLinear")
+
+
+class BadAdapter(ValueError):
+    """Weights of an adapter that cannot be read or are for another model."""
+
+
+def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revision: str = "") -> None:
+    """Add a fresh adapter and freeze everything else, in place.
+
+    `base` and `revision` are what a checkpoint of the adapter calls the model. Raises InvalidConfig for
+    target layers that the model does not have.
+    """
+    from peft import LoraConfig
+
+    targets = target_modules(model, adapter.targets.replace(" ", "").split(","))
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,  # type: ignore[arg-type] # peft divides it: any number will do
+        use_rslora=adapter.rslora,
+        target_modules=targets,
+        lora_dropout=0.0,
+        init_lora_weights=True if adapter.init == "kaiming" else adapter.init,
+        task_type="CAUSAL_LM",
+    )
+    with (
+        warnings.catch_warnings()
+    ):  # peft could not merge into rounded weights; `merged_copy` does not ask it to
+        warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
+        model.add_adapter(config)
+    config.base_model_name_or_path, config.revision = base, revision or None
+    dtype = getattr(torch, adapter.dtype)
+    for weight in adapter_weights(model).values():
+        weight.data = weight.data.to(dtype)
+    model.eval()
+
+
+def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
+    """Names of the linear layers to adapt, the shortest that name no other layer."""
+    head = model.get_output_embeddings()
+    linear = [
+        name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part is not head
+    ]
+    chosen: set[str] = set()
+    for target in targets:
+        found = [name for name in linear if _is_meant(name, target)]
+        if not found:
+            known = ", ".join(sorted({_last(name) for name in linear})) or "no linear layers"
+            reason = f"{target!r} names no linear layer of a {model.config.model_type}; it has {known}"
+            raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
+        chosen.update(found)
+    left = {_last(name) for name in linear if name not in chosen}
+    return sorted({name if _last(name) in left else _last(name) for name in chosen})
+
+
+def _is_meant(name: str, target: str) -> bool:
+    if target == "attention":
+        return any("attn" in part or "attention" in part for part in name.split(".")[:-1])
+    return target in ("all_linear", name) or name.endswith(f".{target}")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def is_adapted(model: nn.Module) -> bool:
+    """Whether an adapter was added to the model."""
+    return bool(getattr(model, "_hf_peft_config_loaded", False))
+
+
+def is_lora_linear(part: nn.Module) -> bool:
+    """Whether a layer is a linear one with a low-rank addition and nothing else."""
+    return f"{type(part).__module__}.{type(part).__name__}" in LORA_LINEAR
+
+
+def adapter_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """A and B of every adapted layer, by the names that an adapter file gives them."""
+    return {
+        f"base_model.model.{name.replace(f'.{NAME}.', '.')}": weight
+        for name, weight in model.named_parameters()
+        if ".lora_A." in name or ".lora_B." in name
+    }
+
+
+@torch.no_grad()
+def load_adapter_weights(model: PreTrainedModel, directory: Path) -> None:
+    """Give a model's adapter the weights of a directory; raises BadAdapter unless they fit exactly."""
+    try:
+        found = load_file(directory / ADAPTER_WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise BadAdapter(f"{ADAPTER_WEIGHTS} cannot be read: {error}") from error
+    own = adapter_weights(model)
+    if strangers := sorted(own.keys() ^ found.keys()):
+        raise BadAdapter(f"it is for other layers, e.g. {strangers[0][:200]}")
+    for name, weight in own.items():
+        if weight.shape != found[name].shape:
+            shapes = f"{list(found[name].shape)}, the policy expects {list(weight.shape)}"
+            raise BadAdapter(f"{name} has shape {shapes}")
+        weight.copy_(found[name])
+
+
+def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
+    """The base of an adapted model: its own weights, not a copy of them."""
+    return _plain(model, lambda layer: layer.base_layer)
+
+
+@torch.no_grad()
+def merged_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """An adapted model with each adapter added to its weight; weights without one are the model's own."""
+    return _plain(model, _merged)
+
+
+def _merged(layer: Any) -> nn.Linear:
+    base = layer.base_layer
+    whole = nn.Linear(base.in_features, base.out_features, bias=False, device="meta")
+    weight = base.weight.dequantize() if hasattr(base.weight, "qdata") else base.weight
+    sum_of_both = weight.float() + layer.get_delta_weight(NAME).float()
+    whole.weight = nn.Parameter(sum_of_both.to(weight.dtype), requires_grad=False)
+    whole.bias = base.bias
+    return whole
+
+
+def _plain(model: PreTrainedModel, change: Callable[[Any], nn.Module]) -> PreTrainedModel:
+    plain = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    for part in list(plain.modules()):
+        for name, child in part.named_children():
+            if is_lora_linear(child):
+                setattr(part, name, change(child))
+    plain.__dict__.pop("peft_config", None)
+    plain._hf_peft_config_loaded = False  # noqa: SLF001 - transformers has no public way to say so
+    return plain
+
+
+def digest(weights: Mapping[str, Tensor]) -> str:
+    """SHA-256 of weights with their names and types."""
+    found = sha256()
+    for name, weight in sorted(weights.items()):
+        found.update(f"{name} {weight.dtype} {list(weight.shape)}".encode())
+        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)  # detach: bytes
+    return found.hexdigest()

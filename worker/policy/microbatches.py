@@ -1,0 +1,74 @@
+"""Micro-batches of a run: as large as limits and memory allow, and halved once memory runs out."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from backend.config.resources import ResourcesConfig
+from worker.out_of_memory import is_memory_error
+from worker.policy.token_batch import TokenBatch, microbatches
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Microbatches:
+    """Splits batches into micro-batches; `tokens` is its present limit, 0: none."""
+
+    def __init__(self, resources: ResourcesConfig) -> None:
+        self.rows, self.tokens = resources.microbatch_completions, resources.microbatch_tokens
+        self.halvings = 0
+        """How often memory ran out."""
+
+    def parts(self, batch: TokenBatch) -> list[Tensor]:
+        """Row indices of each micro-batch."""
+        return microbatches(batch, rows=self.rows, tokens=self.tokens)
+
+    def run(
+        self,
+        batch: TokenBatch,
+        work: Callable[[list[Tensor]], Result],
+        undo: Callable[[], None] | None = None,
+    ) -> Result:
+        """Run `work` on the micro-batches of a batch and return its result.
+
+        Where memory runs out, `undo` removes what was half done and `work` begins again with micro-batches of
+        half as many tokens. Raises the error once each holds a single completion.
+        """
+        while True:
+            parts = self.parts(batch)
+            try:
+                return work(parts)
+            except Exception as error:
+                if not is_memory_error(error) or max(map(len, parts), default=0) < 2:
+                    raise
+            # only here, where no traceback holds the tensors of the failed pass any more
+            if undo is not None:
+                undo()
+            self._halve(batch, parts)
+
+    def limit(self, tokens: int) -> None:
+        """Take over a limit that was found before; 0: none was."""
+        self.tokens = min(self.tokens or tokens, tokens or self.tokens)
+
+    def _halve(self, batch: TokenBatch, parts: list[Tensor]) -> None:
+        widths = batch.lengths + batch.prompt_lengths
+        largest = max(len(rows) * int(widths[rows].max()) for rows in parts)
+        self.tokens = max(1, largest // 2)
+        self.halvings += 1
+        logger.warning("memory ran out: micro-batches of at most %d tokens from now on", self.tokens)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def gathered(tokens: TokenBatch, parts: Sequence[Tensor], measure: Callable[[TokenBatch], Tensor]) -> Tensor:
+    """Results (B, T) of `measure`, which gives (b, t) of each micro-batch; 0 on padding."""
+    whole = torch.zeros(tokens.mask.shape, device=tokens.mask.device)
+    for rows in parts:
+        found = measure(tokens.rows(rows))
+        whole[rows.to(whole.device), : found.shape[1]] = found
+    return whole

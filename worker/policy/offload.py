@@ -1,0 +1,19 @@
+"""Models whose weights wait in the host's memory until a pass needs them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def visiting(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """The model computes on a device within, with copies of the weights that live elsewhere."""
+    home = [(weight, weight.data) for weight in model.parameters()]
+    try:
+        model.to(device)
+        yield
+    finally:
+        for weight, data in home:
+            weight.data = data

@@ -1,0 +1,94 @@
+"""Base weights in 8 or 4 bits under an adapter (QLoRA, arXiv:2305.14314): int8 by torchao, NF4 here.
+
+torchao 0.18 has no NF4 any more. Its 4-bit integers need kernels of a GPU and have no gradient.
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+BLOCK = 64
+"""Values that share a scale."""
+
+NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+"""Quantiles of a normal distribution, scaled to -1..1; QLoRA, appendix E."""
+
+
+def quantise_base(
+    model: PreTrainedModel, kind: Literal["none", "int8", "nf4"], device: torch.device | str
+) -> None:
+    """Store the weights of the linear layers in fewer bits, one at a time on the way to a device.
+
+    Embeddings, the output layer, norms and the fused experts of a mixture stay as they are.
+    """
+    head = model.get_output_embeddings()
+    if kind == "int8":
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+
+        chosen = lambda part, _: type(part) is nn.Linear and part is not head  # noqa: E731
+        quantize_(model, Int8WeightOnlyConfig(), filter_fn=chosen, device=torch.device(device))
+    elif kind == "nf4":
+        for parent in list(model.modules()):
+            for name, part in parent.named_children():
+                if type(part) is nn.Linear and part is not head and part.weight.numel() % BLOCK == 0:
+                    setattr(parent, name, NF4Linear(part.to(device)))
+
+
+class NF4Linear(nn.Linear):
+    """A frozen linear layer with 4 bits per weight and a float32 scale for each block: 4.5 bits."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        nn.Module.__init__(self)  # no weight of its own
+        self.in_features, self.out_features, self.dtype = (
+            layer.in_features,
+            layer.out_features,
+            layer.weight.dtype,
+        )
+        blocks = layer.weight.detach().float().view(-1, BLOCK)
+        scales = blocks.abs().amax(dim=1).clamp_(min=torch.finfo(torch.float32).tiny)
+        levels = torch.tensor(NF4, device=blocks.device)
+        nearest = (
+            torch.bucketize(blocks / scales[:, None], (levels[1:] + levels[:-1]) / 2)
+            .to(torch.uint8)
+            .flatten()
+        )
+        self.codes = nn.Parameter(nearest[::2] << 4 | nearest[1::2], requires_grad=False)
+        self.scales = nn.Parameter(scales, requires_grad=False)
+        self.bias = layer.bias
+        self.requires_grad_(requires_grad=False)
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """The weight (outputs, inputs) that the codes stand for, computed when it is asked for."""
+        levels = torch.tensor(NF4, device=self.codes.device)
+        codes = torch.stack([self.codes >> 4, self.codes & 15], dim=1)
+        values = levels[codes.int()].view(-1, BLOCK) * self.scales[:, None]
+        return values.to(self.dtype).view(self.out_features, self.in_features)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """The outputs (..., outputs) of inputs (..., inputs)."""
+        product: Tensor = _Product.apply(hidden, self)
+        return product if self.bias is None else product + self.bias
+
+
+class _Product(torch.autograd.Function):
+    """hidden W^T that keeps neither of both for its gradient: W is frozen, and computed again."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, layer: NF4Linear) -> Tensor:
+        ctx.layer = layer
+        return functional.linear(hidden, layer.weight.to(hidden.dtype))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient @ ctx.layer.weight.to(gradient.dtype), None
