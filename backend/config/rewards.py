@@ -40,6 +40,24 @@ class _ConditionTerm(_Term):
     (Magistral's format, arXiv:2506.10910). With weight 0 it is a condition only."""
 
 
+class _StepTerm(_ConditionTerm):
+    """A term that may score each step of the reasoning and not the completion as a whole."""
+
+    per: Literal["completion", "step"] = "completion"
+    """completion: one score; step: one for each step of the reasoning. The aggregate is the reward of the whole
+    completion in both cases: every token of it gets the same credit."""
+
+    delimiter: Annotated[str, Field(min_length=1, max_length=32)] = "\n\n"
+    """Text between two steps; blank pieces are left out. A plugin splits the completion by itself."""
+
+    aggregate: Literal["min", "mean", "last", "product", "sum"] = "min"
+    """How the scores of the steps make one reward."""
+
+    @property
+    def _per_step(self) -> str:
+        return f"; {self.aggregate} over the steps" if self.per == "step" else ""
+
+
 class CorrectnessReward(_Term):
     """Whether the answer is right."""
 
@@ -140,8 +158,11 @@ class LengthReward(_Term):
         return "reward term: brevity within the group, −0.5 to 0.5"
 
 
-class PluginReward(_ConditionTerm):
-    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker."""
+class PluginReward(_StepTerm):
+    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a function of
+    one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts, completions, **columns)`;
+    either may be `async`.
+    """
 
     title = "Plugin"
 
@@ -150,13 +171,20 @@ class PluginReward(_ConditionTerm):
     weight: Weight = 1.0
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
-    """Name of the entry point; `reward(prompt, text, **params)` gives a number, or None: not scored."""
+    """Name of the entry point. The function gives a number (for a batch a list of them), or None: not scored.
+    With `per: step` it gives a list of numbers for each completion."""
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of every call."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
-    """A call that takes longer leaves its completion unscored; five failed calls in a row end the run."""
+    """A call that takes longer leaves its completions unscored; five failed calls in a row end the run."""
+
+    concurrency: Annotated[int, Field(ge=1, le=128)] = 8
+    """Calls at a time, for functions of one completion. A function that waits for a server can take many."""
+
+    messages: bool = False
+    """Whether a function of a batch gets messages, as TRL passes them for a conversational data set."""
 
     @field_validator("entry_point")
     @classmethod
@@ -173,7 +201,7 @@ class PluginReward(_ConditionTerm):
     @property
     def meaning(self) -> str:
         """Its value, as the legend of a formula explains it."""
-        return f"reward term: the number that the plugin {self.entry_point} gives"
+        return f"reward term: the number that the plugin {self.entry_point} gives{self._per_step}"
 
 
 RewardTerm = Annotated[

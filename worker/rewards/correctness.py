@@ -8,7 +8,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from backend.config.rewards import CorrectnessReward
-from backend.sandbox.process import Sandbox, SandboxError, TimedOut
+from backend.sandbox.errors import SandboxError, TimedOut
+from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.formats import last_boxed, lenient_answer

@@ -15,9 +15,10 @@ import pytest
 
 from backend.config.plugin_permissions import Permissions
 from backend.sandbox import bubblewrap, process
+from backend.sandbox.errors import Died, Refused, TimedOut
 from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, missing_layers
 from backend.sandbox.paths import ROOT, code_paths
-from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
+from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 
 PROBES = "sandbox_probes"

@@ -23,8 +23,9 @@ from backend.config.rewards import (
     ThinkFormatReward,
 )
 from backend.errors import PluginFailed
+from backend.sandbox.errors import Refused, TimedOut
 from backend.sandbox.paths import ROOT
-from backend.sandbox.process import Refused, Sandbox, TimedOut
+from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import is_mathematical, quick_verdict
 from worker.rewards.correctness import JUDGING, Checkers, Grader
