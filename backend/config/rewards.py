@@ -1,64 +1,14 @@
 """Reward terms and their parameters."""
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, JsonValue, field_validator
 
-from backend.config.base import Frozen
-
-Weight = Annotated[float, Field(ge=-1000, le=1000, description="Factor of this term in the total reward.")]
-TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
+from backend.config.reward_term import ConditionTerm, StepTerm, Term, Weight
+from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 
 
-class _Term(Frozen):
-    """What every term has."""
-
-    title: ClassVar[str]
-    """Its name in the form."""
-
-    name: str
-
-    weight: Weight = 0.1
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class _ConditionTerm(_Term):
-    """A term that may depend on correctness, and on which the others may depend."""
-
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
-
-    required: bool = False
-    """A completion that lacks it gets a total reward of 0: no other term and no length penalty counts
-    (Magistral's format, arXiv:2506.10910). With weight 0 it is a condition only."""
-
-
-class _StepTerm(_ConditionTerm):
-    """A term that may score each step of the reasoning and not the completion as a whole."""
-
-    per: Literal["completion", "step"] = "completion"
-    """completion: one score; step: one for each step of the reasoning. The aggregate is the reward of the whole
-    completion in both cases: every token of it gets the same credit."""
-
-    delimiter: Annotated[str, Field(min_length=1, max_length=32)] = "\n\n"
-    """Text between two steps; blank pieces are left out. A plugin splits the completion by itself."""
-
-    aggregate: Literal["min", "mean", "last", "product", "sum"] = "min"
-    """How the scores of the steps make one reward."""
-
-    @property
-    def _per_step(self) -> str:
-        return f"; {self.aggregate} over the steps" if self.per == "step" else ""
-
-
-class CorrectnessReward(_Term):
+class CorrectnessReward(Term):
     """Whether the answer is right."""
 
     title = "Correct answer"
@@ -87,7 +37,7 @@ class CorrectnessReward(_Term):
         return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
 
 
-class ThinkFormatReward(_ConditionTerm):
+class ThinkFormatReward(ConditionTerm):
     """Whether the completion reasons inside <think> tags before it answers."""
 
     title = "Thinks in <think> tags"
@@ -97,7 +47,8 @@ class ThinkFormatReward(_ConditionTerm):
     weight: Weight = 0.2
 
     form: Literal["book", "strict"] = "book"
-    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer."""
+    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer.
+    Where the chat template ends the prompt with <think>, that tag counts as the completion's."""
 
     @property
     def meaning(self) -> str:
@@ -107,7 +58,7 @@ class ThinkFormatReward(_ConditionTerm):
         return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
 
 
-class BoxedFormatReward(_ConditionTerm):
+class BoxedFormatReward(ConditionTerm):
     """Whether the completion holds a complete boxed answer."""
 
     title = "Boxes its answer"
@@ -120,7 +71,7 @@ class BoxedFormatReward(_ConditionTerm):
         return "reward term: 1 where the completion holds a complete boxed answer, else 0"
 
 
-class LanguageReward(_ConditionTerm):
+class LanguageReward(ConditionTerm):
     """Whether the completion keeps to the script of its prompt: Latin, Cyrillic, Han with kana, Arabic, ...
 
     Letters are counted; LaTeX commands, tags, single Latin letters (variables) and Greek letters are not. Two
@@ -143,7 +94,7 @@ class LanguageReward(_ConditionTerm):
         return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
 
 
-class LengthReward(_Term):
+class LengthReward(Term):
     """Brevity relative to the group: 0.5 for the shortest to -0.5 for the longest, 0 where all are equally
     long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
     """
@@ -158,10 +109,10 @@ class LengthReward(_Term):
         return "reward term: brevity within the group, −0.5 to 0.5"
 
 
-class PluginReward(_StepTerm):
-    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a function of
-    one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts, completions, **columns)`;
-    either may be `async`.
+class PluginReward(StepTerm):
+    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a
+    function of one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts,
+    completions, **columns)`; either may be `async`.
     """
 
     title = "Plugin"
@@ -201,15 +152,23 @@ class PluginReward(_StepTerm):
     @property
     def meaning(self) -> str:
         """Its value, as the legend of a formula explains it."""
-        return f"reward term: the number that the plugin {self.entry_point} gives{self._per_step}"
+        return f"reward term: the number that the plugin {self.entry_point} gives{self.over_steps}"
 
 
 RewardTerm = Annotated[
-    CorrectnessReward | ThinkFormatReward | BoxedFormatReward | LanguageReward | LengthReward | PluginReward,
+    CorrectnessReward
+    | ThinkFormatReward
+    | BoxedFormatReward
+    | LanguageReward
+    | LengthReward
+    | CodeReward
+    | JudgeReward
+    | RewardModelReward
+    | PluginReward,
     Field(discriminator="name"),
 ]
 
-TERMS: tuple[type[_Term], ...] = get_args(get_args(RewardTerm)[0])
+TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
 """Every kind of reward term, in the order in which the form offers them."""
 
 BUILT_IN = (

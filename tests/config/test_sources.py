@@ -31,6 +31,7 @@ def errors_of(
         TERMS.validate_python(rewards or []),
         datasets_dir=tmp_path,
         hf_online=False,
+        unserved={},
     )
     return [(error.path, error.message) for error in found]
 

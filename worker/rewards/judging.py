@@ -6,7 +6,6 @@ They import no torch, and each library only when a request needs it.
 import contextlib
 import importlib
 from functools import cache
-from typing import Any
 
 from backend.sandbox.operation import Operation, Request
 

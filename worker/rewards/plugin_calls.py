@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -119,11 +118,6 @@ def _plain(value: Any) -> Any:
 
 def _load(request: Request) -> None:
     load_reward(request["entry_point"])
-
-
-def as_json(prompt: Prompt) -> dict[str, Any]:
-    """A prompt as a request carries it."""
-    return asdict(prompt)
 
 
 OPERATIONS = {

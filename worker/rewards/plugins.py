@@ -6,12 +6,12 @@
     def accuracy(completions: list[str], answer: list[str], **columns) -> list[float | None]:
         return [float(found == right) for found, right in zip(completions, answer)]
 
-Both may be `async`. None means that the completion could not be scored: it takes no part in the update. A call
-that raises, hangs, ends its process or returns no number leaves its completions unscored too; several in a row
-end the run.
+Both may be `async`. None means that the completion could not be scored: it takes no part in the update. A
+call that raises, hangs, ends its process or returns no number leaves its completions unscored too; several in
+a row end the run.
 
-The module is imported once; each call is a fork of it, so what one call changes is gone at the next. Completions
-of an `async` function share a fork, and so do those of a batch.
+The module is imported once; each call is a fork of it, so what one call changes is gone at the next. The
+completions of a batch share a fork, and so do those of an `async` function.
 It sees the interpreter, its packages and its own code: no network, no other file and no variable, unless the
 operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 """
@@ -19,7 +19,11 @@ operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from backend.config.plugin_permissions import Permissions
 from backend.config.plugins import REWARDS_GROUP, find_plugin
@@ -29,9 +33,7 @@ from backend.sandbox.errors import SandboxError, Unusable
 from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from worker.prompt import Prompt
-from worker.rewards.plugin_calls import as_json
 from worker.rewards.steps import AGGREGATES
-from worker.types import Completion
 
 CALLS = "worker.rewards.plugin_calls"
 
@@ -57,8 +59,12 @@ class PluginTerm:
             settings=settings,
         )
 
-    def rewards(self, pairs: Sequence[tuple[Prompt, Completion]]) -> list[float | None]:
-        """One value per prompt and completion, None where the call failed.
+    def rewards(
+        self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]] = ()
+    ) -> list[float | None]:
+        """One value per (prompt, completion text), None where the call failed.
+
+        A function of a batch also gets the completions' `token_ids`, if it asks for `completion_ids`.
 
         Raises PluginFailed when the plugin cannot be called at all, or fails time after time.
         """
@@ -67,7 +73,7 @@ class PluginTerm:
         try:
             self._kind = self._kind or self._ask("kind", seconds=self.term.timeout_seconds)
             if self._kind == "batch":
-                return self._batch_rewards(pairs)
+                return self._batch_rewards(pairs, token_ids)
             said = self._async_values(pairs) if self._kind == "async" else self._single_values(pairs)
             return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, said, strict=True)]
         except Unusable as error:
@@ -81,18 +87,18 @@ class PluginTerm:
         common = {"entry_point": self.term.entry_point, "params": self.term.params}
         return self._sandbox.ask(op, seconds=seconds, **common, **request)
 
-    def _single_values(self, pairs: Sequence[tuple[Prompt, Completion]]) -> Iterator[Any]:
+    def _single_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
         """The function's values, or the error of a call; each call is a fork of its own."""
         return self._sandbox.ask_each(
             "single",
-            [{"prompt": as_json(prompt), "text": completion.text} for prompt, completion in pairs],
+            [{"prompt": asdict(prompt), "text": text} for prompt, text in pairs],
             seconds=self.term.timeout_seconds,
             at_a_time=self.term.concurrency,
             entry_point=self.term.entry_point,
             params=self.term.params,
         )
 
-    def _async_values(self, pairs: Sequence[tuple[Prompt, Completion]]) -> Iterator[Any]:
+    def _async_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
         """The same of an `async` function: one fork awaits all of them."""
         term = self.term
         try:
@@ -101,12 +107,13 @@ class PluginTerm:
                 seconds=term.timeout_seconds * math.ceil(len(pairs) / term.concurrency) + 1,
                 each_seconds=term.timeout_seconds,
                 concurrency=term.concurrency,
-                prompts=[as_json(prompt) for prompt, _ in pairs],
-                texts=[completion.text for _, completion in pairs],
+                prompts=[asdict(prompt) for prompt, _ in pairs],
+                texts=[text for _, text in pairs],
             )
-        except SandboxError as error:
-            said = [error] * len(pairs)
-        for outcome in _listed(said, len(pairs)):
+            outcomes = _listed(said, len(pairs))
+        except (SandboxError, ValueError) as error:
+            outcomes = [error] * len(pairs)
+        for outcome in outcomes:
             match outcome:
                 case {"value": value}:
                     yield value
@@ -115,15 +122,17 @@ class PluginTerm:
                 case _:
                     yield outcome if isinstance(outcome, Exception) else SandboxError("an invalid message")
 
-    def _batch_rewards(self, pairs: Sequence[tuple[Prompt, Completion]]) -> list[float | None]:
+    def _batch_rewards(
+        self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]]
+    ) -> list[float | None]:
         """The values of one call of a function of a batch; it fails as a whole."""
         try:
             said = self._ask(
                 "batch",
                 seconds=self.term.timeout_seconds,
-                prompts=[as_json(prompt) for prompt, _ in pairs],
-                texts=[completion.text for _, completion in pairs],
-                completion_ids=[completion.ids.tolist() for _, completion in pairs],
+                prompts=[asdict(prompt) for prompt, _ in pairs],
+                texts=[text for _, text in pairs],
+                completion_ids=[ids.tolist() for ids in token_ids],
                 messages=self.term.messages,
             )
             values = _listed(said, len(pairs))

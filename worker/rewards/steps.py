@@ -20,4 +20,8 @@ def split_steps(text: str, delimiter: str) -> list[str]:
     """The steps of a completion without surrounding space; blank ones are left out."""
     pieces = [piece.strip() for piece in text.split(delimiter)]
     steps = [piece for piece in pieces if piece]
-    return [*steps[: MOST_STEPS - 1], delimiter.join(steps[MOST_STEPS - 1 :])] if len(steps) > MOST_STEPS else steps
+    return (
+        [*steps[: MOST_STEPS - 1], delimiter.join(steps[MOST_STEPS - 1 :])]
+        if len(steps) > MOST_STEPS
+        else steps
+    )

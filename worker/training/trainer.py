@@ -90,7 +90,7 @@ class Trainer:
         self.held_out = (
             self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
         )
-        self.scorer = Scorer(config.rewards)
+        self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
         self.counters = RunCounters()
@@ -174,6 +174,7 @@ class Trainer:
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
+        metrics |= self.scorer.take_metrics()
         metrics |= staleness | {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         groups = step_records(collected, update_stats, self.scorer)
