@@ -171,11 +171,14 @@ RewardTerm = Annotated[
 TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
 """Every kind of reward term, in the order in which the form offers them."""
 
+CALLED = (CodeReward, JudgeReward, RewardModelReward, PluginReward)
+"""Terms whose value may be missing: something is asked or run for it."""
+
 BUILT_IN = (
-    *(term.model_fields["name"].default for term in TERMS if term is not PluginReward),
+    *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED)),
     "length_penalty",
 )
-"""Names of terms in metrics and rollouts that no plugin may take."""
+"""Names of terms in metrics and rollouts that no plugin may take; a run's terms have different names anyway."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:
