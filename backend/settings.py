@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     reward_model_api_key: str = ""
     """Key that is sent to that server; empty: none."""
 
-    judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 128
+    judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
     """Requests at a time that one run may have at the judge, and as many at the reward model."""
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8

@@ -205,7 +205,7 @@ def _be_the_fork(
             os.close(0)
         if directory is not None:
             os.environ["TMPDIR"] = os.environ["HOME"] = tempfile.tempdir = str(directory)
-        limit(resource.RLIMIT_CPU, int(request.get("cpu_seconds", request["seconds"] + GRACE_SECONDS)) + 1)
+        limit(resource.RLIMIT_CPU, request.get("cpu_seconds", int(request["seconds"] + GRACE_SECONDS) + 1))
         limit(resource.RLIMIT_FSIZE, WRITTEN_BYTES if rules.writes else 0)
         if "memory_bytes" in request:
             limit(resource.RLIMIT_AS, request["memory_bytes"])

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -51,7 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"content-length": str(len(content)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(BrokenPipeError):  # whoever asked has left
+            self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -110,14 +112,16 @@ def test_512_completions_are_judged_in_five_seconds_by_a_judge_that_takes_one(se
     term = asked(JudgeReward())
     started = time.monotonic()
     found = rewards(term, *(f"number {number}" for number in range(512)))
-    assert time.monotonic() - started <= 7  # a loaded machine; measured: docs/rewards.md
+    assert time.monotonic() - started <= 5
     assert found == [number % 11 / 10 for number in range(512)]
-    assert server.most <= 128
+    assert server.most <= 256
 
 
 def test_the_judge_gets_question_rubric_and_completion_and_the_key_stays_in_the_header(server, asked):
     server.respond = grade(5)
-    term = asked(JudgeReward(rubric="Be kind.", template="{level} {question} {rubric} {unknown} {completion}"))
+    term = asked(
+        JudgeReward(rubric="Be kind.", template="{level} {question} {rubric} {unknown} {completion}")
+    )
     assert rewards(term, "seven") == [0.5]
     [(path, headers, body)] = server.requests
     assert path == "/v1/chat/completions"
@@ -204,7 +208,6 @@ def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(serve
     [("Good. 8", 0.8), ("<think>3</think> **7**", 0.7), ("Score: 10.", 1), ("8/10", None), ("none", None)],
 )
 def test_the_last_number_ends_the_judges_own_text(server, asked, text, wanted):
-    server.respond = lambda body: (grade(1) if "fine" in json.dumps(body) else says(text))(body)
     good = says("1")
     server.respond = lambda body: good(body) if "fine" in json.dumps(body) else says(text)(body)
     assert rewards(asked(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, wanted]
@@ -223,7 +226,11 @@ def test_a_busy_server_is_asked_again(server, asked):
 
 
 def test_a_server_that_hangs_is_left_after_its_time(server, asked):
-    server.respond = lambda body: (time.sleep(5), grade(1)(body))[1] if "odd" in json.dumps(body) else grade(1)(body)
+    def respond(body):
+        time.sleep(2 * ("odd" in json.dumps(body)))
+        return grade(1)(body)
+
+    server.respond = respond
     term = asked(JudgeReward(timeout_seconds=0.3, retries=1))
     started = time.monotonic()
     assert rewards(term, "fine", "odd") == [0.1, None]
@@ -233,7 +240,9 @@ def test_a_server_that_hangs_is_left_after_its_time(server, asked):
 
 def test_a_server_that_is_down_ends_the_run_with_words(asked, server):
     server.respond = lambda body: (503, {}, {})
-    with pytest.raises(RewardServerFailed, match="'judge': it answered with status 503; none of 2 .* JUDGE_URL"):
+    with pytest.raises(
+        RewardServerFailed, match="'judge': it answered with status 503; none of 2 .* JUDGE_URL"
+    ):
         rewards(asked(JudgeReward(retries=1)), "a", "b")
     settings = Settings(judge_url="http://127.0.0.1:9/v1", judge_model="m")
     with pytest.raises(RewardServerFailed, match="cannot be reached"):
@@ -265,7 +274,15 @@ def test_a_text_without_steps_gets_nothing_and_asks_nobody(server, asked):
 
 @pytest.mark.parametrize(
     ("data", "wanted"),
-    [(1.5, 1.5), ([1.5], 1.5), ([[0.1], [2]], 2), ([0.1, 0.9], None), ("good", None), ([], None), ([[]], None)],
+    [
+        (1.5, 1.5),
+        ([1.5], 1.5),
+        ([[0.1], [2]], 2),
+        ([0.1, 0.9], None),
+        ("good", None),
+        ([], None),
+        ([[]], None),
+    ],
 )
 def test_a_reward_model_answers_with_one_number_or_one_per_token(server, asked, data, wanted):
     def respond(body):
