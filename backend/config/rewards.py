@@ -178,7 +178,8 @@ BUILT_IN = (
     *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED)),
     "length_penalty",
 )
-"""Names of terms in metrics and rollouts that no plugin may take; a run's terms have different names anyway."""
+"""Names of terms in metrics and rollouts that no plugin may take; a run's terms have different names
+anyway."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:

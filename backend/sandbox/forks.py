@@ -193,7 +193,7 @@ def _be_the_fork(
     """Answer one request and leave; never returns."""
     code = 1
     try:
-        _die_with_parent()
+        die_with_parent()
         os.setpgid(0, 0)
         if operation.is_program:
             os.dup2(stdin, 0)
@@ -222,7 +222,7 @@ def _be_the_fork(
         os._exit(code)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Have the kernel kill this process when the one that forked it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))

@@ -45,7 +45,8 @@ class Sandbox:
 
     `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own
     code, that code is visible too, what it prints is shown, and it can write to a directory of its own, which
-    is emptied after each call. `further` paths are visible as well.
+    is emptied after each call. `further` paths are visible as well. One that `forgets` keeps nothing of a
+    request in the memory that later forks inherit; what it prepares is lost, too.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class Sandbox:
         permissions: Permissions = NOTHING,
         plugin: str = "",
         further: tuple[Path, ...] = (),
+        forgets: bool = False,
         settings: Settings | None = None,
     ) -> None:
         self._operations = operations
         self._permissions = permissions
         self._plugin = plugin
         self._further = further
+        self._forgets = forgets
         self._settings = settings or Settings()
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -218,6 +221,7 @@ class Sandbox:
             processes=may.processes,
             scratch=scratch,
             is_plugin=bool(self._plugin),
+            forgets=self._forgets,
         )
 
     def _environment(self, scratch: str) -> dict[str, str]:

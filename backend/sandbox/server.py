@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,7 +23,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.sandbox import forks, landlock, seccomp
-from backend.sandbox.forks import GRACE_SECONDS, Forks, Rules, answer, as_line, limit, words_of
+from backend.sandbox.forks import (
+    GRACE_SECONDS,
+    OWNER,
+    Forks,
+    Rules,
+    answer,
+    as_line,
+    die_with_parent,
+    limit,
+    words_of,
+)
 from backend.sandbox.operation import Operation, Request
 
 PREPARE_SECONDS = 120.0
@@ -46,6 +57,8 @@ class Orders(NamedTuple):
     """Directory that libraries may write to while they are imported, and nothing else."""
     is_plugin: bool
     """Whether it is a user's own code, which may print and write to `scratch`, emptied after each call."""
+    forgets: bool
+    """Whether a fork reads and serves each request, so that nothing of it stays in this process's memory."""
 
 
 def main() -> None:
@@ -59,9 +72,30 @@ def main() -> None:
         os.write(replies, as_line({"unusable": words_of(error)}))
         return
     server.say({"ready": True})
-    for line in sys.stdin:
-        server.serve(json.loads(line))
+    if orders.forgets:
+        while _served_by_a_fork(server):
+            pass
+    else:
+        for line in sys.stdin:
+            server.serve(json.loads(line))
     os._exit(0)  # a thread that a plugin started while it was imported would be waited for
+
+
+def _served_by_a_fork(server: "Server") -> bool:
+    """Serve one request in a fork of its own; whether there may be another."""
+    select.select([OWNER], [], [])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            die_with_parent()
+            line = sys.stdin.readline()
+            if line:
+                server.serve(json.loads(line))
+                os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    return status == 0
 
 
 def _confined_server(orders: Orders, replies: int) -> "Server":

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Bench(NamedTuple):
-    """Two processes: what runs programs never meets a test's text, not even in memory that was freed."""
+    """Two processes: what runs programs meets no test and no other program, not even in freed memory."""
 
     runner: Sandbox
     examiner: Sandbox
@@ -49,7 +49,7 @@ class CodeGrader:
     """Runs programs against tests, one program at a time on each bench."""
 
     def __init__(self, benches: int) -> None:
-        self._benches = [Bench(Sandbox(PROGRAMS), Sandbox(PROGRAMS)) for _ in range(benches)]
+        self._benches = [Bench(Sandbox(PROGRAMS, forgets=True), Sandbox(PROGRAMS)) for _ in range(benches)]
 
     def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
         """One score from 0 to 1 per (prompt, completion text); None where the row has no tests."""

@@ -142,9 +142,9 @@ def encoded(value: Any) -> Any:
     """Plain data as JSON; TypeError for anything else."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    for kind, name in CONTAINERS.items():
-        if isinstance(value, kind):
-            return {name: [encoded(item) for item in value]}
+    if isinstance(value, list | tuple | set | frozenset):
+        name = next(name for kind, name in CONTAINERS.items() if isinstance(value, kind))
+        return {name: [encoded(item) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
     if isinstance(value, bytes):

@@ -5,10 +5,12 @@ from contextlib import closing
 
 import pytest
 
-from backend.config.rewards import CodeReward, CorrectnessReward, LanguageReward
+from backend.config.rewards import CorrectnessReward, LanguageReward
+from backend.config.served_rewards import CodeReward
+from backend.sandbox.process import Sandbox
 from tests.worker.rewards.test_rewards import completion
 from worker.prompt import Prompt
-from worker.rewards.code import CodeGrader, last_program
+from worker.rewards.code import PROGRAMS, CodeGrader, last_program
 from worker.rewards.code_tests import (
     AssertTest,
     CallTest,
@@ -160,7 +162,7 @@ def test_calls_with_results_also_of_a_class_solution(grade):
     "test",
     [
         "from solution import add\n\ndef test_it():\n    assert add(1, 2) == 3",
-        "def check(candidate):\n    assert candidate(1, 2) == 3\n    assert candidate('a', 'b') == 'ab'\ncheck(add)",
+        "def check(f):\n    assert f(1, 2) == 3\n    assert f('a', 'b') == 'ab'\ncheck(add)",
         "import math\nassert math.isclose(add(0.1, 0.2), 0.3)",
         "assert set(add([1, 2], [3])) == {1, 2, 3}",
         "try:\n    add(1, 'a')\n    assert False\nexcept TypeError:\n    pass",
@@ -226,3 +228,29 @@ def test_the_answer_may_hold_the_tests():
     with closing(Scorer((CorrectnessReward(), CodeReward()), processes=1)) as scorer:
         [group] = scorer.score([row(None, "assert add(1, 2) == 3")], [[completion(ADD)]])
     assert group.terms == {"correctness": (1,), "code": (1,)}
+
+
+OTHER = "\n".join(f"x{number} = 'secret of another program'" for number in range(500)) + "\nprint(3)"
+FINDS = """
+import ctypes, re
+library = ctypes.CDLL(None)
+library.sbrk.restype = ctypes.c_void_p
+size = 1 << 20
+heap = ctypes.string_at(library.sbrk(0) - size, size)
+print(len(re.findall(rb"x[0-9]+ = .secret", heap)))
+"""
+
+
+@pytest.mark.processes
+def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
+    assert grade(OTHER, {"inputs": [""], "outputs": ["3"]}) == 1
+    assert grade(FINDS, {"inputs": [""], "outputs": ["0"]}) == 1
+
+
+@pytest.mark.processes
+def test_in_a_process_that_forgets_nothing_it_would():
+    """Else the test above would show nothing."""
+    limits = {"cpu_seconds": 4, "memory_bytes": 2**30, "stdin": ""}
+    with Sandbox(PROGRAMS) as sandbox:
+        assert sandbox.ask("run", seconds=9, program=OTHER, **limits)["output"] == "3\n"
+        assert int(sandbox.ask("run", seconds=9, program=FINDS, **limits)["output"]) > 0

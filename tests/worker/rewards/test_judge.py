@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from backend.config.rewards import JudgeReward, RewardModelReward
+from backend.config.served_rewards import JudgeReward, RewardModelReward
 from backend.errors import RewardServerFailed
 from backend.settings import Settings
 from worker.prompt import Prompt
@@ -91,7 +91,7 @@ def says(text, *, finish="stop"):
     """The server's answer to every request: a chat completion of this text."""
     usage = {"prompt_tokens": 10, "completion_tokens": 3}
     choice = {"message": {"content": text}, "finish_reason": finish}
-    return lambda body: (200, {"choices": [choice], "usage": usage}, {})
+    return lambda _: (200, {"choices": [choice], "usage": usage}, {})
 
 
 def grade(number):
@@ -185,13 +185,13 @@ def test_a_completion_neither_leaves_its_marks_nor_speaks_the_templates_language
         (says("[" * 100_000), "does not have the form"),
         (says(None), "holds no text"),
         (says('{"score": 1}', finish="length"), "cut off at 1024 tokens"),
-        (lambda body: (200, {"choices": []}, {}), "no chat completion"),
-        (lambda body: (200, [], {}), "no chat completion"),
-        (lambda body: (200, b"<html>", {}), "no JSON"),
-        (lambda body: (200, b" " * 2_000_000, {}), "cannot be reached"),
-        (lambda body: (302, {}, {"location": "http://127.0.0.1:1/"}), "status 302"),
-        (lambda body: (401, {"error": KEY}, {}), "status 401"),
-        (lambda body: (500, {}, {}), "status 500"),
+        (lambda _: (200, {"choices": []}, {}), "no chat completion"),
+        (lambda _: (200, [], {}), "no chat completion"),
+        (lambda _: (200, b"<html>", {}), "no JSON"),
+        (lambda _: (200, b" " * 2_000_000, {}), "cannot be reached"),
+        (lambda _: (302, {}, {"location": "http://127.0.0.1:1/"}), "status 302"),
+        (lambda _: (401, {"error": KEY}, {}), "status 401"),
+        (lambda _: (500, {}, {}), "status 500"),
     ],
 )
 def test_nonsense_leaves_its_completion_unscored_and_repeats_nothing_of_it(server, asked, said, reason):
@@ -239,9 +239,9 @@ def test_a_server_that_hangs_is_left_after_its_time(server, asked):
 
 
 def test_a_server_that_is_down_ends_the_run_with_words(asked, server):
-    server.respond = lambda body: (503, {}, {})
+    server.respond = lambda _: (503, {}, {})
     with pytest.raises(
-        RewardServerFailed, match="'judge': it answered with status 503; none of 2 .* JUDGE_URL"
+        RewardServerFailed, match=r"'judge': it answered with status 503; none of 2 .* JUDGE_URL"
     ):
         rewards(asked(JudgeReward(retries=1)), "a", "b")
     settings = Settings(judge_url="http://127.0.0.1:9/v1", judge_model="m")
@@ -301,5 +301,5 @@ def test_a_reward_model_scores_each_beginning_by_step(server, asked):
 
 
 def test_the_sigmoid_of_a_raw_score_lies_between_0_and_1(server, asked):
-    server.respond = lambda body: (200, {"data": [{"data": -800.0}]}, {})
+    server.respond = lambda _: (200, {"data": [{"data": -800.0}]}, {})
     assert rewards(asked(RewardModelReward(scale="sigmoid")), "a") == [0]
