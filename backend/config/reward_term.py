@@ -11,7 +11,7 @@ TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
 
 
 class Term(Frozen):
-    """What every term has."""
+    """Fields of every term."""
 
     title: ClassVar[str]
     """Its name in the form."""

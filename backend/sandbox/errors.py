@@ -29,5 +29,5 @@ class Unusable(Exception):
 
 
 def shown(words: Any) -> str:
-    """What a log and a database can hold; a process that was taken over may say anything."""
+    """Words that a log and a database can hold; a process that was taken over may say anything."""
     return clean_text(str(words)[:MAX_WORDS])

@@ -144,8 +144,8 @@ def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
 def test_an_opened_tag_reaches_reward_flags_and_is_no_text_of_the_completion():
     with closing(Scorer([ThinkFormatReward(weight=1)], opens_think=True)) as scorer:
         [group] = scorer.score([prompt("7")], [[completion("work</think>7"), completion("7")]])
-        assert group.terms["think_format"] == (1, 0)
         assert "no_think" not in scorer.flags(completion("work</think>7"), 1.0, reward=1.0)
+        assert group.terms["think_format"] == (1, 0)
 
 
 def test_boxed_format_wants_a_complete_box_with_something_inside():
