@@ -142,7 +142,7 @@ class Settings(BaseSettings):
     """Key that is sent to that server; empty: none."""
 
     judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
-    """Requests at a time that one run may have at the judge, and as many at the reward model."""
+    """Requests at a time that one reward term of a run may have at its server."""
 
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""

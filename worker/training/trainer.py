@@ -174,8 +174,7 @@ class Trainer:
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= self.scorer.take_metrics()
-        metrics |= staleness | {"optim/update_norm": weights.moved()}
+        metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         groups = step_records(collected, update_stats, self.scorer)
         if self._is_due(self.config.evaluation.every):
