@@ -1,7 +1,6 @@
 """Reward terms in the launch form: their fields, and a judge that nobody has configured."""
 
 import json
-import os
 from urllib.parse import urlencode
 
 import pytest
@@ -28,12 +27,15 @@ def test_the_form_shows_the_terms_and_refuses_a_judge_that_is_not_configured(ser
     context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()
     alerts = []
-    page.on("dialog", lambda dialog: (alerts.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog):
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     page.goto("/launch?" + urlencode({"base": json.dumps({"rewards": TERMS})}))
     refusal = page.get_by_text("asks a server that is not configured: the operator sets JUDGE_URL").first
     expect(refusal).to_be_visible()
     expect(page.get_by_text("the operator sets REWARD_MODEL_URL").first).to_be_visible()
-    if folder := os.environ.get("SHOTS"):
-        page.screenshot(path=f"{folder}/rewards-{scheme}.png", full_page=True)
     assert alerts == []
     context.close()

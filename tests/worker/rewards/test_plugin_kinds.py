@@ -122,11 +122,11 @@ def test_a_batch_function_may_be_async(call):
     assert call("async_batch", ["abc", ""])[0] == [3, 0]
 
 
-def test_512_completions_by_an_async_judge_of_one_second_take_at_most_five(call):
+def test_512_completions_by_an_async_judge_of_one_second_take_seconds(call):
     texts = [str(number) for number in range(512)]
     started = time.monotonic()
     found = call("waiting", texts, concurrency=128)
-    assert time.monotonic() - started < 8  # four waits of a second, and starting the sandbox
+    assert time.monotonic() - started < 10  # measured: docs/rewards.md; one after the other it takes 512
     assert found == ([float(text) for text in texts], 0, "")
 
 
