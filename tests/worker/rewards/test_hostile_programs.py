@@ -5,6 +5,7 @@ Each attack is tried once here; `make hostile` tries each in every shape and eve
 
 import os
 import socket
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -77,6 +78,16 @@ def sources() -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
+def has_no_program_left(pid: int | None) -> bool:
+    """Whether bubblewrap and the process that forks are soon alone."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if pid is None or len(psutil.Process(pid).children(recursive=True)) <= 2:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_no_hostile_program_gets_out_passes_or_changes_another_grade(tmp_path, listener):
     secret = tmp_path / "secret"
     secret.write_text(HIDDEN)
@@ -94,14 +105,9 @@ def test_no_hostile_program_gets_out_passes_or_changes_another_grade(tmp_path, l
             changed += honest != [wanted for _, _, wanted in HONEST]
             given = scores[:1] + scores[1 + len(HONEST) :]
             passed += [name for (name, _, _), score in zip(part, given, strict=True) if score]
-        alive = [
-            psutil.Process(bench.runner.pid).children(recursive=True)
-            for bench in grader._benches
-            if bench.runner.pid
-        ]
+        assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
     print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
     assert (passed, changed) == ([], 0)
-    assert all(len(family) <= 2 for family in alive), alive  # bubblewrap and the warm parent, no program
     assert secret.read_text() == HIDDEN
     assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - before
     assert sources() == code
