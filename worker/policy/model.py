@@ -70,7 +70,7 @@ class Policy:
         """Whether the chat template ends a prompt with <think>: a completion then has the closing tag
         only.
         """
-        end = self.tokenizer.decode(self.encode("?", room=0)[-16:]) if self.chat_template else ""
+        end = self.tokenizer.decode(self.encode("?", room=0)[-16:])
         return str(end).rstrip().endswith("<think>")
 
 

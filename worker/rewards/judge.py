@@ -77,7 +77,7 @@ class Judge:
             [f"Step {number}:\n{step}" for number, step in enumerate(steps, 1)] if self._is_by_step else steps
         )
         mark = f"work-{hashlib.sha256(work.encode(errors='replace')).hexdigest()[:16]}"
-        values = {name: str(value) for name, value in prompt.data.items()}
+        values = {name: str(value) for name, value in prompt.columns.items()}
         values |= {"question": prompt.text, "answer": prompt.answer, "rubric": term.rubric}
         values["completion"] = f"<{mark}>\n{CONTROL.sub(lambda sign: sign[0] + ' ', work)}\n</{mark}>"
         user = FIELD.sub(lambda field: values.get(field[1], field[0]), term.template)

@@ -141,17 +141,6 @@ def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
     assert "the tokenizer has 102 tokens, the model only 101" in refusal("mine", offline).message
 
 
-def test_a_chat_template_that_is_not_there_is_refused(copy, offline):
-    (copy / "chat_template.jinja").unlink()
-    assert refusal("mine", offline, chat_template=True).path == "policy.chat_template"
-
-
-def test_a_chat_template_wraps_the_prompt(copy, offline):
-    (copy / "chat_template.jinja").write_text("{{ messages[0]['role'] }}:{{ messages[0]['content'] }};")
-    policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
-    assert policy.tokenizer.decode(policy.encode("1+1=?", room=1)) == "user:1+1=?;"
-
-
 @pytest.mark.parametrize(
     ("ending", "opens"),
     [("<think>\\n", True), ("<think>", True), ("", False), ("<think>\\n\\n</think>\\n\\n", False)],

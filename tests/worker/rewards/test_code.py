@@ -27,7 +27,7 @@ READ_SUM = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
 
 
 def row(tests, answer=""):
-    return Prompt("p", "Write it.", answer, "file", data={"tests": tests} if tests is not None else {})
+    return Prompt("p", "Write it.", answer, "file", columns={"tests": tests} if tests is not None else {})
 
 
 @pytest.fixture(scope="module")

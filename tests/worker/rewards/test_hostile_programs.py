@@ -36,7 +36,7 @@ pytestmark = [
 
 
 def row(tests) -> Prompt:
-    return Prompt("p", "?", "", "file", data={"tests": tests})
+    return Prompt("p", "?", "", "file", columns={"tests": tests})
 
 
 OUTPUT = row([{"input": "3\n", "output": HIDDEN}])

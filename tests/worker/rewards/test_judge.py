@@ -18,7 +18,7 @@ from worker.rewards import endpoint
 from worker.rewards.served import ServedTerm, served_metrics
 
 KEY = "sk-operators-own-key"
-PROMPT = Prompt("p", "What is 3+4?", "7", "file", data={"level": "easy"})
+PROMPT = Prompt("p", "What is 3+4?", "7", "file", columns={"level": "easy"})
 
 
 class Server(ThreadingHTTPServer):

@@ -93,7 +93,7 @@ def call(tmp_path: Path, monkeypatch):
 
     def called(name, texts, *, rows=None, ids=(), **fields):
         rows = rows or [{}] * len(texts)
-        prompts = [Prompt(str(at), "?", "7", "file", data=row) for at, row in enumerate(rows)]
+        prompts = [Prompt(str(at), "?", "7", "file", columns=row) for at, row in enumerate(rows)]
         with closing(PluginTerm(PluginReward(entry_point=name, **fields))) as term:
             found = term.rewards(list(zip(prompts, texts, strict=True)), ids)
             return found, term.failures, term.last_failure
