@@ -61,8 +61,9 @@ faults: .venv/dev.stamp ## inject faults until the ledger has KILLS kills per da
 fuzz: test-tools .venv/dev.stamp ## fuzz the HTTP interface until the ledger holds 100,000 requests (ARGS="--goal N")
 	@.venv/bin/python -m tests.fuzz.campaign $(ARGS)
 
-hostile: test-tools .venv/dev.stamp ## show 500 hostile texts in every place of every page, in Chromium (half an hour)
-	@GRPOLAB_HOSTILE=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py --timeout 3600 $(ARGS)
+hostile: test-tools .venv/dev.stamp ## show 500 hostile texts on every page, and grade 1,188 hostile programs (half an hour)
+	@GRPOLAB_HOSTILE=all GRPOLAB_PROGRAMS=all .venv/bin/python -m pytest -q -s tests/browser/test_hostile.py \
+	  tests/worker/rewards/test_hostile_programs.py --timeout 3600 $(ARGS)
 
 test-images: .venv/dev.stamp ## build both images with buildah, without Docker, and train a run in them (ARGS="--volume /a:/b")
 	@.venv/bin/python -m tests.images $(ARGS)

@@ -9,6 +9,7 @@ GrpoLabError
 ├── Unavailable         503
 ├── TooMany             429
 ├── PluginFailed        a user's own reward or problem source cannot be called, or fails time after time
+├── RewardServerFailed  a judge or reward model is not configured, is down, or answers nonsense
 └── Fenced              this trainer no longer owns its run
 """
 
@@ -117,6 +118,12 @@ class PluginFailed(GrpoLabError):
     """A user's own reward or problem source raised, hung or returned nonsense: the run fails."""
 
     title = "Plugin failed"
+
+
+class RewardServerFailed(GrpoLabError):
+    """A server that rewards ask is not configured, is down, or answers nonsense: the run fails."""
+
+    title = "Reward server failed"
 
 
 class Fenced(GrpoLabError):

@@ -4,10 +4,10 @@ import base64
 import ipaddress
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, TypeAdapter, field_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.config.plugin_permissions import Permissions
@@ -120,6 +120,30 @@ class Settings(BaseSettings):
 
     plugin_permissions: str = ""
     """What reward plugins may reach, as JSON by name, e.g. {"judge": {"network": true}}; empty: nothing."""
+
+    judge_url: str = ""
+    """Base address of the OpenAI-compatible server that the reward `judge` asks, such as
+    http://127.0.0.1:8000/v1; empty: no run can use that reward."""
+
+    judge_model: str = ""
+    """Name of the judge's model on that server."""
+
+    judge_api_key: str = ""
+    """Key that is sent to that server; empty: none."""
+
+    reward_model_url: str = ""
+    """Base address of the vLLM server that the reward `reward_model` asks by its route /pooling, such as
+    http://127.0.0.1:8001; empty: no run can use that reward."""
+
+    reward_model_name: str = ""
+    """Name of the reward model on that server."""
+
+    reward_model_api_key: str = ""
+    """Key that is sent to that server; empty: none."""
+
+    judge_concurrency: Annotated[int, Field(ge=1, le=1024)] = 256
+    """Requests at a time that one reward term of a run may have at its server."""
+
     reads_per_token: Annotated[int, Field(ge=0, le=100_000)] = 8
     """Reads of curves and rollouts in progress per token, and as many exports; others wait. 0: no limit."""
 
@@ -151,16 +175,19 @@ class Settings(BaseSettings):
     @field_validator("grpolab_webhook_url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            parts.port  # noqa: B018 - raises ValueError
-        except ValueError:  # whose words hold a part of the address
-            raise ValueError("it must be an address that begins with https://") from None
-        if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
-            raise ValueError("it must be an address that begins with https://")
-        if parts.username or parts.password or " " in url:
-            raise ValueError("it must not hold a user, a password or spaces")
-        return url
+        return _checked_address(url, "https://")
+
+    @field_validator("judge_url", "reward_model_url")
+    @classmethod
+    def _is_a_server(cls, url: str) -> str:
+        return _checked_address(url, "http:// or https://").rstrip("/")
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        for url, model in (("judge_url", "judge_model"), ("reward_model_url", "reward_model_name")):
+            if getattr(self, url) and not getattr(self, model):
+                raise ValueError(f"{url.upper()} is set: {model.upper()} must name the model there")
+        return self
 
     @field_validator("grpolab_webhook_secret")
     @classmethod
@@ -182,6 +209,15 @@ class Settings(BaseSettings):
     def permissions(self) -> dict[str, Permissions]:
         """The permissions of each reward plugin that is named."""
         return PERMISSIONS.validate_json(self.plugin_permissions or "{}")
+
+    @property
+    def unserved_rewards(self) -> dict[str, str]:
+        """The setting that is missing for each reward term whose server is not configured."""
+        servers = {
+            "judge": ("JUDGE_URL", self.judge_url),
+            "reward_model": ("REWARD_MODEL_URL", self.reward_model_url),
+        }
+        return {term: name for term, (name, url) in servers.items() if not url}
 
     @property
     def state(self) -> Path:
@@ -206,6 +242,19 @@ class Settings(BaseSettings):
 def _begins_with_one_of(beginnings: tuple[str, ...], url: str) -> str:
     if url and not url.startswith(beginnings):
         raise ValueError(f"it must begin with {', '.join(beginnings[:-1])} or {beginnings[-1]}")
+    return url
+
+
+def _checked_address(url: str, beginning: str) -> str:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError
+    except ValueError:  # whose words hold a part of the address
+        raise ValueError(f"it must be an address that begins with {beginning}") from None
+    if url and (parts.scheme not in {"http", "https"} or not parts.hostname or not url.isprintable()):
+        raise ValueError(f"it must be an address that begins with {beginning}")
+    if parts.username or parts.password or " " in url:
+        raise ValueError("it must not hold a user, a password or spaces")
     return url
 
 

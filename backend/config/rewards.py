@@ -1,46 +1,14 @@
 """Reward terms and their parameters."""
 
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, JsonValue, field_validator
 
-from backend.config.base import Frozen
-
-Weight = Annotated[float, Field(ge=-1000, le=1000, description="Factor of this term in the total reward.")]
-TermDomain = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]{0,31})?$")]
+from backend.config.reward_term import ConditionTerm, StepTerm, Term, Weight
+from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 
 
-class _Term(Frozen):
-    """What every term has."""
-
-    title: ClassVar[str]
-    """Its name in the form."""
-
-    name: str
-
-    weight: Weight = 0.1
-
-    domain: TermDomain = ""
-    """Only for prompts of this domain; there it replaces the term of the same name for all domains."""
-
-    @property
-    def label(self) -> str:
-        """Name of the term in metrics and rollouts."""
-        return self.name
-
-
-class _ConditionTerm(_Term):
-    """A term that may depend on correctness, and on which the others may depend."""
-
-    only_when_correct: bool = False
-    """Give it to correct completions only."""
-
-    required: bool = False
-    """A completion that lacks it gets a total reward of 0: no other term and no length penalty counts
-    (Magistral's format, arXiv:2506.10910). With weight 0 it is a condition only."""
-
-
-class CorrectnessReward(_Term):
+class CorrectnessReward(Term):
     """Whether the answer is right."""
 
     title = "Correct answer"
@@ -69,7 +37,7 @@ class CorrectnessReward(_Term):
         return "reward term: 1 for a right answer, 0 for a wrong one; partial credit lies between"
 
 
-class ThinkFormatReward(_ConditionTerm):
+class ThinkFormatReward(ConditionTerm):
     """Whether the completion reasons inside <think> tags before it answers."""
 
     title = "Thinks in <think> tags"
@@ -79,7 +47,8 @@ class ThinkFormatReward(_ConditionTerm):
     weight: Weight = 0.2
 
     form: Literal["book", "strict"] = "book"
-    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer."""
+    """book: the first <think> stands before the first </think>; strict: one pair opens, then an answer.
+    Where the chat template ends the prompt with <think>, that tag counts as the completion's."""
 
     @property
     def meaning(self) -> str:
@@ -89,7 +58,7 @@ class ThinkFormatReward(_ConditionTerm):
         return "reward term: 1 where one pair of <think> tags opens and an answer follows, else 0"
 
 
-class BoxedFormatReward(_ConditionTerm):
+class BoxedFormatReward(ConditionTerm):
     """Whether the completion holds a complete boxed answer."""
 
     title = "Boxes its answer"
@@ -102,7 +71,7 @@ class BoxedFormatReward(_ConditionTerm):
         return "reward term: 1 where the completion holds a complete boxed answer, else 0"
 
 
-class LanguageReward(_ConditionTerm):
+class LanguageReward(ConditionTerm):
     """Whether the completion keeps to the script of its prompt: Latin, Cyrillic, Han with kana, Arabic, ...
 
     Letters are counted; LaTeX commands, tags, single Latin letters (variables) and Greek letters are not. Two
@@ -125,7 +94,7 @@ class LanguageReward(_ConditionTerm):
         return "reward term: 1 where thoughts and answer are each mostly in the prompt's script, else 0"
 
 
-class LengthReward(_Term):
+class LengthReward(Term):
     """Brevity relative to the group: 0.5 for the shortest to -0.5 for the longest, 0 where all are equally
     long; wrong completions are only ever punished by it (Kimi k1.5, arXiv:2501.12599, section 2.3.3).
     """
@@ -140,8 +109,11 @@ class LengthReward(_Term):
         return "reward term: brevity within the group, −0.5 to 0.5"
 
 
-class PluginReward(_ConditionTerm):
-    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker."""
+class PluginReward(StepTerm):
+    """A reward of your own: an entry point of the group `grpolab.rewards` beside the worker. It is a
+    function of one completion, `reward(prompt, text)`, or of a batch, as TRL calls it: `reward(prompts,
+    completions, **columns)`; either may be `async`.
+    """
 
     title = "Plugin"
 
@@ -150,13 +122,20 @@ class PluginReward(_ConditionTerm):
     weight: Weight = 1.0
 
     entry_point: Annotated[str, Field(pattern=r"^[\w.-]{1,96}$")]
-    """Name of the entry point; `reward(prompt, text, **params)` gives a number, or None: not scored."""
+    """Name of the entry point. The function gives a number (for a batch a list of them), or None: not scored.
+    With `per: step` it gives a list of numbers for each completion."""
 
     params: dict[str, JsonValue] = Field(default_factory=dict, max_length=64)
     """Keyword arguments of every call."""
 
     timeout_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 60.0
-    """A call that takes longer leaves its completion unscored; five failed calls in a row end the run."""
+    """A call that takes longer leaves its completions unscored; five failed calls in a row end the run."""
+
+    concurrency: Annotated[int, Field(ge=1, le=128)] = 8
+    """Calls at a time, for functions of one completion. A function that waits for a server can take many."""
+
+    messages: bool = False
+    """Whether a function of a batch gets messages, as TRL passes them for a conversational data set."""
 
     @field_validator("entry_point")
     @classmethod
@@ -173,22 +152,34 @@ class PluginReward(_ConditionTerm):
     @property
     def meaning(self) -> str:
         """Its value, as the legend of a formula explains it."""
-        return f"reward term: the number that the plugin {self.entry_point} gives"
+        return f"reward term: the number that the plugin {self.entry_point} gives{self.over_steps}"
 
 
 RewardTerm = Annotated[
-    CorrectnessReward | ThinkFormatReward | BoxedFormatReward | LanguageReward | LengthReward | PluginReward,
+    CorrectnessReward
+    | ThinkFormatReward
+    | BoxedFormatReward
+    | LanguageReward
+    | LengthReward
+    | CodeReward
+    | JudgeReward
+    | RewardModelReward
+    | PluginReward,
     Field(discriminator="name"),
 ]
 
-TERMS: tuple[type[_Term], ...] = get_args(get_args(RewardTerm)[0])
+TERMS: tuple[type[Term], ...] = get_args(get_args(RewardTerm)[0])
 """Every kind of reward term, in the order in which the form offers them."""
 
+CALLED = (CodeReward, JudgeReward, RewardModelReward, PluginReward)
+"""Terms whose value may be missing: something is asked or run for it."""
+
 BUILT_IN = (
-    *(term.model_fields["name"].default for term in TERMS if term is not PluginReward),
+    *(term.model_fields["name"].default for term in TERMS if not issubclass(term, CALLED)),
     "length_penalty",
 )
-"""Names of terms in metrics and rollouts that no plugin may take."""
+"""Names of terms in metrics and rollouts that no plugin may take; a run's terms have different names
+anyway."""
 
 
 def reward_catalog() -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 These checks look at this machine, so they stand apart from the schema, which is the same everywhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -27,11 +27,16 @@ def source_errors(
     *,
     datasets_dir: Path,
     hf_online: bool,
+    unserved: Mapping[str, str],
 ) -> list[FieldError]:
-    """Everything about problems and rewards that this machine cannot serve, one message per field."""
+    """Everything about problems and rewards that this machine cannot serve, one message per field.
+
+    `unserved` are the reward terms whose server the operator has not configured, each with the setting to
+    make.
+    """
     return [
         *_problem_errors(problems, datasets_dir=datasets_dir, hf_online=hf_online),
-        *_reward_errors(rewards),
+        *_reward_errors(rewards, unserved),
     ]
 
 
@@ -99,8 +104,13 @@ def _problem_errors(
             yield from _plugin_errors(PROBLEMS_GROUP, source.entry_point, f"problems.{number}.entry_point")
 
 
-def _reward_errors(rewards: Sequence[RewardTerm]) -> Iterator[FieldError]:
+def _reward_errors(rewards: Sequence[RewardTerm], unserved: Mapping[str, str]) -> Iterator[FieldError]:
     for number, term in enumerate(rewards):
+        if setting := unserved.get(term.name):
+            message = (
+                f"the reward {term.name} asks a server that is not configured: the operator sets {setting}"
+            )
+            yield FieldError(f"rewards.{number}.name", message)
         if isinstance(term, PluginReward):
             yield from _plugin_errors(REWARDS_GROUP, term.entry_point, f"rewards.{number}.entry_point")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from backend.datasets.unpacking import MOST_RATIO, RATIO_FREE_BYTES, BadFile
 from backend.errors import Unavailable
-from backend.sandbox.process import Died, Refused, Sandbox, TimedOut, Unusable
+from backend.sandbox.errors import Died, Refused, TimedOut, Unusable
+from backend.sandbox.process import Sandbox
 
 KINDS = (".csv", ".parquet")
 OPERATIONS = "backend.datasets.table_operations"

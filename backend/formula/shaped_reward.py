@@ -16,7 +16,7 @@ from backend.config.length import (
 )
 from backend.config.objective import Objective
 from backend.config.problems import ReasoningGymProblem, SumsProblem
-from backend.config.rewards import CorrectnessReward, LengthReward, PluginReward, RewardTerm
+from backend.config.rewards import CALLED, CorrectnessReward, LengthReward, PluginReward, RewardTerm
 from backend.config.run import RunConfig
 from backend.formula.mathml import Math, bracketed, call, fraction, number, product, row, summed, symbol, word
 from backend.formula.symbols import COMPLETION, ONE, REWARD, SUM, is_reward_intermediate, limited, log_of
@@ -220,9 +220,9 @@ def _brevity(name: Math) -> list[Math]:
 
 
 def may_be_unscored(config: RunConfig) -> bool:
-    """Whether a completion may end without a reward: a plugin gave none, or nobody knows what is right."""
+    """Whether a completion may end without a reward: a call gave none, or nobody knows what is right."""
     asks = any(_asks_for_correctness(term) for term in config.rewards)
-    calls = any(isinstance(term, PluginReward) for term in config.rewards)
+    calls = any(isinstance(term, CALLED) for term in config.rewards)
     return calls or (asks and not _are_made_here(config))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from backend.imports.log_file import LogFile, no_sense
 from backend.imports.operations import MOST_PART_NAMES
 from backend.imports.table import BadLog, Floats, Ints, Table, too_many_values
-from backend.sandbox.process import Died, Refused, TimedOut
+from backend.sandbox.errors import Died, Refused, TimedOut
 
 PART_BYTES = 1 << 18
 MOST_RECORD_BYTES = 1 << 23

@@ -23,7 +23,7 @@ from backend.imports.schemas import ImportAnswer, RunItemOfImport, report_of
 from backend.imports.store import Names, prepare_run, store_run
 from backend.imports.table import BadLog, Log, shown
 from backend.redaction import redact
-from backend.sandbox.process import Unusable
+from backend.sandbox.errors import Unusable
 
 MOST_NAME = 180
 """Characters of a name that the log gives; a number may follow."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from backend.imports.table import MOST_POINTS, BadLog
-from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
+from backend.sandbox.errors import Died, Refused, TimedOut
+from backend.sandbox.process import Sandbox
 
 OPERATIONS = "backend.imports.sandbox_operations"
 ANSWER_SECONDS = 20.0

@@ -32,5 +32,9 @@ def runnable(
 
 def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     return source_errors(
-        config.problems, config.rewards, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
+        config.problems,
+        config.rewards,
+        datasets_dir=settings.datasets_dir,
+        hf_online=settings.hf_online,
+        unserved=settings.unserved_rewards,
     )

@@ -21,3 +21,9 @@ class Operation(NamedTuple):
 
     is_forked: bool = True
     """Whether `answer` reads hostile text, and so has a process of its own; else the warm parent does it."""
+
+    is_program: bool = False
+    """Whether `answer` runs a program, which reads the request's `stdin`, prints, and returns an exit code.
+
+    The value is {"output": "...", "code": 0}; the process has no other way to answer than to print.
+    """

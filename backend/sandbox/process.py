@@ -15,21 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from backend.config.plugin_permissions import Permissions
-from backend.db.text import clean_text
 from backend.sandbox import bubblewrap
+from backend.sandbox.errors import Died, Refused, SandboxError, TimedOut, Unusable, shown
+from backend.sandbox.forks import GRACE_SECONDS
 from backend.sandbox.layers import check_sandbox, layer_names
 from backend.sandbox.paths import NETWORK, PROGRAMS, ROOT, code_paths, existing
-from backend.sandbox.server import GRACE_SECONDS, PREPARE_SECONDS, Orders
+from backend.sandbox.server import PREPARE_SECONDS, Orders
 from backend.settings import Settings
 
 MAX_LINE_BYTES = 2_000_000
-
-MAX_WORDS = 2000
-"""Characters of an error that a sandboxed process reports."""
 
 REMOVING_SECONDS = 60.0
 
@@ -41,32 +40,13 @@ NOTHING = Permissions(memory_gb=4)
 logger = logging.getLogger(__name__)
 
 
-class SandboxError(Exception):
-    """The sandboxed process did not answer a request."""
-
-
-class TimedOut(SandboxError):
-    """The work took longer than its limit and was killed."""
-
-
-class Died(SandboxError):
-    """The process ended while it worked, for instance at its memory limit."""
-
-
-class Refused(SandboxError):
-    """The operation raised an error of its own."""
-
-
-class Unusable(Exception):
-    """The sandbox cannot start or import what it needs: an error of the installation, not of an answer."""
-
-
 class Sandbox:
     """One sandboxed process, started when it is first needed and again after it was killed.
 
     `operations` names the module whose `OPERATIONS` it serves. With `plugin`, the module of a user's own
     code, that code is visible too, what it prints is shown, and it can write to a directory of its own, which
-    is emptied after each call. `further` paths are visible as well.
+    is emptied after each call. `further` paths are visible as well. One that `forgets` keeps nothing of a
+    request in the memory that later forks inherit; what it prepares is lost, too.
     """
 
     def __init__(
@@ -76,12 +56,14 @@ class Sandbox:
         permissions: Permissions = NOTHING,
         plugin: str = "",
         further: tuple[Path, ...] = (),
+        forgets: bool = False,
         settings: Settings | None = None,
     ) -> None:
         self._operations = operations
         self._permissions = permissions
         self._plugin = plugin
         self._further = further
+        self._forgets = forgets
         self._settings = settings or Settings()
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -98,17 +80,58 @@ class Sandbox:
         Raises TimedOut after `seconds`, Died, Refused with the operation's own words, or Unusable when the
         process could not be started or could not prepare itself.
         """
-        self._prepare({"op": op, "seconds": seconds} | request)
-        reply = self._read(seconds + GRACE_SECONDS)
+        [answer] = self.ask_each(op, [request], seconds=seconds, at_a_time=1)
+        if isinstance(answer, SandboxError):
+            raise answer
+        return answer
+
+    def ask_each(
+        self, op: str, requests: Sequence[Mapping[str, Any]], *, seconds: float, at_a_time: int, **common: Any
+    ) -> Iterator[Any]:
+        """The value of each request, or the SandboxError that it met, in the order of the requests.
+
+        `at_a_time` of them are worked on at once, each for at most `seconds`. Raises Unusable as `ask` does.
+        Whoever does not take all answers ends the process.
+        """
+        if not requests:
+            return
+        self._prepare({**common, "op": op, "seconds": seconds, "at_a_time": at_a_time, "each": requests})
+        found: dict[int, Any] = {}
+        missing = set(range(len(requests)))
+        is_complete = False
+        try:
+            for at in range(len(requests)):
+                while at not in found:
+                    found |= self._next_answer(missing, seconds)
+                    missing -= found.keys()
+                yield found.pop(at)
+            is_complete = True
+        finally:
+            if not is_complete:
+                self.close()
+
+    def _next_answer(self, missing: set[int], seconds: float) -> dict[int, Any]:
+        """The next answer by its place; the error for all that are missing when the process itself fails."""
+        try:
+            reply = self._read(seconds + GRACE_SECONDS)
+            at = reply.pop("at", None)
+            if type(at) is not int or at not in missing:
+                self.close()
+                raise Died("the sandboxed process sent an invalid message")
+            return {at: self._judged(reply, seconds)}
+        except SandboxError as error:
+            return dict.fromkeys(missing, error)
+
+    def _judged(self, reply: dict[str, Any], seconds: float) -> Any:
         match reply:
             case {"value": value}:
                 return value
             case {"error": words}:
-                raise Refused(_shown(words))
+                return Refused(shown(words))
             case {"timeout": True}:
-                raise TimedOut(f"no answer within {seconds:g} seconds")
+                return TimedOut(f"no answer within {seconds:g} seconds")
             case {"died": words}:
-                raise Died(str(words))
+                return Died(str(words))
         self.close()
         raise Died("the sandboxed process sent an invalid message")
 
@@ -150,7 +173,7 @@ class Sandbox:
         reply = self._read(PREPARE_SECONDS)
         if word not in reply:
             self.close()
-            raise Unusable(_shown(reply.get("unusable", "the sandboxed process sent an invalid message")))
+            raise Unusable(shown(reply.get("unusable", "the sandboxed process sent an invalid message")))
 
     def _start(self) -> None:
         check_sandbox(self._settings)
@@ -198,6 +221,7 @@ class Sandbox:
             processes=may.processes,
             scratch=scratch,
             is_plugin=bool(self._plugin),
+            forgets=self._forgets,
         )
 
     def _environment(self, scratch: str) -> dict[str, str]:
@@ -264,11 +288,6 @@ class Sandbox:
         self._unread += block
         if len(self._unread) > MAX_LINE_BYTES:
             raise Died("the sandboxed process sent an endless answer")
-
-
-def _shown(words: Any) -> str:
-    """What a log and a database can hold; a process that was taken over may say anything."""
-    return clean_text(str(words)[:MAX_WORDS])
 
 
 def _remove(scratch: "tempfile.TemporaryDirectory[str]") -> None:

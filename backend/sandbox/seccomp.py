@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,6 +40,9 @@ WRITING = [
 CHANGING_MODES = ["chmod", "fchmod", "fchmodat", "utimensat"]
 """What Landlock does not confine: only where no file of others can be seen, or it would reach them all."""
 
+AWAITING = ["recvfrom", "sendto"]
+"""What an event loop does with its own pair of stream sockets, which reach nothing else."""
+
 NETWORK = [
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
     "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown", "socket",
@@ -47,14 +51,17 @@ NETWORK = [
 
 # fmt: on
 CLONE_THREAD = 0x10000
+SOCKET_TYPE = 0xF
+"""Bits of a socket's type; a datagram socket could send to any name."""
 ANY_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def warm_parent(*, network: bool) -> Any:
     """The filter of the process that forks: all that its forks may do, and starting and ending them."""
     return _allowing(
-        [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *(NETWORK * network)],
+        [*COMPUTING, *LIMITING, *PROCESSES, *WRITING, *CHANGING_MODES, *AWAITING, *(NETWORK * network)],
         opens_for_writing=True,
+        has_event_loop=True,
     )
 
 
@@ -62,10 +69,11 @@ def answering(*, processes: bool, writes: bool, network: bool, sees_own_files_on
     """The filter of a fork that works on one answer."""
     further = [*(LIMITING + PROCESSES) * processes, *(WRITING * writes), *(NETWORK * network)]
     further += CHANGING_MODES * (writes and sees_own_files_only)
-    return _allowing([*COMPUTING, *further], opens_for_writing=writes)
+    further += AWAITING * writes
+    return _allowing([*COMPUTING, *further], opens_for_writing=writes, has_event_loop=writes)
 
 
-def _allowing(names: Iterable[str], *, opens_for_writing: bool) -> Any:
+def _allowing(names: Iterable[str], *, opens_for_writing: bool, has_event_loop: bool) -> Any:
     """A filter that permits these calls; every other one fails with EPERM."""
     import pyseccomp as libseccomp
 
@@ -77,6 +85,10 @@ def _allowing(names: Iterable[str], *, opens_for_writing: bool) -> Any:
     thread = libseccomp.Arg(0, libseccomp.MASKED_EQ, CLONE_THREAD, CLONE_THREAD)
     if "clone" not in names:
         _add(rules, libseccomp.ALLOW, "clone", thread)
+    if has_event_loop and "socketpair" not in names:
+        local = libseccomp.Arg(0, libseccomp.EQ, socket.AF_UNIX)
+        stream = libseccomp.Arg(1, libseccomp.MASKED_EQ, SOCKET_TYPE, socket.SOCK_STREAM)
+        _add(rules, libseccomp.ALLOW, "socketpair", local, stream)
     _add(rules, libseccomp.ALLOW, "prlimit64", libseccomp.Arg(0, libseccomp.EQ, 0))  # its own limits
     for name, flags in (("open", 1), ("openat", 2)):
         reading = libseccomp.Arg(flags, libseccomp.MASKED_EQ, ANY_WRITE, os.O_RDONLY)

@@ -23,6 +23,14 @@ from backend.settings import Settings
         ("GRPOLAB_WEBHOOK_SECRET", "canary" * 8, "GRPOLAB_WEBHOOK_SECRET: it must be whsec_ and 24 to 64"),
         ("GRPOLAB_WEBHOOK_URL", "ftp://h/canary", "GRPOLAB_WEBHOOK_URL: it must be an address that begins"),
         ("GRPOLAB_WEBHOOK_URL", "https://me:canary#@h/", "GRPOLAB_WEBHOOK_URL: it must be an address that"),
+        (
+            "JUDGE_URL",
+            "ftp://h/canary",
+            "JUDGE_URL: it must be an address that begins with http:// or https://",
+        ),
+        ("JUDGE_URL", "http://me:canary@h/v1", "JUDGE_URL: it must not hold a user, a password or spaces"),
+        ("JUDGE_URL", "http://h/v1", "JUDGE_URL is set: JUDGE_MODEL must name the model there"),
+        ("REWARD_MODEL_URL", "http://h", "REWARD_MODEL_URL is set: REWARD_MODEL_NAME must name the model"),
         ("PORT", "http", "PORT=http: Input should be a valid integer"),
     ],
 )

@@ -12,6 +12,7 @@ from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import _TABLE, TASKS
 from backend.config.rewards import RewardTerm, reward_catalog
 from backend.config.sources import checked_file, source_errors
+from backend.settings import Settings
 from tests import reasoning_gym_table
 
 SOURCES: TypeAdapter[list[ProblemSource]] = TypeAdapter(list[ProblemSource])
@@ -24,13 +25,17 @@ def write_rows(path: Path, count: int = 20, **extra: Any) -> None:
 
 
 def errors_of(
-    problems: list[dict[str, Any]], tmp_path: Path, rewards: list[dict[str, Any]] | None = None
+    problems: list[dict[str, Any]],
+    tmp_path: Path,
+    rewards: list[dict[str, Any]] | None = None,
+    settings: Settings | None = None,
 ) -> list[tuple[str, str]]:
     found = source_errors(
         SOURCES.validate_python(problems),
         TERMS.validate_python(rewards or []),
         datasets_dir=tmp_path,
         hf_online=False,
+        unserved=(settings or Settings()).unserved_rewards,
     )
     return [(error.path, error.message) for error in found]
 
@@ -147,6 +152,33 @@ def test_a_bad_source_is_refused_with_its_reason(source, reason):
 def test_an_unknown_reward_is_refused_with_the_known_ones():
     with pytest.raises(ValidationError, match="'correctness', 'think_format', 'boxed_format', 'language'"):
         TERMS.validate_python([{"name": "correctnes"}])
+
+
+def test_a_reward_whose_server_is_not_configured_is_refused_by_name(tmp_path):
+    rewards = [{"name": "correctness"}, {"name": "judge"}, {"name": "reward_model"}]
+    unset = "asks a server that is not configured: the operator sets"
+    assert errors_of([], tmp_path, rewards) == [
+        ("rewards.1.name", f"the reward judge {unset} JUDGE_URL"),
+        ("rewards.2.name", f"the reward reward_model {unset} REWARD_MODEL_URL"),
+    ]
+    served = Settings(judge_url="http://h/v1", judge_model="m")
+    assert [path for path, _ in errors_of([], tmp_path, rewards, served)] == ["rewards.2.name"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"lowest": 10, "highest": 1}, "highest must be above lowest"),
+        ({"template": "Grade it."}, "the template must hold {completion}"),
+        ({"per": "step", "answer": "last_number"}, "per: step needs answer: json"),
+        ({"criterion": "a/b"}, "should match pattern"),
+        ({"api_key": "x"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_judge_that_cannot_grade_is_refused_with_its_reason(fields, reason):
+    with pytest.raises(ValidationError) as caught:
+        TERMS.validate_python([{"name": "judge", **fields}])
+    assert reason in str(caught.value)
 
 
 def test_the_catalogs_describe_every_kind_with_its_parameters():

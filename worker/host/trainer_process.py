@@ -55,6 +55,18 @@ INHERITED_NAMES = {
 """Further variables that a trainer gets. The operator's token and the addresses of database and broker are
 none of them: plugins, and whatever they start, can read the environment."""
 
+SERVERS = (
+    "judge_url",
+    "judge_model",
+    "judge_api_key",
+    "judge_concurrency",
+    "reward_model_url",
+    "reward_model_name",
+    "reward_model_api_key",
+)
+"""Settings of the servers that rewards ask. The trainer asks them itself; the sandbox of a plugin gets
+none."""
+
 LINE_LIMIT = 32_768
 """Of a longer line of output the beginning is kept, in bytes."""
 
@@ -77,6 +89,7 @@ def trainer_environment(settings: Settings, slot: Slot, inherited: Mapping[str, 
         "LEASE_SECONDS": str(settings.lease_seconds),
         "SANDBOX": settings.sandbox,
         "PLUGIN_PERMISSIONS": settings.plugin_permissions,
+        **{name.upper(): str(getattr(settings, name)) for name in SERVERS},
         "CUDA_VISIBLE_DEVICES": slot.gpu,
         "OMP_NUM_THREADS": str(slot.threads),
         "PYTHONUNBUFFERED": "1",

@@ -71,6 +71,14 @@ class Policy:
             )
         return ids
 
+    @property
+    def opens_think(self) -> bool:
+        """Whether the chat template ends a prompt with <think>: a completion then has the closing tag
+        only.
+        """
+        end = self.tokenizer.decode(self.encode("?", room=0)[-16:])
+        return str(end).rstrip().endswith("<think>")
+
 
 def load_policy(config: PolicyConfig, settings: Settings, *, device: torch.device | str = "cpu") -> Policy:
     """The policy that a run config names, on a device.

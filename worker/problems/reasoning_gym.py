@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from backend.config.problems import ReasoningGymProblem
 from backend.config.rows import question_key
-from backend.sandbox.process import Sandbox, SandboxError, Unusable
+from backend.sandbox.errors import SandboxError, Unusable
+from backend.sandbox.process import Sandbox
 from worker.problems.base import Split
 from worker.problems.rows import with_instruction
 from worker.prompt import Prompt

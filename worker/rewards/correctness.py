@@ -8,7 +8,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from backend.config.rewards import CorrectnessReward
-from backend.sandbox.process import Sandbox, SandboxError, TimedOut
+from backend.sandbox.errors import SandboxError, TimedOut
+from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import MAX_ANSWER_CHARS, is_mathematical, quick_verdict
 from worker.rewards.formats import last_boxed, lenient_answer
@@ -32,12 +33,16 @@ class Grade(NamedTuple):
         return None if self.score is None else self.score >= FULL_MARKS
 
 
+def process_count(wanted: int = 0) -> int:
+    """`wanted`, or one checking process per two processors, at most four."""
+    return wanted or max(1, min(4, (os.cpu_count() or 1) // 2))
+
+
 class Checkers:
     """The checking processes of one run: started when first needed, one per two processors, at most four."""
 
     def __init__(self, processes: int = 0) -> None:
-        count = processes or max(1, min(4, (os.cpu_count() or 1) // 2))
-        self._sandboxes = [Sandbox(JUDGING) for _ in range(count)]
+        self._sandboxes = [Sandbox(JUDGING) for _ in range(process_count(processes))]
         self.timeouts = 0
         """Answers that took too long so far; each was graded wrong."""
 

@@ -40,19 +40,25 @@ def boxed_format(text: str) -> float:
     return float(box is not None and bool(box["brace"]) and bool(last_boxed(text)))
 
 
-def think_format(text: str, form: Literal["book", "strict"]) -> float:
-    """1 when the completion reasons inside tags, else 0.
+def think_format(text: str, form: Literal["book", "strict"], *, is_opened: bool = False) -> float:
+    """1 when the completion reasons inside tags, else 0; `is_opened`: the prompt ends with the first <think>.
 
     book: the first <think> stands before the first </think>, wherever they are and however often they come
     again (Raschka, section 7.6). A policy that repeats empty tags for ever gets it too.
     strict: the text begins with <think>, has each tag exactly once, and goes on after </think>.
     """
+    text = with_opened(text) if is_opened else text
     opened, closed = text.find(OPEN), text.find(CLOSE)
     if form == "book":
         return float(0 <= opened < closed)
     once = text.count(OPEN) == text.count(CLOSE) == 1
     answers = bool(text[closed + len(CLOSE) :].strip())
     return float(once and text.lstrip().startswith(OPEN) and opened < closed and answers)
+
+
+def with_opened(text: str) -> str:
+    """A completion with the <think> that its chat template has written."""
+    return f"{OPEN}{text}"
 
 
 def _last_box(text: str) -> re.Match[str] | None:

@@ -6,7 +6,6 @@ They import no torch, and each library only when a request needs it.
 import contextlib
 import importlib
 from functools import cache
-from typing import Any
 
 from backend.sandbox.operation import Operation, Request
 
@@ -82,21 +81,8 @@ def gym_score(request: Request) -> float:
     return score_at(*place, answer=request["found"])
 
 
-def import_plugin(request: Request) -> None:
-    """A user's own reward function."""
-    importlib.import_module("worker.rewards.plugins").load_reward(request["entry_point"])
-
-
-def plugin_reward(request: Request) -> Any:
-    """The value of a user's own reward function."""
-    from worker.rewards.plugins import call_reward
-
-    return call_reward(request["entry_point"], request["prompt"], request["text"], request["params"])
-
-
 OPERATIONS = {
     "equal": Operation(equal_mathematics, prepare=lambda _request: warm_mathematics()),
     "gym_question": Operation(gym_question, prepare=import_gym, is_forked=False),
     "gym_score": Operation(gym_score, prepare=make_gym_entry),
-    "plugin": Operation(plugin_reward, prepare=import_plugin),
 }

@@ -3,28 +3,39 @@
     def brevity(prompt: Prompt, completion_text: str, *, limit: int = 100) -> float | None:
         return float(len(completion_text) <= limit)
 
-None means that the completion could not be scored: it takes no part in the update. A call that raises, hangs,
-ends its process or returns no number leaves its completion unscored too; several in a row end the run.
+    def accuracy(completions: list[str], answer: list[str], **columns) -> list[float | None]:
+        return [float(found == right) for found, right in zip(completions, answer)]
 
-The module is imported once; each call is a fork of it, so what one call changes is gone at the next.
+Both may be `async`. None means that the completion could not be scored: it takes no part in the update. A
+call that raises, hangs, ends its process or returns no number leaves its completions unscored too; several in
+a row end the run.
+
+The module is imported once; each call is a fork of it, so what one call changes is gone at the next. The
+completions of a batch share a fork, and so do those of an `async` function.
 It sees the interpreter, its packages and its own code: no network, no other file and no variable, unless the
 operator grants them by the plugin's name in PLUGIN_PERMISSIONS.
 """
 
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from backend.config.plugin_permissions import Permissions
-from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
+from backend.config.plugins import REWARDS_GROUP, find_plugin
 from backend.config.rewards import PluginReward
 from backend.errors import PluginFailed
-from backend.sandbox.process import Sandbox, SandboxError, Unusable
+from backend.sandbox.errors import SandboxError, Unusable
+from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from worker.prompt import Prompt
-from worker.rewards.correctness import JUDGING
+from worker.rewards.steps import AGGREGATES
+
+CALLS = "worker.rewards.plugin_calls"
 
 MOST_IN_A_ROW = 5
 """Failed calls without a good one between them until the run fails: the plugin itself is broken then."""
@@ -36,49 +47,124 @@ class PluginTerm:
     def __init__(self, term: PluginReward) -> None:
         self.term = term
         self.failures = 0
-        """Calls that failed so far."""
+        """Completions that a failed call left unscored so far."""
         self.last_failure = ""
         self._in_a_row = 0
+        self._kind = ""
         settings = Settings()
         self._sandbox = Sandbox(
-            JUDGING,
+            CALLS,
             permissions=settings.permissions.get(term.entry_point, Permissions()),
             plugin=_module_of(term.entry_point),
             settings=settings,
         )
 
-    def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
+    def rewards(
+        self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]] = ()
+    ) -> list[float | None]:
         """One value per (prompt, completion text), None where the call failed.
+
+        A function of a batch also gets the completions' `token_ids`, if it asks for `completion_ids`.
 
         Raises PluginFailed when the plugin cannot be called at all, or fails time after time.
         """
-        return [self._reward(prompt, text) for prompt, text in pairs]
+        if not pairs:
+            return []
+        try:
+            self._kind = self._kind or self._ask("kind", seconds=self.term.timeout_seconds)
+            if self._kind == "batch":
+                return self._batch_rewards(pairs, token_ids)
+            said = self._async_values(pairs) if self._kind == "async" else self._single_values(pairs)
+            return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, said, strict=True)]
+        except Unusable as error:
+            raise PluginFailed(self._words(pairs[0][0], error)) from error
 
     def close(self) -> None:
         """End the plugin's process."""
         self._sandbox.close()
 
-    def _reward(self, prompt: Prompt, text: str) -> float | None:
+    def _ask(self, op: str, *, seconds: float, **request: Any) -> Any:
+        common = {"entry_point": self.term.entry_point, "params": self.term.params}
+        return self._sandbox.ask(op, seconds=seconds, **common, **request)
+
+    def _single_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
+        """The function's values, or the error of a call; each call is a fork of its own."""
+        return self._sandbox.ask_each(
+            "single",
+            [{"prompt": asdict(prompt), "text": text} for prompt, text in pairs],
+            seconds=self.term.timeout_seconds,
+            at_a_time=self.term.concurrency,
+            entry_point=self.term.entry_point,
+            params=self.term.params,
+        )
+
+    def _async_values(self, pairs: Sequence[tuple[Prompt, str]]) -> Iterator[Any]:
+        """The same of an `async` function: one fork awaits all of them."""
+        term = self.term
         try:
-            said = self._sandbox.ask(
-                "plugin",
-                seconds=self.term.timeout_seconds,
-                entry_point=self.term.entry_point,
-                prompt=asdict(prompt),
-                text=text,
-                params=self.term.params,
+            said = self._ask(
+                "async",
+                seconds=term.timeout_seconds * math.ceil(len(pairs) / term.concurrency) + 1,
+                each_seconds=term.timeout_seconds,
+                concurrency=term.concurrency,
+                prompts=[asdict(prompt) for prompt, _ in pairs],
+                texts=[text for _, text in pairs],
             )
-            value = _number(said)
-        except Unusable as error:
-            raise PluginFailed(self._words(prompt, error)) from error
+            outcomes = _listed(said, len(pairs))
+        except (SandboxError, ValueError) as error:
+            outcomes = [error] * len(pairs)
+        for outcome in outcomes:
+            match outcome:
+                case {"value": value}:
+                    yield value
+                case {"error": words}:
+                    yield SandboxError(str(words))
+                case _:
+                    yield outcome if isinstance(outcome, Exception) else SandboxError("an invalid message")
+
+    def _batch_rewards(
+        self, pairs: Sequence[tuple[Prompt, str]], token_ids: Sequence[NDArray[np.int64]]
+    ) -> list[float | None]:
+        """The values of one call of a function of a batch; it fails as a whole."""
+        try:
+            said = self._ask(
+                "batch",
+                seconds=self.term.timeout_seconds,
+                prompts=[asdict(prompt) for prompt, _ in pairs],
+                texts=[text for _, text in pairs],
+                completion_ids=[ids.tolist() for ids in token_ids],
+                messages=self.term.messages,
+            )
+            values = _listed(said, len(pairs))
+        except (SandboxError, ValueError) as error:
+            self._take_failure(self._words(pairs[0][0], error), completions=len(pairs))
+            return [None] * len(pairs)
+        return [self._reward(prompt, value) for (prompt, _), value in zip(pairs, values, strict=True)]
+
+    def _reward(self, prompt: Prompt, said: Any) -> float | None:
+        try:
+            if isinstance(said, Exception):
+                raise said
+            value = self._number(said)
         except (SandboxError, ValueError) as error:
             self._take_failure(self._words(prompt, error))
             return None
         self._in_a_row = 0
         return value
 
-    def _take_failure(self, words: str) -> None:
-        self.failures += 1
+    def _number(self, said: Any) -> float | None:
+        if self.term.per == "completion" or said is None:
+            return _number(said)
+        if not isinstance(said, list) or not said:
+            raise ValueError(f"a list of numbers is expected, one for each step, got {said!r:.100}")
+        scores = [_number(score) for score in said]
+        known = [score for score in scores if score is not None]
+        if len(known) < len(scores):
+            return None
+        return _number(AGGREGATES[self.term.aggregate](known))
+
+    def _take_failure(self, words: str, *, completions: int = 1) -> None:
+        self.failures += completions
         self._in_a_row += 1
         self.last_failure = words
         if self._in_a_row >= MOST_IN_A_ROW:
@@ -86,6 +172,14 @@ class PluginTerm:
 
     def _words(self, prompt: Prompt, error: Exception) -> str:
         return f"reward plugin {self.term.entry_point!r} on prompt {prompt.id!r}: {error}"
+
+
+def _listed(said: Any, count: int) -> list[Any]:
+    """A list of `count` values; ValueError when it is anything else."""
+    if isinstance(said, list) and len(said) == count:
+        return said
+    got = f"{len(said)} of them" if isinstance(said, list) else f"{said!r:.100}"
+    raise ValueError(f"a list of {count} numbers is expected, one for each completion, got {got}")
 
 
 def _number(value: Any) -> float | None:
@@ -103,15 +197,3 @@ def _module_of(name: str) -> str:
         return find_plugin(REWARDS_GROUP, name).module
     except ValueError:
         return ""
-
-
-def call_reward(name: str, prompt: Mapping[str, Any], text: str, params: Mapping[str, Any]) -> Any:
-    """The plugin's own value. Runs inside the plugin's sandbox."""
-    value = load_reward(name)(Prompt(**prompt), text, **params)
-    return value.item() if hasattr(value, "item") else value
-
-
-@lru_cache(maxsize=8)
-def load_reward(name: str) -> Any:
-    """The plugin's function, imported once."""
-    return load_plugin(find_plugin(REWARDS_GROUP, name))

@@ -1,6 +1,7 @@
 """Scores of completions: each reward term, their weighted sum, and who is right."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import assert_never
 
 from backend.config.rewards import (
@@ -12,13 +13,17 @@ from backend.config.rewards import (
     RewardTerm,
     ThinkFormatReward,
 )
+from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
+from backend.settings import Settings
 from worker.prompt import Prompt
-from worker.rewards.correctness import Checkers, Grade, Grader
+from worker.rewards.code import CodeGrader
+from worker.rewards.correctness import Checkers, Grade, Grader, process_count
 from worker.rewards.flags import completion_flags
-from worker.rewards.formats import boxed_format, think_format
+from worker.rewards.formats import boxed_format, think_format, with_opened
 from worker.rewards.language import script_consistent, script_share
 from worker.rewards.lengths import group_length_rewards
 from worker.rewards.plugins import PluginTerm
+from worker.rewards.served import ServedTerm, served_metrics
 from worker.types import Completion, Group
 
 Pair = tuple[Prompt, str]
@@ -33,10 +38,19 @@ class Scorer:
     right is always found out, also when no term rewards it.
     """
 
-    def __init__(self, terms: Sequence[RewardTerm], *, processes: int = 0) -> None:
+    def __init__(self, terms: Sequence[RewardTerm], *, processes: int = 0, opens_think: bool = False) -> None:
         self._terms = tuple(terms)
         self._checkers = Checkers(processes)
+        self._code = CodeGrader(process_count(processes))
         self._plugins = {_key(term): PluginTerm(term) for term in terms if isinstance(term, PluginReward)}
+        settings = Settings()
+        self._served = {
+            _key(term): ServedTerm(term, settings)
+            for term in terms
+            if isinstance(term, JudgeReward | RewardModelReward)
+        }
+        self.opens_think = opens_think
+        """Whether the chat template ends every prompt with <think>."""
         self.expects_think = any(isinstance(term, ThinkFormatReward) for term in terms)
 
     @property
@@ -46,18 +60,27 @@ class Scorer:
 
     @property
     def failures(self) -> int:
-        """Calls of a user's own rewards that failed so far; each left a completion unscored."""
-        return sum(plugin.failures for plugin in self._plugins.values())
+        """Completions that a failed plugin, judge or reward model left unscored so far."""
+        return sum(term.failures for term in self._calling)
 
     @property
     def last_failure(self) -> str:
         """The error of the last failed call."""
-        return next((plugin.last_failure for plugin in self._plugins.values() if plugin.last_failure), "")
+        return next((term.last_failure for term in self._calling if term.last_failure), "")
+
+    @property
+    def _calling(self) -> list[PluginTerm | ServedTerm]:
+        return [*self._plugins.values(), *self._served.values()]
+
+    def take_metrics(self) -> dict[str, float]:
+        """judge/* since the last call: what asking servers cost; empty for a run that asks none."""
+        return served_metrics([term.take_usage() for term in self._served.values()])
 
     def score(self, prompts: Sequence[Prompt], completions: Sequence[Sequence[Completion]]) -> list[Group]:
         """One group per prompt: raw terms, weighted reward and correctness of its G completions.
 
-        Raises PluginFailed when a user's own reward cannot be called, or fails time after time.
+        Raises PluginFailed when a user's own reward cannot be called, or fails time after time, and
+        RewardServerFailed when a judge or reward model scores nothing.
         """
         groups: dict[int, Group] = {}
         for domain in sorted({prompt.domain for prompt in prompts}):
@@ -72,7 +95,8 @@ class Scorer:
         for domain in sorted({prompt.domain for prompt in prompts}):
             places = [place for place, prompt in enumerate(prompts) if prompt.domain == domain]
             pairs = [(prompts[at], texts[at]) for at in places]
-            grades.update(zip(places, self._grader(self._of(domain)).grades(pairs), strict=True))
+            found, _ = self._graded(self._of(domain), pairs)
+            grades.update(zip(places, found, strict=True))
         return [_correctness(grades[place]) for place in range(len(prompts))]
 
     def weights(self, domain: str) -> dict[str, float]:
@@ -84,7 +108,7 @@ class Scorer:
     ) -> tuple[str, ...]:
         """The flags of a conspicuous completion: see completion_flags."""
         return completion_flags(
-            completion.text,
+            with_opened(completion.text) if self.opens_think else completion.text,
             is_scored=reward is not None,
             is_truncated=completion.is_truncated,
             is_correct=None if correctness is None else correctness >= 1,
@@ -94,6 +118,7 @@ class Scorer:
     def close(self) -> None:
         """End every process that scores."""
         self._checkers.close()
+        self._code.close()
         for plugin in self._plugins.values():
             plugin.close()
 
@@ -107,8 +132,10 @@ class Scorer:
     ) -> list[Group]:
         pairs = [(p, c.text) for p, row in zip(prompts, completions, strict=True) for c in row]
         terms = self._of(domain)
-        grades = self._grader(terms).grades(pairs)
-        values = {term.label: self._values(term, pairs, grades, completions) for term in terms}
+        grades, code = self._graded(terms, pairs)
+        with ThreadPoolExecutor(max(1, len(terms))) as pool:  # most of them wait for other processes
+            found = pool.map(lambda term: self._values(term, pairs, grades, code, completions), terms)
+            values = {term.label: column for term, column in zip(terms, found, strict=True)}
         weights = self.weights(domain)
         missed = _missed([values[term.label] for term in terms if _is_required(term)], count=len(pairs))
         counted = {label: _unless(missed, column) for label, column in values.items()}
@@ -136,11 +163,22 @@ class Scorer:
         own = (term for term in terms if isinstance(term, CorrectnessReward))
         return Grader(next(own, CorrectnessReward()), self._checkers)
 
+    def _graded(self, terms: Sequence[RewardTerm], pairs: Sequence[Pair]) -> tuple[list[Grade], Values]:
+        """The grade of each completion, and the score of its program; a row's tests decide about both."""
+        grades = self._grader(terms).grades(pairs)
+        term = next((term for term in terms if isinstance(term, CodeReward)), None)
+        if term is None:
+            return grades, [None] * len(pairs)
+        code = self._code.scores(term, pairs)
+        tested = [grade if score is None else Grade(score) for grade, score in zip(grades, code, strict=True)]
+        return tested, code
+
     def _values(
         self,
         term: RewardTerm,
         pairs: Sequence[Pair],
         grades: Sequence[Grade],
+        code: Values,
         completions: Sequence[Sequence[Completion]],
     ) -> Values:
         match term:
@@ -152,11 +190,16 @@ class Scorer:
                 measure = script_share if term.form == "share" else script_consistent
                 values: Values = [measure(prompt.text, text) for prompt, text in pairs]
             case ThinkFormatReward():
-                values = [think_format(text, term.form) for _, text in pairs]
+                values = [think_format(text, term.form, is_opened=self.opens_think) for _, text in pairs]
             case BoxedFormatReward():
                 values = [boxed_format(text) for _, text in pairs]
+            case CodeReward():
+                values = code
+            case JudgeReward() | RewardModelReward():
+                values = self._served[_key(term)].rewards(pairs)
             case PluginReward():
-                values = self._plugins[_key(term)].rewards(pairs)
+                ids = [completion.ids for row in completions for completion in row]
+                values = self._plugins[_key(term)].rewards(pairs, ids)
             case _:
                 assert_never(term)
         return _when_correct(values, grades) if term.only_when_correct else values

@@ -68,6 +68,8 @@ class Collected:
     """Tokens of the greedy completions that are baselines."""
     is_shaped: bool = False
     """Whether anything but the weighted terms may enter a reward: length, or a term that is required."""
+    opens_think: bool = False
+    """Whether the chat template ends every prompt with <think>."""
     sample_seconds: float = 0.0
     score_seconds: float = 0.0
 
@@ -133,6 +135,7 @@ class Collector:
             cursor=cursor,
             may_carry=isinstance(refill, ActiveRefill),
             is_shaped=self.is_shaped,
+            opens_think=self.scorer.opens_think,
         )
         while len(collected.trained) < wanted and collected.batches < refill.most_batches:
             missing = wanted - len(collected.trained)

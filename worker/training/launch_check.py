@@ -89,14 +89,14 @@ class LaunchCheck:
             hf_online=settings.hf_online,
             data=reporting(config.data),
         )
-        self.scorer = Scorer(config.rewards)
+        self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
 
     def check(self) -> Outcome:
         """Check, unless somebody asks for an end meanwhile: then nothing is stored."""
         try:
             self.recorder.begin(-1)
             report, groups = self._report()
-            collected = Collected(groups=groups, batches=1)
+            collected = Collected(groups=groups, batches=1, opens_think=self.scorer.opens_think)
             metrics = self._metrics(collected, report)
             rollouts = step_records(collected, UpdateStats(), self.scorer)
             self.recorder.record_step(StepRecord(0, metrics, rollouts))
@@ -198,7 +198,9 @@ class LaunchCheck:
         ]
 
     def _in_form(self, answer: str) -> str:
-        return f"{OPEN}\n{CLOSE}\n\n{answer}" if self.scorer.expects_think else answer
+        if not self.scorer.expects_think:
+            return answer
+        return f"{'' if self.scorer.opens_think else OPEN}\n{CLOSE}\n\n{answer}"
 
     def _failure(self) -> str:
         """Words about completions that could not be scored or checked in time; empty: there were none."""

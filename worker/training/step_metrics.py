@@ -30,7 +30,7 @@ def group_metrics(collected: Collected) -> Metrics:
         **(_unshaped_metrics(groups) if collected.is_shaped else {}),
         **_variety_metrics(collected),
         **_length_metrics(groups),
-        **text_metrics(groups),
+        **text_metrics(groups, opens_think=collected.opens_think),
         "groups/kept_frac": collected.informative / max(1, len(groups)),
         "sampling/generated_batches": collected.batches,
         **_carried_metrics(collected),

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Literal
 
 from worker.rewards.flags import distinct_gram_share
-from worker.rewards.formats import CLOSE, OPEN, last_boxed
+from worker.rewards.formats import CLOSE, OPEN, last_boxed, with_opened
 from worker.rewards.language import script_share
 from worker.types import Group
 
@@ -17,11 +17,17 @@ TAIL_CHARS = 2048
 """Of a completion's end, which is compressed: loops are there."""
 
 
-def text_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """text/* over all completions of a step."""
+def text_metrics(groups: Sequence[Group], *, opens_think: bool = False) -> dict[str, float]:
+    """text/* over all completions of a step; `opens_think`: every prompt ends with <think>."""
     pairs = [(group.prompt.text, completion) for group in groups for completion in group.completions]
     texts = [completion.text for _, completion in pairs]
-    states = [structure(completion.text, is_truncated=completion.is_truncated) for _, completion in pairs]
+    states = [
+        structure(
+            with_opened(completion.text) if opens_think else completion.text,
+            is_truncated=completion.is_truncated,
+        )
+        for _, completion in pairs
+    ]
     tails = [text[-TAIL_CHARS:].encode("utf-8", "surrogatepass") for text in texts]
     raw = sum(map(len, tails))
     metrics = {

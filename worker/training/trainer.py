@@ -101,7 +101,7 @@ class Trainer:
         self.held_out = (
             self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
         )
-        self.scorer = Scorer(config.rewards)
+        self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
         self.counters = RunCounters()
@@ -186,7 +186,7 @@ class Trainer:
         metrics = (
             group_metrics(collected) | update_stats.metrics() | timings(collected, update_stats, seconds)
         )
-        metrics |= staleness | {"optim/update_norm": weights.moved()}
+        metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         groups = step_records(collected, update_stats, self.scorer)
         if self._is_due(self.config.evaluation.every):

@@ -12,7 +12,7 @@ from backend.db.engine import open_engine, open_sessions
 from backend.db.models import Experiment, Metric, Run
 from backend.maintenance.reconciler import Reconciler
 from backend.metrics.packing import pack, packable
-from backend.sandbox.process import Unusable
+from backend.sandbox.errors import Unusable
 
 LOGS = Path(__file__).parent / "logs"
 CSV = "step,reward,kl,note\n1,0.25,nan,a\n2,0.5,0.01,b\n3,0.75,inf,c\n"

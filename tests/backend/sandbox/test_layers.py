@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from backend.config.plugin_permissions import Permissions
-from backend.sandbox import bubblewrap, process
+from backend.sandbox import bubblewrap, errors, process
+from backend.sandbox.errors import Died, Refused, TimedOut
 from backend.sandbox.layers import SandboxIncomplete, check_sandbox, layers, missing_layers
 from backend.sandbox.paths import ROOT, code_paths
-from backend.sandbox.process import Died, Refused, Sandbox, TimedOut
+from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 
 PROBES = "sandbox_probes"
@@ -171,7 +172,7 @@ def test_words_of_an_error_can_be_stored_and_are_few(probes):
     assert str(refused.value) == r"ValueError: \ud800\x00"
     with pytest.raises((Refused, Died)) as forged:
         probes("forge", line=json.dumps({"error": ["x" * 900_000]}) + "\n")
-    assert len(str(forged.value)) <= process.MAX_WORDS
+    assert len(str(forged.value)) <= errors.MAX_WORDS
 
 
 def test_the_reply_to_a_request_that_was_interrupted_is_not_the_next_ones(probes):

@@ -14,6 +14,7 @@ from backend.db.engine import db_now, open_engine, open_sessions
 from backend.db.models import Attempt, Event, LogChunk, Run
 from backend.redaction import learn
 from backend.runs import lifecycle
+from backend.sandbox.process import Sandbox
 from backend.settings import Settings
 from backend.workers.devices import Slot
 from tests.faults.processes import is_alive
@@ -419,6 +420,16 @@ def test_a_trainer_gets_no_token_that_it_does_not_need(settings):
     assert "canary" not in str(offline)
     online = trainer_environment(settings.model_copy(update={"hf_online": True}), slot, given)
     assert online["HF_TOKEN"] == "h"
+
+
+def test_a_trainer_gets_the_servers_that_rewards_ask_and_its_sandbox_does_not(settings, monkeypatch):
+    served = {"judge_url": "http://h/v1", "judge_model": "m", "judge_api_key": "canary"}
+    slot = Slot(0, "cpu", "CPU", 1)
+    environment = trainer_environment(settings.model_copy(update=served), slot, {})
+    assert environment["JUDGE_API_KEY"] == "canary"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert "canary" not in str(Sandbox("worker.rewards.judging")._environment("/scratch"))
 
 
 def test_a_reason_of_any_length_arrives_as_its_beginning():

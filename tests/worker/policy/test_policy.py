@@ -141,6 +141,17 @@ def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
     assert "the tokenizer has 102 tokens, the model only 101" in refusal("mine", offline).message
 
 
+@pytest.mark.parametrize(
+    ("ending", "opens"),
+    [("<think>\\n", True), ("<think>", True), ("", False), ("<think>\\n\\n</think>\\n\\n", False)],
+)
+def test_a_template_that_ends_the_prompt_with_an_open_tag_is_noticed(copy, offline, ending, opens):
+    (copy / "chat_template.jinja").write_text("{{ messages[0]['content'] }}{{ '" + ending + "' }}")
+    policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
+    assert policy.opens_think is opens
+    assert not load_policy(PolicyConfig(name="mine"), offline).opens_think
+
+
 def reference_logprobs(policy, prompt, completion, temperature):
     """One row at a time, whole logits."""
     with torch.no_grad():

@@ -23,8 +23,9 @@ from backend.config.rewards import (
     ThinkFormatReward,
 )
 from backend.errors import PluginFailed
+from backend.sandbox.errors import Refused, TimedOut
 from backend.sandbox.paths import ROOT
-from backend.sandbox.process import Refused, Sandbox, TimedOut
+from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
 from worker.rewards.answers import is_mathematical, quick_verdict
 from worker.rewards.correctness import JUDGING, Checkers, Grader
@@ -123,6 +124,28 @@ def test_without_a_box_the_lenient_reader_takes_the_last_number_or_all(text, fou
 )
 def test_think_format_in_the_books_form_and_in_the_strict_one(text, book, strict):
     assert (think_format(text, "book"), think_format(text, "strict")) == (book, strict)
+
+
+@pytest.mark.parametrize(
+    ("text", "book", "strict"),
+    [
+        ("work</think>7", 1, 1),
+        ("work</think>", 1, 0),
+        ("work", 0, 0),
+        ("<think>work</think>7", 1, 0),
+        ("</think>7", 1, 1),
+    ],
+)
+def test_think_format_where_the_template_has_opened_the_tag(text, book, strict):
+    found = [think_format(text, form, is_opened=True) for form in ("book", "strict")]
+    assert found == [book, strict]
+
+
+def test_an_opened_tag_reaches_reward_flags_and_is_no_text_of_the_completion():
+    with closing(Scorer([ThinkFormatReward(weight=1)], opens_think=True)) as scorer:
+        [group] = scorer.score([prompt("7")], [[completion("work</think>7"), completion("7")]])
+        assert "no_think" not in scorer.flags(completion("work</think>7"), 1.0, reward=1.0)
+        assert group.terms["think_format"] == (1, 0)
 
 
 def test_boxed_format_wants_a_complete_box_with_something_inside():

@@ -102,3 +102,9 @@ def test_a_group_that_failed_may_yet_be_solved():
     assert expected_useful([0.0, 1.0]) == pytest.approx(0.5)
     assert expected_useful([0.0] * 8) == pytest.approx(1 - (0.5 / 9) ** 8 - (8.5 / 9) ** 8)
     assert expected_useful([1.0] * 8) == pytest.approx(expected_useful([0.0] * 8))
+
+
+def test_a_tag_that_the_template_has_opened_belongs_to_the_completion():
+    groups = [group(r"work</think>\boxed{2}")]
+    assert text_metrics(groups, opens_think=True)["text/structure_ok"] == 1
+    assert text_metrics(groups)["text/structure_broken"] == 1

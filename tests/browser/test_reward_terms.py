@@ -1,0 +1,41 @@
+"""Reward terms in the launch form: their fields, and a judge that nobody has configured."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.service import HOSTILE, opened, running
+
+TERMS = [
+    {"name": "correctness"},
+    {"name": "code", "credit": "share", "domain": "math"},
+    {"name": "judge", "rubric": HOSTILE, "criterion": "helpfulness"},
+    {"name": "reward_model", "per": "step"},
+]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        yield service
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+def test_the_form_shows_the_terms_and_refuses_a_judge_that_is_not_configured(service, browser, width, scheme):
+    context = opened(browser, service, width, scheme, height=1400)
+    page = context.new_page()
+    alerts = []
+
+    def dismiss(dialog):
+        alerts.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
+    page.goto("/launch?" + urlencode({"base": json.dumps({"rewards": TERMS})}))
+    refusal = page.get_by_text("asks a server that is not configured: the operator sets JUDGE_URL").first
+    expect(refusal).to_be_visible()
+    expect(page.get_by_text("the operator sets REWARD_MODEL_URL").first).to_be_visible()
+    assert alerts == []
+    context.close()

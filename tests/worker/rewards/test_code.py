@@ -1,0 +1,256 @@
+"""Programs of completions, graded by the tests of their rows."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from backend.config.rewards import CorrectnessReward, LanguageReward
+from backend.config.served_rewards import CodeReward
+from backend.sandbox.process import Sandbox
+from tests.worker.rewards.test_rewards import completion
+from worker.prompt import Prompt
+from worker.rewards.code import PROGRAMS, CodeGrader, last_program
+from worker.rewards.code_tests import (
+    AssertTest,
+    CallTest,
+    OutputTest,
+    is_same_output,
+    is_same_value,
+    read_tests,
+)
+from worker.rewards.score import Scorer
+
+ADD = "def add(a, b):\n    return a + b"
+ASSERTS = ["assert add(1, 2) == 3", "assert add(-1, 1) == 0"]
+READ_SUM = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
+
+
+def row(tests, answer=""):
+    return Prompt("p", "Write it.", answer, "file", columns={"tests": tests} if tests is not None else {})
+
+
+@pytest.fixture(scope="module")
+def grade():
+    """The score of a program against tests."""
+    with closing(CodeGrader(1)) as grader:
+
+        def graded(program, tests, **fields):
+            return grader.scores(CodeReward(**fields), [(row(tests), program)])[0]
+
+        yield graded
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a\n```python\nx = 1\n```\nb\n```py\ny = 2\n```\n```text\nout\n```", "y = 2\n"),
+        ("```\nx\n```", "x\n"),
+        ("<think>```python\nx\n```</think>\nprint(1)", "\nprint(1)"),
+        ("print(1)", "print(1)"),
+        ("```python\nunclosed", "```python\nunclosed"),
+    ],
+)
+def test_the_last_block_of_python_is_the_program(text, wanted):
+    assert last_program(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        (["assert f(1)"], [AssertTest("assert f(1)")]),
+        ('["assert f(1)", "assert f(2)"]', [AssertTest("assert f(1)"), AssertTest("assert f(2)")]),
+        ("import math\nassert f(1)", [AssertTest("import math\nassert f(1)")]),
+        ([{"input": "1\n", "output": "2\n"}], [OutputTest("1\n", "2\n")]),
+        (
+            {"inputs": ["1", ["2", "3"]], "outputs": ["a", "b"]},
+            [OutputTest("1", "a"), OutputTest("2\n3", "b")],
+        ),
+        (
+            {"fn_name": "f", "inputs": [[1, 2]], "outputs": [3]},
+            [CallTest("f", (1, 2), 3)],
+        ),
+        ({"inputs": ["1"], "outputs": []}, []),
+        ("42", []),
+        (None, []),
+        ([1, {"input": 1}], []),
+        ("[" * 100_000, []),
+    ],
+)
+def test_tests_are_read_in_the_forms_of_data_sets(raw, wanted):
+    assert read_tests(raw) == wanted
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "wanted"),
+    [
+        ("1 2\n3\n", "1 2 \n3", True),
+        ("0.33333333", "0.333333333", True),
+        ("1", "1.0", True),
+        ("1", "01", False),
+        ("1 2", "1", False),
+        ("nan", "1.5", False),
+        ("", "", True),
+    ],
+)
+def test_outputs_are_compared_by_their_words(printed, expected, wanted):
+    assert is_same_output(printed, expected) is wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "wanted"),
+    [((1, 2), [1, 2], True), (3, [3], True), ({1: 2}, {"1": 2}, True), ([3], 3, False), ("3", 3, False)],
+)
+def test_values_are_compared_as_json(value, expected, wanted):
+    assert is_same_value(value, expected) is wanted
+
+
+@pytest.mark.processes
+def test_asserts_are_passed_by_the_right_program_only(grade):
+    assert grade(f"```python\n{ADD}\n```", ASSERTS) == 1
+    assert grade("def add(a, b):\n    return a - b", ASSERTS) == 0
+    assert grade("def sub(a, b):\n    return 3", ASSERTS) == 0
+
+
+@pytest.mark.processes
+def test_partial_credit_is_the_share_of_tests(grade):
+    three = "def add(a, b):\n    return 3"
+    assert (grade(three, ASSERTS, credit="share"), grade(three, ASSERTS)) == (0.5, 0)
+    assert grade(three, ASSERTS, credit="share", most_tests=1) == 1
+
+
+@pytest.mark.processes
+def test_standard_input_and_output(grade):
+    tests = {"inputs": ["1 2\n", "3\n4\n"], "outputs": ["3\n", "7\n"]}
+    assert grade(READ_SUM, tests) == 1
+    assert grade("print(3)", tests, credit="share") == 0.5
+    assert grade("print(sum(map(int, open(0).read().split())))", tests) == 1
+    assert grade("import os\nos.write(1, b'3\\n')\nos._exit(0)", {"inputs": [""], "outputs": ["3"]}) == 1
+    assert (
+        grade(
+            "import threading\nt = threading.Thread(target=lambda: print(3))\nt.start()\nt.join()",
+            {"inputs": [""], "outputs": ["3"]},
+        )
+        == 1
+    )
+
+
+@pytest.mark.processes
+def test_a_long_input_and_a_program_that_ignores_it(grade):
+    many = "1\n" * 200_000
+    assert grade(READ_SUM, {"inputs": [many], "outputs": ["200000"]}) == 1
+    assert grade("print(1)", {"inputs": [many], "outputs": ["1"]}) == 1
+
+
+@pytest.mark.processes
+def test_a_program_that_prints_the_right_answer_and_crashes_fails(grade):
+    tests = {"inputs": [""], "outputs": ["3"]}
+    assert grade("print(3)\n1 / 0", tests) == 0
+    assert grade("print(3)\nexit(1)", tests) == 0
+    assert grade("print(3)\nexit()", tests) == 1
+
+
+@pytest.mark.processes
+def test_calls_with_results_also_of_a_class_solution(grade):
+    tests = {"fn_name": "pair", "inputs": [[1, 2]], "outputs": [[1, 2]]}
+    assert grade("def pair(a, b):\n    return a, b", tests) == 1
+    assert grade("class Solution:\n    def pair(self, a, b):\n        return [a, b]", tests) == 1
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "test",
+    [
+        "from solution import add\n\ndef test_it():\n    assert add(1, 2) == 3",
+        "def check(f):\n    assert f(1, 2) == 3\n    assert f('a', 'b') == 'ab'\ncheck(add)",
+        "import math\nassert math.isclose(add(0.1, 0.2), 0.3)",
+        "assert set(add([1, 2], [3])) == {1, 2, 3}",
+        "try:\n    add(1, 'a')\n    assert False\nexcept TypeError:\n    pass",
+        "assert [add(i, i) for i in range(5)] == [0, 2, 4, 6, 8]",
+        "assert add({1: (2, {3})}.get(1), (None,)) == (2, {3}, None)",
+        "assert add(b'a', b'b') == b'ab' and add(1j, 1) == 1 + 1j",
+    ],
+)
+def test_tests_of_many_forms_call_the_program(grade, test):
+    assert grade(ADD, test) == 1
+    assert grade("def add(a, b):\n    return None", test) == 0
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "test",
+    [
+        "x = 1\nassert x",
+        "assert True",
+        "try:\n    add(1, 2)\nexcept:\n    pass\nassert add",
+        "syntax assert error(",
+    ],
+)
+def test_a_test_that_no_program_can_fail_or_pass_does_not_pass_a_missing_function(grade, test):
+    assert grade("", test) == 0
+    assert grade("import os\nos._exit(0)", test) == 0
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "program",
+    [
+        "while True: pass",
+        "import time\ntime.sleep(60)",
+        "x = bytearray(10**10)",
+        "while True: print('x' * 1000)",
+    ],
+)
+def test_a_program_beyond_its_limits_fails_its_test_and_no_other(grade, program):
+    tests = {"inputs": [""], "outputs": ["3"]}
+    assert grade(program, tests, timeout_seconds=1) == 0
+    assert grade("print(3)", tests, timeout_seconds=1) == 1
+
+
+@pytest.mark.processes
+def test_a_row_with_tests_is_right_when_they_pass_and_others_by_their_answer():
+    terms = (CodeReward(credit="share"), LanguageReward(weight=0.5, only_when_correct=True))
+    tested, plain, none = row(json.dumps(ASSERTS)), row(None, "7"), row(None)
+    texts = [f"```python\n{ADD}\n```", "def add(a, b): return 3"]
+    with closing(Scorer(terms, processes=1)) as scorer:
+        groups = scorer.score(
+            [tested, plain, none],
+            [[completion(text) for text in texts], [completion(r"\boxed{7}")], [completion("x")]],
+        )
+        assert scorer.correctness([tested], texts[:1]) == [1]
+    assert [group.correctness for group in groups] == [(1, 0), (1,), (None,)]
+    assert [group.terms["code"] for group in groups] == [(1, 0.5), (None,), (None,)]
+    assert [group.rewards for group in groups] == [(1.5, 0.5), (None,), (None,)]
+
+
+@pytest.mark.processes
+def test_the_answer_may_hold_the_tests():
+    with closing(Scorer((CorrectnessReward(), CodeReward()), processes=1)) as scorer:
+        [group] = scorer.score([row(None, "assert add(1, 2) == 3")], [[completion(ADD)]])
+    assert group.terms == {"correctness": (1,), "code": (1,)}
+
+
+OTHER = "\n".join(f"x{number} = 'secret of another program'" for number in range(500)) + "\nprint(3)"
+FINDS = """
+import ctypes, re
+library = ctypes.CDLL(None)
+library.sbrk.restype = ctypes.c_void_p
+size = 1 << 20
+heap = ctypes.string_at(library.sbrk(0) - size, size)
+print(len(re.findall(rb"x[0-9]+ = .secret", heap)))
+"""
+
+
+@pytest.mark.processes
+def test_a_program_finds_nothing_of_another_one_in_its_memory(grade):
+    assert grade(OTHER, {"inputs": [""], "outputs": ["3"]}) == 1
+    assert grade(FINDS, {"inputs": [""], "outputs": ["0"]}) == 1
+
+
+@pytest.mark.processes
+def test_in_a_process_that_forgets_nothing_it_would():
+    """Else the test above would show nothing."""
+    limits = {"cpu_seconds": 4, "memory_bytes": 2**30, "stdin": ""}
+    with Sandbox(PROGRAMS) as sandbox:
+        assert sandbox.ask("run", seconds=9, program=OTHER, **limits)["output"] == "3\n"
+        assert int(sandbox.ask("run", seconds=9, program=FINDS, **limits)["output"]) > 0

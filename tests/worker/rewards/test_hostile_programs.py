@@ -1,0 +1,119 @@
+"""Hostile programs before their tests: none gets out, none changes another's grade, none passes.
+
+Each attack is tried once here; `make hostile` tries each in every shape and every form of test.
+"""
+
+import os
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backend.config.served_rewards import CodeReward
+from backend.sandbox.layers import missing_layers
+from backend.sandbox.paths import ROOT
+from tests.worker.rewards.hostile_programs import ATTACKS, SHAPES, Hostile, hostile_programs
+from worker.prompt import Prompt
+from worker.rewards.code import CodeGrader
+
+ALL = os.environ.get("GRPOLAB_PROGRAMS") == "all"
+TERM = CodeReward(timeout_seconds=1, memory_mb=512)
+HIDDEN = "7f3a91c2-expected"
+"""The expected result: a program that passes has read it, since nothing lets it be computed."""
+
+CHECKED_EVERY = 20
+"""So many hostile programs between two rounds of honest ones."""
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600 if ALL else 300),
+    pytest.mark.skipif(bool(missing_layers()), reason="a layer of the sandbox is missing here"),
+]
+
+
+def row(tests) -> Prompt:
+    return Prompt("p", "?", "", "file", columns={"tests": tests})
+
+
+OUTPUT = row([{"input": "3\n", "output": HIDDEN}])
+CALL = row({"fn_name": "f", "inputs": [[3]], "outputs": [HIDDEN]})
+ASSERT = row([f"assert f(3) == {HIDDEN!r}"])
+HONEST = [
+    (row([{"input": "3\n", "output": "9"}]), "print(int(input()) ** 2)", 1.0),
+    (row([{"input": "3\n", "output": "9"}]), "print(int(input()) ** 3)", 0.0),
+    (row({"fn_name": "f", "inputs": [[3]], "outputs": [9]}), "def f(x): return x * x", 1.0),
+    (row(["assert f(3) == 9"]), "def f(x): return x * x", 1.0),
+    (row(["assert f(3) == 9"]), "def f(x): return x", 0.0),
+]
+
+
+def pairs_of(programs: list[Hostile]) -> list[tuple[str, Prompt, str]]:
+    """Each program with its test: with all forms of test, or with one after the other."""
+    found = []
+    for number, hostile in enumerate(programs):
+        forms = (
+            (OUTPUT, hostile.script),
+            (CALL, hostile.function),
+            (ASSERT, hostile.function),
+        )
+        chosen = forms if ALL else [forms[number % len(forms)]]
+        found += [(hostile.name, prompt, program) for prompt, program in chosen]
+    return found
+
+
+@pytest.fixture
+def listener():
+    """A service of this machine that nobody may reach."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        yield server
+
+
+def sources() -> dict[Path, tuple[int, int]]:
+    files = [path for name in ("backend", "worker") for path in (ROOT / name).rglob("*.py")]
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def has_no_program_left(pid: int | None) -> bool:
+    """Whether bubblewrap and the process that forks are soon alone."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if pid is None or len(psutil.Process(pid).children(recursive=True)) <= 2:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_no_hostile_program_gets_out_passes_or_changes_another_grade(tmp_path, listener):
+    secret = tmp_path / "secret"
+    secret.write_text(HIDDEN)
+    programs = list(hostile_programs(secret=str(secret), port=listener.getsockname()[1]))
+    hostile = pairs_of(programs if ALL else programs[: len(ATTACKS)])
+    before, code = {path.name for path in Path("/tmp").iterdir()}, sources()
+    with closing(CodeGrader(2)) as grader:
+        passed, changed = [], 0
+        for start in range(0, len(hostile), CHECKED_EVERY):
+            part = hostile[start : start + CHECKED_EVERY]
+            mixed = [(prompt, program) for _, prompt, program in part]
+            mixed[1:1] = [(prompt, program) for prompt, program, _ in HONEST]
+            scores = grader.scores(TERM, mixed)
+            honest = scores[1 : 1 + len(HONEST)]
+            changed += honest != [wanted for _, _, wanted in HONEST]
+            given = scores[:1] + scores[1 + len(HONEST) :]
+            passed += [name for (name, _, _), score in zip(part, given, strict=True) if score]
+        assert all(has_no_program_left(bench.runner.pid) for bench in grader._benches)
+    print(f"\n{len(hostile)} hostile programs: {len(passed)} passed, {changed} rounds changed other grades")
+    assert (passed, changed) == ([], 0)
+    assert secret.read_text() == HIDDEN
+    assert "escaped" not in {path.name for path in Path("/tmp").iterdir()} - before
+    assert sources() == code
+    with pytest.raises(TimeoutError):
+        listener.accept()
+
+
+def test_there_are_as_many_as_the_docs_say():
+    assert (len(ATTACKS), 3 * len(ATTACKS) * len(SHAPES)) == (66, 1188)

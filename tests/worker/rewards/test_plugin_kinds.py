@@ -1,0 +1,177 @@
+"""Reward functions as their authors bring them: of one completion, of a batch as in TRL, or async."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backend.config.rewards import PluginReward
+from backend.errors import PluginFailed
+from worker.prompt import Prompt
+from worker.rewards.plugins import MOST_IN_A_ROW, PluginTerm
+
+pytestmark = pytest.mark.processes
+
+PLUGIN = '''
+import asyncio, os, time
+
+def trl_accuracy(completions, answer, **kwargs):
+    """As TRL's own: completions and columns as lists, anything else in kwargs."""
+    return [1.0 if text == right else 0.0 for text, right in zip(completions, answer)]
+
+def trl_conversation(prompts, completions, **kwargs):
+    assert prompts[0] == [{"role": "user", "content": "?"}]
+    return [float(len(completion[0]["content"])) for completion in completions]
+
+def columns(prompts, completions, level, weight=2, **kwargs):
+    return [None if one is None else one * weight for one in level]
+
+def lengths(completions, completion_ids):
+    return [len(ids) for ids in completion_ids]
+
+async def async_batch(completions, **kwargs):
+    await asyncio.sleep(0.01)
+    return [len(text) for text in completions]
+
+async def waiting(prompt, text):
+    await asyncio.sleep(1)
+    return float(text)
+
+def slow(prompt, text):
+    time.sleep(1)
+    return float(text)
+
+async def moody(prompt, text):
+    if text == "1":
+        raise ValueError("no")
+    if text == "2":
+        await asyncio.sleep(60)
+    return "good" if text == "3" else float(text)
+
+async def dying(prompt, text):
+    os._exit(3)
+
+def too_few(completions, **kwargs):
+    return [1.0]
+
+def nonsense(completions, **kwargs):
+    return {"score": 1}
+
+def spotty(completions, **kwargs):
+    return [float("nan"), "good", None, 4][:len(completions)]
+
+def stuck(completions, **kwargs):
+    time.sleep(60)
+
+def scratch(prompt, text):
+    path = os.path.join(os.environ["TMPDIR"], "note")
+    found = os.path.exists(path)
+    open(path, "w").write(text)
+    time.sleep(0.2)
+    return float(found or open(path).read() != text)
+
+def steps(prompt, text):
+    return [float(step) for step in text.split()] if text else None
+'''
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch):
+    """Rewards of texts by a function of the package above, and what was said about failures."""
+    (tmp_path / "kinds.py").write_text(PLUGIN)
+    info = tmp_path / "kinds-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kinds\nVersion: 1.0\n")
+    names = [line.partition("def ")[2].partition("(")[0] for line in PLUGIN.splitlines() if "def " in line]
+    (info / "entry_points.txt").write_text(
+        "[grpolab.rewards]\n" + "\n".join(f"{name} = kinds:{name}" for name in names)
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    def called(name, texts, *, rows=None, ids=(), **fields):
+        rows = rows or [{}] * len(texts)
+        prompts = [Prompt(str(at), "?", "7", "file", columns=row) for at, row in enumerate(rows)]
+        with closing(PluginTerm(PluginReward(entry_point=name, **fields))) as term:
+            found = term.rewards(list(zip(prompts, texts, strict=True)), ids)
+            return found, term.failures, term.last_failure
+
+    return called
+
+
+def test_a_function_of_trl_is_called_unchanged_with_columns_as_lists(call):
+    assert call("trl_accuracy", ["7", "8"]) == ([1, 0], 0, "")
+
+
+def test_a_conversational_data_set_gives_messages(call):
+    assert call("trl_conversation", ["ab", "c"], messages=True)[0] == [2, 1]
+
+
+def test_a_row_without_a_column_gives_none_and_params_are_arguments_too(call):
+    rows = [{"level": 1, "other": 0}, {"other": 0}]
+    assert call("columns", ["a", "b"], rows=rows, params={"weight": 3})[0] == [3, None]
+
+
+def test_token_ids_reach_a_function_that_names_them(call):
+    assert call("lengths", ["a", "b"], ids=[np.array([1, 2]), np.array([3])])[0] == [2, 1]
+
+
+def test_a_batch_function_may_be_async(call):
+    assert call("async_batch", ["abc", ""])[0] == [3, 0]
+
+
+def test_512_completions_by_an_async_judge_of_one_second_take_seconds(call):
+    texts = [str(number) for number in range(512)]
+    started = time.monotonic()
+    found = call("waiting", texts, concurrency=128)
+    assert time.monotonic() - started < 10  # measured: docs/rewards.md; one after the other it takes 512
+    assert found == ([float(text) for text in texts], 0, "")
+
+
+def test_functions_that_wait_are_called_side_by_side_and_keep_their_order(call):
+    texts = [str(number) for number in range(64)]
+    started = time.monotonic()
+    assert call("slow", texts, concurrency=64)[0] == [float(text) for text in texts]
+    assert time.monotonic() - started < 10
+
+
+def test_calls_side_by_side_have_directories_of_their_own(call):
+    assert call("scratch", list("abcdefgh"), concurrency=4)[0] == [0] * 8
+
+
+def test_one_failing_completion_of_an_async_function_leaves_the_others_scored(call):
+    found, failures, words = call("moody", ["0", "1", "4", "2", "3", "5"], timeout_seconds=0.5)
+    assert found == [0, None, 4, None, None, 5]
+    assert failures == 3
+    assert "a finite number or None is expected, got 'good'" in words
+
+
+def test_a_batch_that_lies_about_its_length_leaves_all_unscored_and_says_so(call):
+    found, failures, words = call("too_few", ["a", "b"])
+    assert (found, failures) == ([None, None], 2)
+    assert "a list of 2 numbers is expected, one for each completion, got 1 of them" in words
+
+
+@pytest.mark.parametrize("name", ["nonsense", "stuck"])
+def test_a_batch_that_answers_nonsense_or_hangs_leaves_all_unscored(call, name):
+    assert call(name, ["a", "b"], timeout_seconds=1)[:2] == ([None, None], 2)
+
+
+def test_in_a_batch_only_values_that_are_no_numbers_are_unscored(call):
+    assert call("spotty", ["a", "b", "c", "d"])[:2] == ([None, None, None, 4], 2)
+
+
+def test_an_async_function_that_ends_its_process_fails_the_run_after_five(call):
+    with pytest.raises(PluginFailed, match=rf"code 3 \({MOST_IN_A_ROW} failed calls in a row\)"):
+        call("dying", ["a"] * MOST_IN_A_ROW)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "wanted"), [("min", 1), ("mean", 2), ("last", 3), ("product", 6), ("sum", 6)]
+)
+def test_scores_of_steps_become_one_reward(call, aggregate, wanted):
+    found, failures, _ = call("steps", ["2 1 3", "", " "], per="step", aggregate=aggregate)
+    assert found == [wanted, None, None]
+    assert failures == 1  # the blank text has no step

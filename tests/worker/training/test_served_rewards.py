@@ -1,0 +1,70 @@
+"""A run whose completions are graded by a judge and by tests of programs, on the tiny policy."""
+
+import json
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.config.metrics import find_metric
+from backend.db.models import Event, MetricKey
+from backend.errors import RewardServerFailed
+from tests.worker.rewards.test_judge import grade, server  # noqa: F401 - fixture
+from tests.worker.training.test_trainer import queued, series, sessions, train  # noqa: F401 - fixtures
+from worker.outcome import Outcome
+
+pytestmark = pytest.mark.processes
+
+RUN = {
+    "steps": 2,
+    "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 16},
+    "evaluation": {"every": 0},
+}
+
+
+@pytest.fixture
+def judge(server, monkeypatch):  # noqa: F811 - the fixture above
+    monkeypatch.setenv("JUDGE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("JUDGE_MODEL", "judge-7b")
+    return server
+
+
+def test_a_run_is_rewarded_by_its_judge_and_records_what_that_cost(sessions, queued, train, judge):  # noqa: F811
+    judge.respond = lambda body: grade(len(json.dumps(body)) % 11)(body)
+    config = resolve({**RUN, "rewards": [{"name": "correctness"}, {"name": "judge", "criterion": "style"}]})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    found = series(sessions, run_id)
+    assert sorted(found["reward/style/mean"]) == sorted(found["judge/requests"]) == [1, 2]
+    assert set(found["judge/requests"].values()) == {8}
+    asked = sum(round(8 * (1 - share)) for share in found["judge/cached_frac"].values())
+    assert len(judge.requests) == asked
+    assert sum(found["judge/prompt_tokens"].values()) == 10 * asked
+    with sessions() as session:
+        names = session.scalars(select(MetricKey.name))
+        assert [name for name in names if find_metric(name) is None] == []
+
+
+def test_completions_that_the_judge_leaves_out_are_unscored_and_an_event_counts_them(
+    sessions,  # noqa: F811
+    queued,  # noqa: F811
+    train,  # noqa: F811
+    judge,
+):
+    judge.respond = lambda body: grade(5)(body) if len(judge.requests) % 2 else (400, {}, {})
+    config = resolve({**RUN, "steps": 1, "rewards": [{"name": "judge"}]})
+    run_id = queued(config)
+    assert train(run_id, config) == Outcome("finished")
+    with sessions() as session:
+        [words] = [event.message for event in session.scalars(select(Event)) if "unscored" in event.message]
+    assert "reward 'judge': it answered with status 400" in words
+    assert 0 < series(sessions, run_id)["judge/failed_frac"][1] < 1
+
+
+def test_a_judge_that_is_down_fails_the_run_with_the_setting_to_look_at(queued, train, judge):  # noqa: F811
+    judge.respond = lambda _: (500, {}, {})
+    config = resolve({**RUN, "rewards": [{"name": "judge", "retries": 0}]})
+    with pytest.raises(
+        RewardServerFailed, match=r"status 500; none of 8 completions was scored, see JUDGE_URL"
+    ):
+        train(queued(config), config)

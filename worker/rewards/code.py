@@ -1,0 +1,159 @@
+"""Grades of programs: a completion's code is run against the tests of its row, in the sandbox."""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from backend.config.served_rewards import CodeReward
+from backend.sandbox.errors import SandboxError
+from backend.sandbox.process import Sandbox
+from worker.prompt import Prompt
+from worker.rewards.code_tests import (
+    AssertTest,
+    CallTest,
+    OutputTest,
+    Test,
+    is_same_output,
+    is_same_value,
+    read_tests,
+)
+from worker.rewards.formats import CLOSE
+from worker.rewards.programs import decoded, encoded
+
+PROGRAMS = "worker.rewards.programs"
+
+BLOCK = re.compile(r"```[ \t]*([\w+-]*)[^\n`]*\n(.*?)```", re.DOTALL)
+PYTHON = ("", "python", "python3", "py")
+MAX_PROGRAM_CHARS = 100_000
+MOST_CALLS = 100
+"""Calls of the program that one assert test may make."""
+
+CLOCK_SECONDS = 3
+"""Seconds on the clock for each second of processor time: other processes must not decide a grade."""
+
+logger = logging.getLogger(__name__)
+
+
+class Bench(NamedTuple):
+    """Two processes: what runs programs meets no test and no other program, not even in freed memory."""
+
+    runner: Sandbox
+    examiner: Sandbox
+
+
+class CodeGrader:
+    """Runs programs against tests, one program at a time on each bench."""
+
+    def __init__(self, benches: int) -> None:
+        self._benches = [Bench(Sandbox(PROGRAMS, forgets=True), Sandbox(PROGRAMS)) for _ in range(benches)]
+
+    def scores(self, term: CodeReward, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
+        """One score from 0 to 1 per (prompt, completion text); None where the row has no tests."""
+        jobs = [(tuple(_tests_of(term, prompt)), last_program(text)) for prompt, text in pairs]
+        free: SimpleQueue[Bench] = SimpleQueue()
+        for bench in self._benches:
+            free.put(bench)
+
+        def score(job: tuple[tuple[Test, ...], str]) -> float | None:
+            tests, program = job
+            if not tests:
+                return None
+            bench = free.get()
+            try:
+                return Examination(term, bench, program).score(tests)
+            finally:
+                free.put(bench)
+
+        with ThreadPoolExecutor(len(self._benches)) as pool:
+            return list(pool.map(score, jobs))
+
+    def close(self) -> None:
+        """End all processes."""
+        for bench in self._benches:
+            bench.runner.close()
+            bench.examiner.close()
+
+
+class Examination:
+    """One program before its tests."""
+
+    def __init__(self, term: CodeReward, bench: Bench, program: str) -> None:
+        self._term, self._bench, self._program = term, bench, program
+
+    def score(self, tests: Sequence[Test]) -> float:
+        """1 or 0, or the share of the tests that pass; tests after a failure are run for the share only."""
+        if not self._program.strip() or len(self._program) > MAX_PROGRAM_CHARS:
+            return 0.0
+        passed = 0
+        for test in tests:
+            if self._passes(test):
+                passed += 1
+            elif self._term.credit == "all":
+                return 0.0
+        return passed / len(tests)
+
+    def _passes(self, test: Test) -> bool:
+        try:
+            match test:
+                case OutputTest():
+                    ended = self._run("run", stdin=test.stdin)
+                    return ended["code"] == 0 and is_same_output(ended["output"], test.output)
+                case CallTest():
+                    outcome = self._call(test.function, [encoded(value) for value in test.arguments], {})
+                    return "value" in outcome and is_same_value(decoded(outcome["value"]), test.value)
+                case AssertTest():
+                    return self._passes_assertion(test)
+        except (SandboxError, ValueError, TypeError, LookupError, RecursionError) as error:
+            logger.debug("a program failed its test", extra={"reason": str(error)[:200]})
+        return False
+
+    def _passes_assertion(self, test: AssertTest) -> bool:
+        """Run the test, and the program's functions as it asks for them, in processes apart."""
+        known: list[Any] = []
+        for _ in range(MOST_CALLS):
+            verdict = self._bench.examiner.ask(
+                "examine", seconds=self._clock, test=test.code, known=known, **self._limits
+            )
+            if "call" not in verdict:
+                return verdict["passed"] is True
+            call = verdict["call"]
+            known.append([call, self._call(call["function"], call["arguments"], call["named"])])
+        return False
+
+    def _call(self, function: str, arguments: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+        outcome = self._run("call", function=function, arguments=arguments, named=named)
+        if not isinstance(outcome, dict) or len(outcome) != 1 or not outcome.keys() <= {"value", "raised"}:
+            raise ValueError("a value is expected")
+        return outcome
+
+    def _run(self, op: str, **request: Any) -> Any:
+        return self._bench.runner.ask(
+            op, seconds=self._clock, program=self._program, **self._limits, **request
+        )
+
+    @property
+    def _clock(self) -> float:
+        return CLOCK_SECONDS * math.ceil(self._term.timeout_seconds)
+
+    @property
+    def _limits(self) -> dict[str, int]:
+        return {
+            "cpu_seconds": math.ceil(self._term.timeout_seconds),
+            "memory_bytes": self._term.memory_mb * 2**20,
+        }
+
+
+def last_program(text: str) -> str:
+    """The last fenced block of Python after the thoughts; the whole text without any block."""
+    answer = text.rpartition(CLOSE)[2]
+    blocks = [code for language, code in BLOCK.findall(answer) if language.lower() in PYTHON]
+    return blocks[-1] if blocks else answer
+
+
+def _tests_of(term: CodeReward, prompt: Prompt) -> list[Test]:
+    tests = read_tests(prompt.columns.get(term.tests)) or read_tests(prompt.answer)
+    return tests[: term.most_tests]

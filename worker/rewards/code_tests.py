@@ -1,0 +1,122 @@
+"""Tests of a row, read from the forms in which data sets of code hold them."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TOLERANCE = 1e-6
+"""Relative difference of two numbers with a decimal point that counts as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTest:
+    """Standard input, and the standard output that is expected."""
+
+    stdin: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallTest:
+    """A call of a function, and the value that is expected."""
+
+    function: str
+    arguments: tuple[Any, ...]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTest:
+    """Python code that passes when it raises nothing."""
+
+    code: str
+
+
+Test = OutputTest | CallTest | AssertTest
+
+
+def read_tests(raw: Any) -> list[Test]:
+    """The tests in a value of a data set; empty where it holds none.
+
+    These are read, also from JSON text: a list of assert statements; a list of {"input", "output"}; and
+    {"inputs": [...], "outputs": [...]}, with "fn_name" where inputs are arguments of that function. Other
+    text with an `assert` is one test.
+    """
+    if isinstance(raw, str):
+        try:
+            return read_tests(json.loads(raw)) if raw.lstrip()[:1] in ("[", "{") else _assertion(raw)
+        except (ValueError, RecursionError):
+            return _assertion(raw)
+    if isinstance(raw, Mapping):
+        return _columns(raw)
+    if isinstance(raw, Sequence) and not isinstance(raw, bytes):
+        return [test for item in raw for test in _item(item)]
+    return []
+
+
+def _assertion(text: str) -> list[Test]:
+    return [AssertTest(text)] if "assert" in text else []
+
+
+def _item(item: Any) -> list[Test]:
+    if isinstance(item, str):
+        return _assertion(item)
+    if isinstance(item, Mapping) and {"input", "output"} <= item.keys():
+        return _pair(str(item.get("fn_name") or ""), item["input"], item["output"])
+    return []
+
+
+def _columns(raw: Mapping[str, Any]) -> list[Test]:
+    inputs, outputs = raw.get("inputs"), raw.get("outputs")
+    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs):
+        return []
+    name = str(raw.get("fn_name") or "")
+    return [
+        test for given, wanted in zip(inputs, outputs, strict=True) for test in _pair(name, given, wanted)
+    ]
+
+
+def _pair(name: str, given: Any, wanted: Any) -> list[Test]:
+    if name:
+        return [CallTest(name, tuple(given) if isinstance(given, list) else (given,), wanted)]
+    return [OutputTest(_lines(given), _lines(wanted))]
+
+
+def _lines(value: Any) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def is_same_output(printed: str, expected: str) -> bool:
+    """Whether two outputs have the same words; numbers with a decimal point may differ by rounding."""
+    words, wanted = printed.split(), expected.split()
+    return len(words) == len(wanted) and all(map(_is_same_word, words, wanted))
+
+
+def _is_same_word(word: str, wanted: str) -> bool:
+    if word == wanted:
+        return True
+    if "." not in word + wanted or len(word) > 40:
+        return False
+    try:
+        return math.isclose(float(word), float(wanted), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    except ValueError:
+        return False
+
+
+def is_same_value(value: Any, expected: Any) -> bool:
+    """Whether a function returned what a row's JSON expects: a tuple is a list there.
+
+    Some data sets wrap each result in a list of one; both forms count.
+    """
+    found = _as_json(value)
+    return bool(found == expected) or (isinstance(expected, list) and expected == [found])
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): _as_json(item) for key, item in value.items()}
+    return value

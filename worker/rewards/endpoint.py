@@ -1,0 +1,153 @@
+"""Requests to a server of the operator's that scores: many at a time, tried again, asked once for each
+content.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+MAX_ANSWER_BYTES = 1_000_000
+MOST_CACHED = 50_000
+"""Answers that are kept; beyond, the one that was used least recently goes."""
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+RETRIED_STATUSES = {408, 409, 425, 429}
+
+Body = Mapping[str, Any]
+
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs every request
+
+
+class NoScore(Exception):
+    """The server gave no usable score; the message holds nothing of what it sent."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counts of a run's requests since they were last taken."""
+
+    requests: int = 0
+    """Scores that were asked for, cached ones included."""
+    cached: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """One route of a server. What it scored is kept for the run's process: a resumed run asks again."""
+
+    url: str
+    api_key: str
+    concurrency: int
+    timeout_seconds: float
+    """Time for one request."""
+    retries: int
+    read: Callable[[Any], Any]
+    """The scores in an answer's JSON; raises NoScore."""
+    usage: Usage = field(default_factory=Usage)
+    _cache: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+
+    def ask_all(self, bodies: Sequence[Body]) -> list[Any]:
+        """For each body the scores, or the NoScore that it met, in their order; equal bodies are sent
+        once.
+        """
+        keys = [hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest() for body in bodies]
+        unknown = {key: body for key, body in zip(keys, bodies, strict=True) if key not in self._cache}
+        answers = {key: self._cache[key] for key in keys if key in self._cache}
+        if unknown:
+            answers |= asyncio.run(self._ask_unknown(unknown))
+        self._remember(answers)
+        self.usage.requests += len(keys)
+        self.usage.cached += len(keys) - len(unknown)
+        self.usage.failed += sum(isinstance(answers[key], NoScore) for key in keys)
+        return [answers[key] for key in keys]
+
+    def _remember(self, answers: Mapping[str, Any]) -> None:
+        for key, answer in answers.items():
+            if not isinstance(answer, NoScore):
+                self._cache[key] = answer
+                self._cache.move_to_end(key)
+        while len(self._cache) > MOST_CACHED:
+            self._cache.popitem(last=False)
+
+    async def _ask_unknown(self, bodies: Mapping[str, Body]) -> dict[str, Any]:
+        free = asyncio.Semaphore(self.concurrency)
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
+        async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=None) as client:
+
+            async def answer(body: Body) -> Any:
+                async with free:
+                    return await self._ask(client, body)
+
+            answers = await asyncio.gather(*map(answer, bodies.values()))
+        return dict(zip(bodies, answers, strict=True))
+
+    async def _ask(self, client: httpx2.AsyncClient, body: Body) -> Any:
+        """The scores, or the NoScore of the last try."""
+        error = NoScore("the request was never sent")
+        for attempt in range(self.retries + 1):
+            try:
+                async with asyncio.timeout(self.timeout_seconds):
+                    status, headers, content = await self._post(client, body)
+            except TimeoutError:
+                error = NoScore(f"no answer within {self.timeout_seconds:g} seconds")
+                wait = ""
+            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as failure:
+                error = NoScore(f"it cannot be reached ({type(failure).__name__})")
+                wait = ""
+            else:
+                if status == 200:
+                    return self._read(content)
+                error = NoScore(f"it answered with status {status}")
+                if status < 500 and status not in RETRIED_STATUSES:
+                    return error
+                wait = headers.get("retry-after", "")
+            if attempt < self.retries:
+                await asyncio.sleep(_pause(attempt, wait))
+        return error
+
+    async def _post(self, client: httpx2.AsyncClient, body: Body) -> tuple[int, Mapping[str, str], bytes]:
+        content = b""
+        async with client.stream("POST", self.url, json=body) as response:
+            async for block in response.aiter_bytes():
+                content += block
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise httpx2.DecodingError("the answer is too long")
+            return response.status_code, response.headers, content
+
+    def _read(self, content: bytes) -> Any:
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            return NoScore("its answer is no JSON")
+        self._count(answer.get("usage") if isinstance(answer, dict) else None)
+        try:
+            return self.read(answer)
+        except NoScore as error:
+            return error
+
+    def _count(self, usage: Any) -> None:
+        """Add the tokens that the server reports, if it reports any."""
+        for name in ("prompt_tokens", "completion_tokens"):
+            count = usage.get(name) if isinstance(usage, dict) else None
+            if type(count) is int and 0 <= count < 10**9:
+                setattr(self.usage, name, getattr(self.usage, name) + count)
+
+
+def _pause(attempt: int, wait: str) -> float:
+    """Seconds before the next try: twice as long each time, or as long as the server asks."""
+    asked = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 6 else 0.0
+    pause = FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1.0)
+    return min(LONGEST_PAUSE_SECONDS, max(asked, pause))

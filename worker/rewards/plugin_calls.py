@@ -1,0 +1,128 @@
+"""Calls of a user's own reward function. Runs inside the plugin's sandbox."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from backend.config.plugins import REWARDS_GROUP, find_plugin, load_plugin
+from backend.sandbox.operation import Operation, Request
+from worker.prompt import Prompt
+
+MAX_WORDS = 200
+"""Characters of the error of one completion among many."""
+
+RESERVED = ("prompts", "completions", "completion_ids")
+
+
+@lru_cache(maxsize=8)
+def load_reward(name: str) -> Any:
+    """The plugin's function, imported once."""
+    return load_plugin(find_plugin(REWARDS_GROUP, name))
+
+
+def kind_of(request: Request) -> Literal["single", "async", "batch"]:
+    """The form of a function: of one completion, of one and awaited, or of a batch.
+
+    A function of a batch is known, as in TRL, by a parameter named `completions`.
+    """
+    function = load_reward(request["entry_point"])
+    if "completions" in inspect.signature(function).parameters:
+        return "batch"
+    return "async" if _is_async(function) else "single"
+
+
+def call_single(request: Request) -> Any:
+    """The value of one completion."""
+    function = load_reward(request["entry_point"])
+    return _plain(function(Prompt(**request["prompt"]), request["text"], **request["params"]))
+
+
+def call_async(request: Request) -> list[Any]:
+    """{"value": ...} or {"error": "..."} for each completion; so many are awaited at a time."""
+    return asyncio.run(_gathered(request))
+
+
+def call_batch(request: Request) -> Any:
+    """The values of all completions, by one call with TRL's arguments."""
+    function = load_reward(request["entry_point"])
+    prompts = [Prompt(**prompt) for prompt in request["prompts"]]
+    texts: Sequence[Any] = request["texts"]
+    questions: Sequence[Any] = [prompt.text for prompt in prompts]
+    if request["messages"]:
+        questions = [[{"role": "user", "content": text}] for text in questions]
+        texts = [[{"role": "assistant", "content": text}] for text in texts]
+    arguments = {
+        **_columns(prompts),
+        **request["params"],
+        "prompts": questions,
+        "completions": texts,
+        "completion_ids": request["completion_ids"],
+    }
+    said = function(**_accepted(function, arguments))
+    said = asyncio.run(_awaited(said)) if inspect.isawaitable(said) else said
+    said = said.tolist() if hasattr(said, "tolist") else said
+    return [_plain(value) for value in said] if isinstance(said, list | tuple) else _plain(said)
+
+
+async def _gathered(request: Request) -> list[Any]:
+    function = load_reward(request["entry_point"])
+    free = asyncio.Semaphore(request["concurrency"])
+
+    async def outcome(prompt: Mapping[str, Any], text: str) -> dict[str, Any]:
+        async with free:
+            try:
+                async with asyncio.timeout(request["each_seconds"]):
+                    return {"value": _plain(await function(Prompt(**prompt), text, **request["params"]))}
+            except TimeoutError:
+                return {"error": f"no answer within {request['each_seconds']:g} seconds"}
+            except Exception as error:  # noqa: BLE001 - code of a user's own; the trainer decides what it means
+                return {"error": f"{type(error).__name__}: {error}"[:MAX_WORDS]}
+
+    pairs = zip(request["prompts"], request["texts"], strict=True)
+    return list(await asyncio.gather(*(outcome(prompt, text) for prompt, text in pairs)))
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _is_async(function: Any) -> bool:
+    called = getattr(function, "__call__", None)  # noqa: B004 - of an object that is called
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def _columns(prompts: Sequence[Prompt]) -> dict[str, list[Any]]:
+    """A list for each column of the data set, with None where a row lacks it; `answer` is one of them."""
+    rows = [{**prompt.columns, "answer": prompt.answer, "domain": prompt.domain} for prompt in prompts]
+    names = {name: None for row in rows for name in row if name not in RESERVED}
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _accepted(function: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a function takes: all of them with `**kwargs`."""
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON knows it: also those of numpy and torch."""
+    for name in ("tolist", "item"):
+        if hasattr(value, name):
+            return getattr(value, name)()
+    return value
+
+
+def _load(request: Request) -> None:
+    load_reward(request["entry_point"])
+
+
+OPERATIONS = {
+    "kind": Operation(kind_of, prepare=_load, is_forked=False),
+    "single": Operation(call_single, prepare=_load),
+    "async": Operation(call_async, prepare=_load),
+    "batch": Operation(call_batch, prepare=_load),
+}

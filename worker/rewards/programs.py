@@ -1,0 +1,186 @@
+"""Operations that run programs of completions, and tests of data sets, each in a sandboxed process of its
+own.
+
+A program never meets the expected results: its output, and the values that its functions return, are judged
+outside. Values travel as plain data (numbers, text, lists, tuples, sets, dicts) in JSON.
+"""
+
+import ast
+import builtins
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from backend.sandbox.operation import Operation, Request
+
+MODULES = ("solution", "main", "submission")
+"""Modules from which tests import the program's functions."""
+
+
+class CallNeeded(BaseException):
+    """A test calls a function of the program whose value is not known yet."""
+
+
+def run_program(request: Request) -> int:
+    """Run a program on this process's standard input and output; its exit code."""
+    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+    sys.argv = ["program.py"]
+    code = 0
+    try:
+        _execute(request["program"], "__main__")
+    except SystemExit as error:
+        code = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:  # noqa: BLE001 - whatever a program raises
+        code = 1
+    sys.stdout.flush()
+    return code
+
+
+def call_function(request: Request) -> dict[str, Any]:
+    """{"value": ...} of a function of the program, or {"raised": "ValueError"}."""
+    sys.stdin, sys.argv = io.StringIO(), ["program.py"]
+    namespace = _execute(request["program"], "__program__")
+    function = _function(namespace, request["function"])
+    arguments = [decoded(value) for value in request["arguments"]]
+    named = {name: decoded(value) for name, value in request["named"].items()}
+    try:
+        value = function(*arguments, **named)
+    except Exception as error:  # noqa: BLE001 - tests may ask for it
+        return {"raised": type(error).__name__}
+    return {"value": encoded(value)}
+
+
+def examine(request: Request) -> dict[str, Any]:
+    """{"passed": ...} of a test, or {"call": ...} of the program that it needs first.
+
+    Names that the test does not define are functions of the program. A test that calls none of them fails.
+    """
+    known = {_key(call): outcome for call, outcome in request["known"]}
+    asked: list[dict[str, Any]] = []
+    used: list[str] = []
+
+    def stub(name: str) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            call = {
+                "function": name,
+                "arguments": [encoded(value) for value in arguments],
+                "named": {key: encoded(value) for key, value in named.items()},
+            }
+            used.append(name)
+            if _key(call) not in known:
+                asked.append(call)
+                raise CallNeeded
+            return _outcome(known[_key(call)])
+
+        return called
+
+    for module in MODULES:
+        sys.modules[module] = _module_of(module, stub)
+    tree = ast.parse(request["test"])
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - set(dir(builtins))
+    namespace: dict[str, Any] = {name: stub(name) for name in names} | {"__name__": "__test__"}
+    try:
+        exec(compile(tree, "<test>", "exec"), namespace)  # noqa: S102 - that is what this process is for
+        for name, function in list(namespace.items()):
+            if name.startswith("test") and name not in used and isinstance(function, type(stub)):
+                _run_if_test(function, stub)
+        passed = bool(used)
+    except CallNeeded:
+        passed = False
+    except Exception:  # noqa: BLE001 - an assertion, or whatever the test raises
+        passed = False
+    return {"call": asked[0]} if asked else {"passed": passed}
+
+
+def _run_if_test(function: Any, stub: Any) -> None:
+    """Call a function that the test has defined, as pytest would; not a stub."""
+    is_stub = function.__qualname__.startswith(stub.__qualname__)
+    if not is_stub and not function.__code__.co_argcount:
+        function()
+
+
+def _module_of(name: str, stub: Callable[[str], Any]) -> ModuleType:
+    module = ModuleType(name)
+    module.__getattr__ = stub  # type: ignore[method-assign]
+    return module
+
+
+def _outcome(outcome: Mapping[str, Any]) -> Any:
+    if "raised" in outcome:
+        raise _exception(str(outcome["raised"]))
+    return decoded(outcome["value"])
+
+
+def _exception(name: str) -> Exception:
+    """An exception of the class that the program raised, where it is a built-in one."""
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        return kind()
+    return Exception(name)
+
+
+def _execute(program: str, name: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {"__name__": name}
+    exec(compile(program, "<completion>", "exec"), namespace)  # noqa: S102 - that is what this process is for
+    return namespace
+
+
+def _function(namespace: Mapping[str, Any], name: str) -> Any:
+    """A function of the program, or a method of its class `Solution`."""
+    if name in namespace:
+        return namespace[name]
+    return getattr(namespace["Solution"](), name)
+
+
+CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+
+
+def encoded(value: Any) -> Any:
+    """Plain data as JSON; TypeError for anything else."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        name = next(name for kind, name in CONTAINERS.items() if isinstance(value, kind))
+        return {name: [encoded(item) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    for name in ("item", "tolist"):  # of numpy
+        if hasattr(value, name) and (name == "tolist" or getattr(value, "size", 0) == 1):
+            return encoded(getattr(value, name)())
+    raise TypeError(f"plain data is expected, got {type(value).__name__}")
+
+
+def decoded(value: Any) -> Any:
+    """The data that `encoded` wrote; ValueError or TypeError for anything else."""
+    if not isinstance(value, dict):
+        return value
+    [(kind, items)] = value.items()
+    match kind:
+        case "dict":
+            return {decoded(key): decoded(item) for key, item in items}
+        case "bytes":
+            return bytes.fromhex(items)
+        case "complex":
+            return complex(*items)
+    makes: dict[str, Any] = {name: make for make, name in CONTAINERS.items()}
+    if kind not in makes:
+        raise ValueError(f"no such kind of data: {kind!r:.20}")
+    return makes[kind]([decoded(item) for item in items])
+
+
+def _key(call: Mapping[str, Any]) -> str:
+    return json.dumps(call, sort_keys=True)
+
+
+OPERATIONS = {
+    "run": Operation(run_program, is_program=True),
+    "call": Operation(call_function),
+    "examine": Operation(examine),
+}

@@ -1,0 +1,75 @@
+"""Rewards that a server of the operator's gives: its bookkeeping, the same for a judge and for a reward
+model.
+"""
+
+from collections.abc import Sequence
+
+from backend.config.served_rewards import JudgeReward, RewardModelReward
+from backend.errors import RewardServerFailed
+from backend.settings import Settings
+from worker.prompt import Prompt
+from worker.rewards import judge, reward_model
+from worker.rewards.endpoint import Endpoint, NoScore, Usage
+
+SERVERS = {"judge": "JUDGE_URL", "reward_model": "REWARD_MODEL_URL"}
+
+
+class ServedTerm:
+    """One term that asks a server.
+
+    A completion that the server did not score in all its tries is left unscored and counted. A batch of
+    which it scored none ends the run: the server is down, or answers nonsense.
+    """
+
+    def __init__(self, term: JudgeReward | RewardModelReward, settings: Settings) -> None:
+        if setting := settings.unserved_rewards.get(term.name):
+            raise RewardServerFailed(f"the reward {term.name} asks a server, and {setting} is not set here")
+        self.term = term
+        self.failures = 0
+        """Completions that were left unscored so far."""
+        self.last_failure = ""
+        self._asked = (
+            judge.Judge(term, settings)
+            if isinstance(term, JudgeReward)
+            else reward_model.RewardModel(term, settings)
+        )
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server's route."""
+        return self._asked.endpoint
+
+    def take_usage(self) -> Usage:
+        """The counts since the last call."""
+        usage, self.endpoint.usage = self.endpoint.usage, Usage()
+        return usage
+
+    def rewards(self, pairs: Sequence[tuple[Prompt, str]]) -> list[float | None]:
+        """One value per (prompt, completion text), None where the server gave none.
+
+        Raises RewardServerFailed when it scored no completion at all.
+        """
+        found = self._asked.values(pairs)
+        failed = [value for value in found if isinstance(value, NoScore)]
+        if failed:
+            self.failures += len(failed)
+            self.last_failure = f"reward {self.term.label!r}: {failed[-1]}"
+            if len(failed) == len(found):
+                count = len(found)
+                words = f"none of {count} completions was scored, see {SERVERS[self.term.name]}"
+                raise RewardServerFailed(f"{self.last_failure}; {words}")
+        return [None if isinstance(value, NoScore) else value for value in found]
+
+
+def served_metrics(usages: Sequence[Usage]) -> dict[str, float]:
+    """judge/* of one step; empty where no server was asked."""
+    requests = sum(usage.requests for usage in usages)
+    if not requests:
+        return {}
+    return {
+        "judge/requests": requests,
+        "judge/cached_frac": sum(usage.cached for usage in usages) / requests,
+        "judge/failed_frac": sum(usage.failed for usage in usages) / requests,
+        "judge/prompt_tokens": sum(usage.prompt_tokens for usage in usages),
+        "judge/completion_tokens": sum(usage.completion_tokens for usage in usages),
+    }

@@ -1,0 +1,27 @@
+"""Process rewards: the steps of a completion, and one reward made of their scores."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+MOST_STEPS = 256
+"""A longer completion is split into as many; what follows belongs to the last one."""
+
+AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "mean": fmean,
+    "last": lambda scores: scores[-1],
+    "product": math.prod,
+    "sum": math.fsum,
+}
+
+
+def split_steps(text: str, delimiter: str) -> list[str]:
+    """The steps of a completion without surrounding space; blank ones are left out."""
+    pieces = [piece.strip() for piece in text.split(delimiter)]
+    steps = [piece for piece in pieces if piece]
+    return (
+        [*steps[: MOST_STEPS - 1], delimiter.join(steps[MOST_STEPS - 1 :])]
+        if len(steps) > MOST_STEPS
+        else steps
+    )
