@@ -146,7 +146,8 @@ def test_a_tokenizer_larger_than_the_model_is_refused(copy, offline):
     [("<think>\\n", True), ("<think>", True), ("", False), ("<think>\\n\\n</think>\\n\\n", False)],
 )
 def test_a_template_that_ends_the_prompt_with_an_open_tag_is_noticed(copy, offline, ending, opens):
-    (copy / "chat_template.jinja").write_text("{{ messages[0]['content'] }}{{ '" + ending + "' }}")
+    opening = "{% if add_generation_prompt %}A:" + ending.replace("\\n", "\n") + "{% endif %}"
+    (copy / "chat_template.jinja").write_text("{{ messages[0]['content'] }}" + opening)
     policy = load_policy(PolicyConfig(name="mine", chat_template=True), offline)
     assert policy.opens_think is opens
     assert not load_policy(PolicyConfig(name="mine"), offline).opens_think
