@@ -1,0 +1,84 @@
+"""A run of each architecture through a service: launched over HTTP, trained by a worker, opened again.
+
+`make test` takes two of them, `make test-models` all, in float32 and bfloat16, with and without LoRA.
+"""
+
+import os
+import shutil
+import time
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from benchmarks.service import ENDED, Service
+from tests.models.architectures import ARCHITECTURES, save
+from worker.checkpoints.merge import merge_checkpoint
+
+pytestmark = pytest.mark.processes
+
+IS_WHOLE = os.environ.get("GRPOLAB_MODELS") == "all"
+VOCABULARY = 151_936 if IS_WHOLE else 128
+CASES = [
+    (name, dtype, adapter)
+    for name in ARCHITECTURES
+    for dtype in ("float32", "bfloat16")
+    for adapter in ("none", "lora")
+]
+CUT = [("gemma2", "float32", "none"), ("lfm2", "bfloat16", "lora")]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models")
+    service = Service(str(directory / "state"), MODELS_DIR=str(directory / "models"), WORKER_SLOTS="1")
+    try:
+        service.wait()
+        yield service, directory
+    finally:
+        service.stop()
+
+
+def launched(service, config):
+    body = {"name": "models", "base": config, "variants": [{"name": "run"}], "seeds": [0]}
+    answer = service.http.post("/api/v1/experiments", json=body)
+    assert answer.is_success, answer.text
+    run = answer.json()["runs"][0]["id"]
+    deadline = time.monotonic() + 300
+    while (found := service.get(f"/runs/{run}"))["status"] not in ENDED and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+@pytest.mark.parametrize(("name", "dtype", "adapter"), CASES if IS_WHOLE else CUT)
+def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
+    service, directory = lab
+    base = directory / "models" / name
+    if not base.exists():
+        save(name, base, vocabulary=VOCABULARY)
+    run = launched(
+        service,
+        {
+            "policy": {"name": name, "dtype": dtype, "chat_template": True, "adapter": {"type": adapter}},
+            "steps": 2,
+            "sampling": {"prompts_per_step": 2, "group_size": 4, "max_new_tokens": 8},
+            "rewards": [{"name": "length", "weight": 1.0}],
+            "optimizer": {"lr": 1e-3},
+            "evaluation": {"every": 2, "prompts": 2},
+        },
+    )
+    assert (run["status"], run["last_step"]) == ("finished", 2), run["reason"]
+    assert run["summary"]["last"]["optim/update_norm"] > 0
+    assert run["summary"]["last"]["mismatch/prob_diff_max"] < (1e-4 if dtype == "float32" else 0.1)
+    (checkpoint,) = (directory / "state" / "runs" / run["id"]).glob("s000002-*")
+    opened = checkpoint
+    if adapter == "lora":
+        opened = directory / "merged"
+        shutil.rmtree(opened, ignore_errors=True)
+        merge_checkpoint(checkpoint, opened)
+    model = AutoModelForCausalLM.from_pretrained(opened, dtype=getattr(torch, dtype))
+    first = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
+    pairs = zip(model.named_parameters(), first.named_parameters(), strict=True)
+    assert any(not torch.equal(mine, other) for (_, mine), (_, other) in pairs)
+    ids = AutoTokenizer.from_pretrained(opened)("1+1=?", return_tensors="pt").input_ids
+    assert model(input_ids=ids).logits.isfinite().all()
