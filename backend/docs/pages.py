@@ -15,6 +15,7 @@ from backend.diagnosis.detectors import DETECTORS
 from backend.diagnosis.remedies import REMEDIES
 from backend.diagnosis.signs import TITLES
 from backend.monitoring.prometheus import GAUGES
+from backend.policies.architectures import REFUSED, TESTED
 from backend.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,7 @@ def tables() -> dict[str, str]:
         "gauges": gauges(),
         "settings": settings(),
         "causes": causes(),
+        "architectures": architectures(),
     }
     return written | measured() | survived()
 
@@ -141,6 +143,13 @@ def gauges() -> str:
     ]
     process = ["`process_*`", "", "Processor time, memory and open files of the service."]
     return _table(["name", "labels", "meaning"], [*rows, times, process])
+
+
+def architectures() -> str:
+    """The model types that are tested, and those that are refused."""
+    known = " ".join(f"`{kind}`" for kind in sorted(TESTED))
+    rows = [[f"`{kind}`", reason] for kind, reason in sorted(REFUSED.items())]
+    return f"Tested model types: {known}.\n\nRefused at the form:\n\n{_table(['model type', 'why'], rows)}"
 
 
 def fields() -> str:
