@@ -92,7 +92,7 @@ class Run(Base):
         Index("ix_run_changed", "changed_at"),
         Index("ix_run_deleting", "deleting_at"),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
-        Index("ix_run_judged", "status", "judged_step", "last_step"),
+        Index("ix_run_judged", "status", "judged_step", "last_step", "judged_by"),
     )
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
@@ -145,6 +145,8 @@ class Run(Base):
     """First cause by its word, e.g. "update_size"; "" where there is none."""
     judged_step: Mapped[int | None]
     """The last step that the diagnosis knew; NULL, or another than `last_step`: it is due."""
+    judged_by: Mapped[int] = mapped_column(default=0, server_default="0")
+    """Version of the detectors that gave the verdict; another than the present one: it is due."""
     check_hash: Mapped[str | None] = mapped_column(String(64), index=True)
     """Of a check before launch: `grading_hash` of what it checks. None: the run trains or evaluates."""
     check_report: Mapped[dict[str, Any] | None]

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from backend.db.engine import Sessions, reading
 from backend.db.models import Run
+from backend.diagnosis.detectors import VERSION
 from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.log import METRICS, Log, Series
@@ -55,6 +56,7 @@ def columns_of(diagnosis: Diagnosis | None, step: int | None) -> dict[str, Any]:
         "onset_sick": onset.sick if onset else None,
         "cause": first_cause(diagnosis) if diagnosis else "",
         "judged_step": step,
+        "judged_by": VERSION,
     }
 
 
@@ -109,8 +111,8 @@ def store_verdict(session: Session, judged: Judged) -> None:
 
 
 def unjudged(session: Session) -> list[str]:
-    """Some of the runs without a trainer of ours whose verdict is missing or older than their last step."""
-    is_due = Run.judged_step.is_distinct_from(Run.last_step)
+    """Some of the runs without a trainer of ours whose verdict is missing, or of other steps or detectors."""
+    is_due = or_(Run.judged_step.is_distinct_from(Run.last_step), Run.judged_by != VERSION)
     query = select(Run.id).where(HAS_NO_TRAINER, is_due, Run.deleting_at.is_(None))
     return list(session.scalars(query.limit(AT_ONCE)))
 

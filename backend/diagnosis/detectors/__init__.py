@@ -4,6 +4,9 @@ from backend.config.causes import Cause
 from backend.diagnosis.detectors import behaviour, goal, optimization
 from backend.diagnosis.signs import Detector
 
+VERSION = 1
+"""Raise it when a detector, a threshold or the verdict's rules change: runs that have ended are judged again."""
+
 DETECTORS: dict[Cause, Detector] = {
     "non_finite": optimization.non_finite,
     "verifier": goal.verifier,

@@ -78,6 +78,15 @@ def test_a_run_that_has_come_further_since_it_was_judged_is_judged_again(databas
     assert row_of(database, run_id).verdict == "collapsed"
 
 
+def test_newer_detectors_judge_ended_runs_again(database, stored, monkeypatch):
+    run_id = stored(COLLAPSE)
+    assert judge_all(database) == [run_id]
+    monkeypatch.setattr("backend.diagnosis.store.VERSION", 1_000)
+    assert judge_all(database) == [run_id]
+    assert row_of(database, run_id).judged_by == 1_000
+    assert judge_all(database) == []
+
+
 def test_a_verdict_that_comes_too_late_is_not_stored(database, stored):
     run_id = stored(COLLAPSE)
     with database.sessions() as session:
