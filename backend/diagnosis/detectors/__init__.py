@@ -5,7 +5,7 @@ from backend.diagnosis.detectors import behaviour, goal, optimization
 from backend.diagnosis.signs import Detector
 
 VERSION = 1
-"""Raise it when a detector, a threshold or the verdict's rules change: runs that have ended are judged again."""
+"""Raise it when a detector, a threshold or a rule of the verdict changes: ended runs are judged again."""
 
 DETECTORS: dict[Cause, Detector] = {
     "non_finite": optimization.non_finite,
