@@ -260,6 +260,19 @@ def test_a_stop_rule_by_diagnosis_is_put_together_in_the_form(page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("width", [1400, 400])
+def test_an_adapter_is_chosen_in_the_policys_card(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/launch")
+    card = page.get_by_role("region", name="Policy")
+    card.get_by_text("LoRA and precision").click()
+    card.get_by_label("adapter").select_option("lora")
+    card.get_by_label("rank").fill("8")
+    page.locator("details.result > summary").click()
+    expect(page.locator("details.result pre").first).to_contain_text("rank: 8")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.parametrize(("width", "variant"), [(1440, "demo_collapse_16"), (400, "demo_collapse")])
 def test_variants_are_told_apart_in_the_table(page, service, width, variant):
     body = {"name": "wide", "base": {"steps": 30}, "variants": [{"name": variant}], "seeds": [0]}

@@ -18,7 +18,8 @@ import { OfferMenu } from './variant.js';
 /** A field that every config has. @param {Layer} layer @param {Full} full @param {string} path */
 const field = (layer, full, path) => /** @type {import('./field.js').Field} */ (fieldAt(layer.root, path, full));
 
-const POLICY_FIELDS = ['dtype', 'chat_template', 'system_prompt', 'chat_template_kwargs', 'revision'];
+const WEIGHTS = ['adapter', 'dtype', 'quantization', 'revision'];
+const PROMPT = ['chat_template', 'system_prompt', 'chat_template_kwargs'];
 
 /** @param {{layer: Layer, full: Full, policies: Api.PolicyOffer[]}} props */
 export function PolicyCard({ layer, full, policies }) {
@@ -50,26 +51,30 @@ export function PolicyCard({ layer, full, policies }) {
       </p>`
     }
     ${other && html`<${FormField} field=${field(layer, full, 'policy.name')} value=${name} layer=${layer} />`}
-    <details
-      class="more"
-      open=${hasErrors(
-        layer,
-        POLICY_FIELDS.map((key) => `policy.${key}`),
-      )}
-    >
-      <summary>Precision and chat template</summary>
-      <div class="form-grid">
-        ${POLICY_FIELDS.map(
-          (key) => html`<${FormField}
-            key=${key}
-            field=${field(layer, full, `policy.${key}`)}
-            value=${full.policy?.[key]}
-            layer=${layer}
-          />`,
-        )}
-      </div>
-    </details>
+    <${MoreFields} title="LoRA and precision" fields=${WEIGHTS} layer=${layer} full=${full} />
+    <${MoreFields} title="Chat template" fields=${PROMPT} layer=${layer} full=${full} />
   </section>`;
+}
+
+/**
+ * Further fields of the policy, open where one has an error.
+ * @param {{title: string, fields: string[], layer: Layer, full: Full}} props
+ */
+function MoreFields({ title, fields, layer, full }) {
+  const paths = fields.map((key) => `policy.${key}`);
+  return html`<details class="more" open=${hasErrors(layer, paths)}>
+    <summary>${title}</summary>
+    <div class="form-grid">
+      ${fields.map(
+        (key) => html`<${FormField}
+          key=${key}
+          field=${field(layer, full, `policy.${key}`)}
+          value=${full.policy?.[key]}
+          layer=${layer}
+        />`,
+      )}
+    </div>
+  </details>`;
 }
 
 /** @param {Layer} layer @param {string[]} paths */
