@@ -23,10 +23,13 @@ REFUSED = {
 }
 """Model types that load and then cannot be sampled from or learned from, and why."""
 
+LONGEST_NAME = 64
+"""Characters of a name that are shown."""
+
 
 def architecture_error(config: dict[str, Any]) -> str:
     """Reason why a model with this config.json cannot be trained, "" if none is known."""
-    kind = str(config.get("model_type", ""))
+    kind = _kind_of(config)
     if config.get("is_encoder_decoder"):
         return f"{kind} is an encoder with a decoder; a causal language model is expected"
     if kind in REFUSED:
@@ -34,7 +37,7 @@ def architecture_error(config: dict[str, Any]) -> str:
     names = config.get("architectures")
     named = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
     if named and not any("CausalLM" in name or "LMHead" in name or "Conditional" in name for name in named):
-        return f"it is a {named[0]}; a causal language model is expected"
+        return f"it is a {named[0][:LONGEST_NAME]}; a causal language model is expected"
     return ""
 
 
@@ -42,5 +45,9 @@ def architecture_note(config: dict[str, Any]) -> str:
     """The architecture in words, for a list of policies."""
     text = config.get("text_config")
     kinds = {str(part.get("model_type")) for part in (config, text) if isinstance(part, dict)}
-    kind = str(config.get("model_type", "model"))
+    kind = _kind_of(config) or "model"
     return kind if kinds & TESTED else f"{kind} (an architecture that is not tested here)"
+
+
+def _kind_of(config: dict[str, Any]) -> str:
+    return str(config.get("model_type", ""))[:LONGEST_NAME]
