@@ -89,8 +89,15 @@ def _group(document: Mapping[str, Any], arrays: Sequence[Mapping[str, Any]]) -> 
     pairs = zip(document["completions"], arrays, strict=True)
     completions = tuple(_completion(written, own) for written, own in pairs)
     rest = {name: value for name, value in document.items() if name not in {"prompt", "completions"}}
-    group = Group(Prompt(**document["prompt"]), completions, rewards=())
+    group = Group(_prompt(document["prompt"]), completions, rewards=())
     return replace(group, **{name: _hashable(value) for name, value in rest.items()})
+
+
+def _prompt(written: Mapping[str, Any]) -> Prompt:
+    """A prompt from its JSON; before 0.3 its columns were called `data`."""
+    own = {("columns" if name == "data" else name): value for name, value in written.items()}
+    turns = {name: tuple(own.get(name, ())) for name in ("messages", "tools")}
+    return Prompt(**own | turns)
 
 
 def _is_json(value: Any) -> bool:

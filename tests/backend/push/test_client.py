@@ -251,7 +251,7 @@ def test_the_token_goes_to_no_address_that_a_file_names(grpolab, lab, token, tmp
 def test_a_run_in_the_trash_stops_its_script_and_takes_nothing(run, lab, tmp_path, capsys):
     run.log({"reward": 1}, step=1)
     deadline = time.monotonic() + 20
-    while not (found := run_of(lab, run.id)) and time.monotonic() < deadline:
+    while not ((found := run_of(lab, run.id)) and found["last_step"]) and time.monotonic() < deadline:
         time.sleep(0.02)
     lab.client.delete(f"/runs/{found['id']}").raise_for_status()
     run.log({"reward": 2}, step=2)

@@ -11,6 +11,12 @@ from worker.policy.optimizer import PolicyOptimizer
 STEPS = 30
 
 
+def on_gpu(test):
+    """Run the test where there is a CUDA device."""
+    skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+    return pytest.mark.gpu(skipped(test))
+
+
 def model(dtype=torch.float32):
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 16))
@@ -94,7 +100,7 @@ def test_a_visiting_model_leaves_its_weights_at_home():
     assert [weight.data_ptr() for weight in own.parameters()] == places
 
 
-@pytest.mark.gpu
+@on_gpu
 def test_on_a_gpu_a_visiting_model_computes_there_and_its_weights_return():
     own, inputs = model(), torch.randn(4, 64)
     places, expected = [weight.data_ptr() for weight in own.parameters()], own(inputs)
@@ -104,7 +110,7 @@ def test_on_a_gpu_a_visiting_model_computes_there_and_its_weights_return():
     assert [weight.data_ptr() for weight in own.parameters()] == places
 
 
-@pytest.mark.gpu
+@on_gpu
 @pytest.mark.parametrize("moments", ["float32", "int8"])
 def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments):
     here, there = model().cuda(), model().cuda()

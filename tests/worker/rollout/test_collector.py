@@ -174,6 +174,18 @@ def test_without_that_baseline_nothing_greedy_is_sampled(collector):
     assert greedy_rewards(found.groups).isnan().all()
 
 
+def test_a_pool_that_an_older_version_wrote_comes_back(collector):
+    active = collector(ACTIVE)
+    collect(active, Scripted(*ONE_ONE_TWO))
+    written = json.loads(json.dumps(active.pool.values()))
+    for group in written["groups"]:
+        del group["prompt"]["messages"], group["prompt"]["tools"]
+        group["prompt"]["data"] = group["prompt"].pop("columns")
+    restored = Pool()
+    restored.restore(written, active.pool.tensors())
+    assert [group.prompt for group in restored.groups] == [group.prompt for group in active.pool.groups]
+
+
 def test_the_pool_comes_back_from_what_a_checkpoint_holds(collector):
     shaped = {
         "length": {"penalty": {"type": "magistral"}},
