@@ -6,6 +6,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
 
+MOST_STEPS = 10_000_000
+"""Training steps of one run."""
+
+MOST_COMPLETIONS = 2**18
+"""In one step, or in one evaluation: ten times what the largest published runs use."""
+
+
 class Frozen(BaseModel):
     """An immutable, closed configuration value: unknown keys, NaN and infinities are refused."""
 

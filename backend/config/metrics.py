@@ -3,7 +3,8 @@
 A trainer that logs a name outside this catalog is a bug (a test holds it). Families end in `/<name>`.
 """
 
-from functools import lru_cache
+import re
+from functools import cache, lru_cache
 from typing import Literal
 
 from backend.config.base import Frozen
@@ -202,6 +203,15 @@ FAMILIES = (
     _metric("reward/<term>/std", "reward", "Standard deviation of one reward term.", aliases="rewards/<function>/std", scale=_TERMS),
     _metric("kl/<domain>", "nats", "Mean k3 distance per token within one domain of a mixture."),
     _metric("eval/accuracy/<domain>", "fraction", "Held-out accuracy within one domain of a mixture.", better="up", aliases="val-core/<data>/acc/mean@1"),
+    _metric("eval/<suite>/accuracy", "fraction", "Share of a suite's completions that are right, mean over its prompts: avg@n, the estimate of pass@1.", better="up", aliases="val-core/<data>/acc/mean@<n>"),
+    _metric("eval/<suite>/pass_at_<k>", "fraction", "Probability that at least one of k completions is right, by the unbiased estimator.", better="up", aliases="val-core/<data>/acc/best@<k>/mean"),
+    _metric("eval/<suite>/maj_at_<k>", "fraction", "Probability that the answer that most of k completions give is right; equal votes share it.", better="up", aliases="val-core/<data>/acc/maj@<k>/mean"),
+    _metric("eval/<suite>/<metric>_low", "fraction", "Lower end of the 95 % interval of a suite's accuracy, pass@k or maj@k: a bootstrap over its prompts."),
+    _metric("eval/<suite>/<metric>_high", "fraction", "Upper end of that interval."),
+    _metric("eval/<suite>/length_mean", "tokens", "Mean length of a suite's completions."),
+    _metric("eval/<suite>/truncated_frac", "fraction", "Share of a suite's completions cut at its cap.", (0, 0.3), "down"),
+    _metric("eval/<suite>/prompts", "prompts", "Prompts of a suite that could be graded."),
+    _metric("eval/<suite>/n", "completions", "Completions per prompt of a suite."),
     _metric("eval/pass_at_<k>", "fraction", "Probability that at least one of k completions is correct.", better="up"),
     _metric("eval/avg_at_<k>", "fraction", "Mean correctness of k completions.", better="up"),
 )
@@ -232,31 +242,32 @@ def canonical_name(name: str) -> str | None:
         if known in ALIASES:
             return ALIASES[known]
         for alias, family in _FAMILY_ALIASES:
-            if _belongs(known, alias):
-                head, _, tail = _parts(family)
-                return head + _middle(known, alias) + tail
+            if found := _pattern(alias).fullmatch(known):
+                parts = iter(found.groups())
+                return _BRACKETS.sub(lambda _: next(parts), family)
     return None
 
 
 @lru_cache(CACHED_NAMES)
 def find_metric(name: str) -> Metric | None:
     """The catalog entry of a recorded name, through its family if it has one; None for an unknown name."""
-    return METRICS.get(name) or next((family for family in FAMILIES if _belongs(name, family.name)), None)
+    return METRICS.get(name) or next((each for each in FAMILIES if _pattern(each.name).fullmatch(name)), None)
 
 
-def _belongs(name: str, family: str) -> bool:
-    head, _, tail = _parts(family)
-    middle = _middle(name, family)
-    return name.startswith(head) and name.endswith(tail) and bool(middle) and "/" not in middle
+def suite_metric(suite: str, name: str) -> str:
+    """The name of a suite's metric, e.g. eval/math500/pass_at_4."""
+    return f"eval/{suite}/{name}"
 
 
-def _middle(name: str, family: str) -> str:
-    head, _, tail = _parts(family)
-    return name.removeprefix(head).removesuffix(tail)
+def interval_of(name: str) -> tuple[str, str]:
+    """The metrics that hold the ends of a suite metric's 95 % interval, where it has one."""
+    return f"{name}_low", f"{name}_high"
 
 
-def _parts(family: str) -> tuple[str, str, str]:
-    """What stands before, between and after the brackets of a family's name."""
-    head, _, rest = family.partition("<")
-    inside, _, tail = rest.partition(">")
-    return head, inside, tail
+_BRACKETS = re.compile("<[^>]+>")
+
+
+@cache
+def _pattern(family: str) -> re.Pattern[str]:
+    """Names of a family: anything but a slash may stand in place of each pair of brackets."""
+    return re.compile("([^/]+)".join(map(re.escape, _BRACKETS.split(family))))

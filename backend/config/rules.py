@@ -6,18 +6,18 @@ Contradictions inside the objective are refused by the objective itself.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from backend.config.base import MOST_COMPLETIONS
 from backend.config.knobs import NoKl, Opsm, PpoClip
 from backend.config.memory_rules import Problem, memory_errors, memory_warnings
 from backend.config.policies import TINY
 from backend.config.problems import ReasoningGymProblem, SumsProblem
+from backend.config.suite_rules import suite_errors, suite_warnings
 
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
 
 KL_METRICS = ("k1", "k2", "k3", "coef")
 """What may follow kl/ in a metric's name beside a domain."""
-MOST_COMPLETIONS = 2**18
-"""In one step, or in one evaluation: ten times what the largest published runs use."""
 
 
 def combination_errors(config: "RunConfig") -> list[Problem]:
@@ -25,6 +25,7 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
     return [
         *_budget_errors(config),
         *_size_errors(config),
+        *suite_errors(config),
         *_group_errors(config),
         *_filter_errors(config),
         *_update_errors(config),
@@ -37,8 +38,8 @@ def combination_errors(config: "RunConfig") -> list[Problem]:
 
 
 def _budget_errors(config: "RunConfig") -> Iterator[Problem]:
-    if config.steps == 0 and config.evaluation.every == 0:
-        yield "steps", "is 0, and evaluation.every is 0 too: the run would do nothing"
+    if config.steps == 0 and config.evaluation.is_off:
+        yield "steps", "is 0, and nothing is evaluated: the run would do nothing"
     if config.optimizer.warmup_steps > config.steps:
         yield "optimizer.warmup_steps", f"must be at most steps = {config.steps}"
 
@@ -248,8 +249,9 @@ def _warnings(config: "RunConfig") -> Iterator[str]:
     is_higher = isinstance(surrogate, PpoClip) and surrogate.eps_high > surrogate.eps_low
     if objective.entropy.type == "adaptive" and is_higher and config.sampling.temperature > 1:
         yield "adaptive entropy, clip-higher and a temperature above 1 are combined: entropy may explode"
-    if config.evaluation.every == 0:
+    if config.evaluation.is_off:
         yield "no held-out evaluation: reward alone cannot distinguish learning from reward hacking"
+    yield from suite_warnings(config)
 
 
 def _one_update_warnings(config: "RunConfig") -> Iterator[str]:

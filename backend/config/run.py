@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, model_validator
 
 from backend.config.adapters import Adapter, NoAdapter
-from backend.config.base import Frozen, refusal
+from backend.config.base import MOST_STEPS, Frozen, refusal
 from backend.config.causes import Cause
 from backend.config.data import DataConfig
+from backend.config.evaluation import EvaluationConfig, SuiteName
 from backend.config.filters import FiltersConfig
 from backend.config.length import LengthConfig
 from backend.config.objective import Objective
@@ -16,8 +17,6 @@ from backend.config.resources import ResourcesConfig
 from backend.config.rewards import CorrectnessReward, RewardTerm
 
 NAME = r"^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$"
-
-MOST_STEPS = 10_000_000
 
 TemplateVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 TEMPLATE_OWN = {
@@ -183,23 +182,6 @@ class OptimizerConfig(Frozen):
     """Course of the learning rate after the warm-up; linear and cosine end at 0."""
 
 
-class EvaluationConfig(Frozen):
-    """Held-out evaluation, at step 0, every `every` steps and at the end."""
-
-    every: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 10
-    """Steps between evaluations; 0: never."""
-
-    prompts: Annotated[int, Field(ge=1, le=100_000)] = 128
-    """Held-out prompts, the same ones at every evaluation; training never sees them."""
-
-    k: Annotated[int, Field(ge=1, le=256)] = 1
-    """Completions per prompt: 1 decodes greedily, more are sampled and give pass@k and avg@k."""
-
-    effort: bool = False
-    """Log `eval/effort_auc`: cut a completion's thinking at 0 to 100 % of its length and force
-    the answer (TRACE, arXiv:2510.01367). Needs thinking tags; costs up to five answers a prompt."""
-
-
 class CheckpointingConfig(Frozen):
     """Directories from which a run continues and which `from_pretrained` opens."""
 
@@ -212,6 +194,9 @@ class CheckpointingConfig(Frozen):
     spaced: Annotated[int, Field(ge=0, le=64)] = 4
     """Older checkpoints that are kept, the first among them, evenly spaced on a log scale of age, so that
     after a collapse there is one from before it."""
+
+    best_by: SuiteName | Literal[""] = ""
+    """Suite whose accuracy decides which checkpoint is the best one; empty: accuracy on the held-out set."""
 
 
 class RecordingConfig(Frozen):
@@ -328,6 +313,13 @@ class RunConfig(Frozen):
 
     resources: ResourcesConfig = ResourcesConfig()
     """Use of memory."""
+
+    @property
+    def sources(self) -> list[tuple[str, ProblemSource]]:
+        """Every problem source that trains or evaluates, with its dotted path."""
+        training = [(f"problems.{number}", source) for number, source in enumerate(self.problems)]
+        suites = enumerate(self.evaluation.suites)
+        return training + [(f"evaluation.suites.{number}.problem", suite.problem) for number, suite in suites]
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "RunConfig":

@@ -1,5 +1,6 @@
 """Upper bounds on what a run generates and stores, counted from its config."""
 
+from backend.config.evaluation import Suite
 from backend.config.run import RunConfig
 
 BYTES_PER_TOKEN = 16
@@ -14,7 +15,12 @@ def most_tokens(config: RunConfig) -> int:
     train = batches * sampling.prompts_per_step * sampling.group_size * config.steps
     evaluations = 2 + config.steps // evaluation.every if evaluation.every else 0
     completions = train + evaluations * evaluation.prompts * evaluation.k
-    return completions * sampling.max_new_tokens
+    return completions * sampling.max_new_tokens + sum(_most_of(suite, config) for suite in evaluation.suites)
+
+
+def _most_of(suite: Suite, config: RunConfig) -> int:
+    cap = suite.max_new_tokens or config.sampling.max_new_tokens
+    return suite.evaluations(config.steps) * suite.prompts * suite.n * cap
 
 
 def most_bytes(config: RunConfig) -> int:

@@ -22,21 +22,16 @@ if TYPE_CHECKING:
 
 
 def source_errors(
-    problems: Sequence[ProblemSource],
-    rewards: Sequence[RewardTerm],
-    *,
-    datasets_dir: Path,
-    hf_online: bool,
-    unserved: Mapping[str, str],
+    config: "RunConfig", *, datasets_dir: Path, hf_online: bool, unserved: Mapping[str, str]
 ) -> list[FieldError]:
-    """Everything about problems and rewards that this machine cannot serve, one message per field.
+    """Everything about problems, suites and rewards that this machine cannot serve, one message per field.
 
     `unserved` are the reward terms whose server the operator has not configured, each with the setting to
     make.
     """
     return [
-        *_problem_errors(problems, datasets_dir=datasets_dir, hf_online=hf_online),
-        *_reward_errors(rewards, unserved),
+        *_problem_errors(config.sources, datasets_dir=datasets_dir, hf_online=hf_online),
+        *_reward_errors(config.rewards, unserved),
     ]
 
 
@@ -45,16 +40,19 @@ def pinned(config: "RunConfig", *, datasets_dir: Path) -> "RunConfig":
 
     So later steps see the same rows. Raises InvalidConfig where the hub does not tell a commit.
     """
-    problems = [
-        _pinned(source, datasets_dir, f"problems.{number}").model_dump()
-        for number, source in enumerate(config.problems)
+    found = {path: _pinned(source, datasets_dir, path).model_dump() for path, source in config.sources}
+    problems = [found[f"problems.{number}"] for number in range(len(config.problems))]
+    suites = [
+        suite.model_dump() | {"problem": found[f"evaluation.suites.{number}.problem"]}
+        for number, suite in enumerate(config.evaluation.suites)
     ]
-    return config.with_(problems=problems)
+    evaluation = config.evaluation.model_dump() | {"suites": suites}
+    return config.with_(problems=problems, evaluation=evaluation)
 
 
 def _pinned(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSource:
     if isinstance(source, FileProblem) and not source.sha256:
-        return source.with_(sha256=checked_file(source, datasets_dir).sha256)
+        return source.with_(sha256=checked_file(source, datasets_dir, trains=_trains(path)).sha256)
     if not isinstance(source, HubProblem):
         return source
     commits = {}
@@ -67,20 +65,23 @@ def _pinned(source: ProblemSource, datasets_dir: Path, path: str) -> ProblemSour
     return source.with_(**commits) if commits else source
 
 
-def checked_file(source: FileProblem, datasets_dir: Path) -> JsonlIndex:
-    """The index of a file problem; ValueError says what is wrong with its path, its rows or its content."""
+def checked_file(source: FileProblem, datasets_dir: Path, *, trains: bool = True) -> JsonlIndex:
+    """The index of a file problem; ValueError says what is wrong with its path, its rows or its content.
+
+    A file that is only evaluated on (not `trains`) need not have a training row.
+    """
     path = resolve_dataset(datasets_dir, source.path)
     status = path.stat()
     columns = Columns(source.prompt_field, source.answer_field)
     stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
     with _one_at_a_time:
         index = _cached_index(path, columns, stamp)
-        trains = _has_training_rows(path, columns, stamp, source.eval_fraction)
+        is_empty = trains and not _has_training_rows(path, columns, stamp, source.eval_fraction)
     if source.sha256 and index.sha256 != source.sha256:
         raise ValueError(
             f"{source.path} has changed since launch: SHA-256 {source.sha256} is expected, got {index.sha256}"
         )
-    if not trains:
+    if is_empty:
         raise BadDataset(
             path.name, [LineError(0, "has no row left for training: all questions are held out")]
         )
@@ -93,15 +94,20 @@ def offline_reason(dataset: str) -> str:
 
 
 def _problem_errors(
-    problems: Sequence[ProblemSource], *, datasets_dir: Path, hf_online: bool
+    sources: Sequence[tuple[str, ProblemSource]], *, datasets_dir: Path, hf_online: bool
 ) -> Iterator[FieldError]:
-    for number, source in enumerate(problems):
+    for path, source in sources:
         if isinstance(source, FileProblem):
-            yield from _file_errors(source, datasets_dir, f"problems.{number}.path")
+            yield from _file_errors(source, datasets_dir, path)
         elif isinstance(source, HubProblem) and not hf_online:
-            yield FieldError(f"problems.{number}.dataset", offline_reason(source.dataset))
+            yield FieldError(f"{path}.dataset", offline_reason(source.dataset))
         elif isinstance(source, PluginProblem):
-            yield from _plugin_errors(PROBLEMS_GROUP, source.entry_point, f"problems.{number}.entry_point")
+            yield from _plugin_errors(PROBLEMS_GROUP, source.entry_point, f"{path}.entry_point")
+
+
+def _trains(path: str) -> bool:
+    """Whether the source at a path of the config trains; those of suites do not."""
+    return path.startswith("problems.")
 
 
 def _reward_errors(rewards: Sequence[RewardTerm], unserved: Mapping[str, str]) -> Iterator[FieldError]:
@@ -116,12 +122,13 @@ def _reward_errors(rewards: Sequence[RewardTerm], unserved: Mapping[str, str]) -
 
 
 def _file_errors(source: FileProblem, datasets_dir: Path, path: str) -> Iterator[FieldError]:
+    field = f"{path}.path"
     try:
-        checked_file(source, datasets_dir)
+        checked_file(source, datasets_dir, trains=_trains(path))
     except BadDataset as error:
-        yield from (FieldError(path, f"{error.name}: {line}") for line in error.errors)
+        yield from (FieldError(field, f"{error.name}: {line}") for line in error.errors)
     except (ValueError, OSError) as error:
-        yield FieldError(path, str(error))
+        yield FieldError(field, str(error))
 
 
 def _plugin_errors(group: str, name: str, path: str) -> Iterator[FieldError]:

@@ -62,11 +62,15 @@ def policy_errors(policy: PolicyConfig, settings: Settings) -> list[FieldError]:
 def context_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     """Whether max_new_tokens leaves room for a prompt in the policy's context, where that is known."""
     context = context_of(config.policy.name, settings)
-    wanted = config.sampling.max_new_tokens
-    if context is None or wanted < context:
-        return []
-    reason = f"is {wanted}, but the context of {config.policy.name} is {context} tokens, prompt included"
-    return [FieldError("sampling.max_new_tokens", reason)]
+    caps = {"sampling.max_new_tokens": config.sampling.max_new_tokens}
+    for number, suite in enumerate(config.evaluation.suites):
+        caps[f"evaluation.suites.{number}.max_new_tokens"] = suite.max_new_tokens
+    limit = f"the context of {config.policy.name} is {context} tokens, prompt included"
+    return [
+        FieldError(path, f"is {cap}, but {limit}")
+        for path, cap in caps.items()
+        if context is not None and cap >= context
+    ]
 
 
 def context_of(policy: str, settings: Settings) -> int | None:

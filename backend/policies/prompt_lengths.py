@@ -55,12 +55,12 @@ class Ruler(NamedTuple):
 
 def prompt_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     """One error for each source that holds a prompt too long for the policy."""
-    ruler = _ruler(config, settings)
-    if ruler is None:
-        return []
+    caps = [config.sampling.max_new_tokens for _ in config.problems]
+    caps += [suite.max_new_tokens or config.sampling.max_new_tokens for suite in config.evaluation.suites]
     return [
-        FieldError(f"problems.{number}.{field}", reason)
-        for number, source in enumerate(config.problems)
+        FieldError(f"{path}.{field}", reason)
+        for (path, source), cap in zip(config.sources, caps, strict=True)
+        if (ruler := _ruler(config.policy.name, cap, settings)) is not None
         for field, reason in _errors(source, ruler, settings.datasets_dir)
     ]
 
@@ -69,20 +69,19 @@ def conversation_errors(config: RunConfig, settings: Settings) -> list[FieldErro
     """One error where a file holds messages and the policy is asked in plain text."""
     if config.policy.chat_template:
         return []
-    files = [source for source in config.problems if isinstance(source, FileProblem)]
+    files = [source for _, source in config.sources if isinstance(source, FileProblem)]
     return [
         FieldError(
             "policy.chat_template",
             f"is false, but line {line} of {source.path} holds messages, which need it",
         )
         for source in files
-        if (line := checked_file(source, settings.datasets_dir).conversation)
+        if (line := checked_file(source, settings.datasets_dir, trains=False).conversation)
     ][:1]
 
 
-def _ruler(config: RunConfig, settings: Settings) -> Ruler | None:
-    """None where the context is not known."""
-    name, wanted = config.policy.name, config.sampling.max_new_tokens
+def _ruler(name: str, wanted: int, settings: Settings) -> Ruler | None:
+    """The ruler of a policy and a length cap; None where the context is not known."""
     if (context := context_of(name, settings)) is None:
         return None
     room, limit = context - wanted, f"context {context} less max_new_tokens {wanted}"
@@ -115,7 +114,7 @@ def _errors(source: ProblemSource, ruler: Ruler, datasets_dir: Path) -> Iterator
 
 def _row_refusal(source: FileProblem, ruler: Ruler, datasets_dir: Path) -> str:
     """About the longest row that does not fit, of those with the most characters."""
-    index = checked_file(source, datasets_dir)
+    index = checked_file(source, datasets_dir, trains=False)
     ending = f"\n{source.instruction}" if source.instruction else ""
     long = [row for row, length in enumerate(index.lengths) if length + len(ending) > ruler.room]
     for row in sorted(long, key=index.lengths.__getitem__, reverse=True)[:ROWS_LOOKED_AT]:

@@ -32,8 +32,7 @@ def runnable(
 
 def _source_errors(config: RunConfig, settings: Settings) -> list[FieldError]:
     return source_errors(
-        config.problems,
-        config.rewards,
+        config,
         datasets_dir=settings.datasets_dir,
         hf_online=settings.hf_online,
         unserved=settings.unserved_rewards,
