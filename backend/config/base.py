@@ -5,7 +5,6 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
-
 MOST_STEPS = 10_000_000
 """Training steps of one run."""
 

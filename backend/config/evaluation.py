@@ -1,4 +1,4 @@
-"""Held-out evaluation: the run's own held-out set, and named suites with problems and sampling of their own."""
+"""Held-out evaluation: the run's own held-out set, and named suites with their own problems and sampling."""
 
 from typing import Annotated, Literal
 
@@ -26,8 +26,8 @@ class Suite(Frozen):
     """The problem source."""
 
     rows: Literal["held_out", "all"] = "held_out"
-    """held_out: the held-out rows of the source; all: every row, for files and hub data sets that are a test set
-    as a whole. No prompt of a suite is trained on."""
+    """held_out: the held-out rows of the source; all: every row, for files and hub data sets that are test
+    sets as a whole. No prompt of a suite is trained on."""
 
     prompts: Annotated[int, Field(ge=1, le=100_000)] = 500
     """Prompts, the same ones every time; fewer where the source has no more."""
@@ -68,7 +68,9 @@ class Suite(Frozen):
 
     def evaluations(self, steps: int) -> int:
         """The number of times a run of so many steps evaluates the suite."""
-        chosen = {step for step in self.steps if step <= steps} | ({steps} if self.at_end or not steps else set())
+        chosen = {step for step in self.steps if step <= steps} | (
+            {steps} if self.at_end or not steps else set()
+        )
         if not self.every:
             return len(chosen)
         return 1 + steps // self.every + sum(step % self.every > 0 for step in chosen)
@@ -77,12 +79,19 @@ class Suite(Frozen):
     def _makes_sense(self) -> "Suite":
         errors = []
         if self.name in RESERVED:
-            errors.append(("name", f"is {self.name!r}, but eval/{self.name} is another metric: choose another name"))
+            errors.append(
+                (
+                    "name",
+                    f"is {self.name!r}, but eval/{self.name} is another metric: another name is expected",
+                )
+            )
         if self.temperature == 0 and self.n > 1:
-            reason = f"is {self.n}, but temperature 0 decodes greedily, the same completion each time: 1 is expected"
+            reason = f"is {self.n}, but with temperature 0 all completions are the same: 1 is expected"
             errors.append(("n", reason))
         if not (self.every or self.steps or self.at_end):
-            errors.append(("every", "is 0, steps is empty and at_end is off: the suite would never be evaluated"))
+            errors.append(
+                ("every", "is 0, steps is empty and at_end is off: the suite would never be evaluated")
+            )
         if self.rows == "all" and not isinstance(self.problem, FileProblem | HubProblem):
             reason = f"is all, but {self.problem.name} has no fixed rows: held_out is expected"
             errors.append(("rows", reason))

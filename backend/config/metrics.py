@@ -4,7 +4,9 @@ A trainer that logs a name outside this catalog is a bug (a test holds it). Fami
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import zip_longest
 from typing import Literal
 
 from backend.config.base import Frozen
@@ -243,8 +245,7 @@ def canonical_name(name: str) -> str | None:
             return ALIASES[known]
         for alias, family in _FAMILY_ALIASES:
             if found := _pattern(alias).fullmatch(known):
-                parts = iter(found.groups())
-                return _BRACKETS.sub(lambda _: next(parts), family)
+                return _filled_in(family, found.groups())
     return None
 
 
@@ -262,6 +263,14 @@ def suite_metric(suite: str, name: str) -> str:
 def interval_of(name: str) -> tuple[str, str]:
     """The metrics that hold the ends of a suite metric's 95 % interval, where it has one."""
     return f"{name}_low", f"{name}_high"
+
+
+def _filled_in(family: str, parts: Sequence[str]) -> str:
+    """The name of a member: the parts in place of the brackets, as far as there are brackets."""
+    between = _BRACKETS.split(family)
+    return "".join(
+        text + part for text, part in zip_longest(between, parts[: len(between) - 1], fillvalue="")
+    )
 
 
 _BRACKETS = re.compile("<[^>]+>")

@@ -11,6 +11,7 @@ from backend.config.problems import FileProblem, HubProblem, ProblemSource
 if TYPE_CHECKING:
     from backend.config.run import RunConfig
 
+
 def suite_errors(config: "RunConfig") -> Iterator[Problem]:
     """(dotted path, reason) of every suite that cannot be measured, and of a `best_by` without its suite."""
     names: set[str] = set()
@@ -29,7 +30,10 @@ def suite_errors(config: "RunConfig") -> Iterator[Problem]:
     best_by = config.checkpointing.best_by
     if best_by and best_by not in names:
         known = ", ".join(sorted(names)) or "none"
-        yield "checkpointing.best_by", f"is {best_by!r}, which is no suite of evaluation.suites; there are: {known}"
+        yield (
+            "checkpointing.best_by",
+            f"is {best_by!r}, but the suites of the evaluation are: {known}",
+        )
 
 
 def _trained_alike(config: "RunConfig", problem: ProblemSource) -> str:
@@ -53,6 +57,6 @@ def suite_warnings(config: "RunConfig") -> Iterator[str]:
         steps = {step for step in suite.steps if step % saves.every == 0} - {0}
         if not (suite.every and lcm(suite.every, saves.every) < config.steps) and len(steps) < 2:
             yield (
-                f"checkpointing.best_by: {suite.name} is evaluated at fewer than two checkpoints, so there is "
-                "nothing to choose from: let evaluations and checkpoints share their steps"
+                f"checkpointing.best_by: {suite.name} is evaluated at fewer than two checkpoints, so there "
+                "is nothing to choose from: let evaluations and checkpoints share their steps"
             )

@@ -245,8 +245,8 @@ class RolloutGroup(Base):
     run_id: Mapped[str] = mapped_column(ForeignKey("run.id"))
     step: Mapped[int]
     attempt: Mapped[int]
-    kind: Mapped[str] = mapped_column(String(8))
-    """"train" or "eval"."""
+    kind: Mapped[str] = mapped_column(String(8).with_variant(String(40), "postgresql"))
+    """`train`, `eval`, or `eval/<suite>`."""
     prompt_index: Mapped[int]
     """Position of the prompt within its step."""
     prompt_id: Mapped[str] = mapped_column(Text)

@@ -1,6 +1,6 @@
 """Routes of rollouts."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
@@ -25,6 +25,13 @@ from backend.rollouts.schemas import GroupPage, StepPage, TokensAnswer
 router = APIRouter(prefix="/api/v1/rollouts", tags=["rollouts"], responses=ERRORS)
 
 RunId = Annotated[str, Query(min_length=1, max_length=64, description="Id of the run.")]
+Kind = Annotated[
+    str,
+    Query(
+        pattern=r"^(train|eval(/[a-z0-9][a-z0-9_-]{0,31})?)?$",
+        description="`train`, `eval` for the held-out set, or `eval/<suite>`.",
+    ),
+]
 Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
@@ -33,7 +40,7 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     session: ReadSession,
     run: RunId,
     step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
-    kind: Literal["", "train", "eval"] = "",
+    kind: Kind = "",
     prompt: Annotated[str, Query(max_length=1000, description="The prompt's id.")] = "",
     min_reward: Number = None,
     max_reward: Number = None,

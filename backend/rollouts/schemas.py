@@ -29,6 +29,7 @@ class GroupItem(BaseModel):
     step: int
     attempt: int
     kind: str
+    """`train`, `eval` for the held-out set, or `eval/<suite>`."""
     prompt_index: int
     prompt_id: str
     problem: str

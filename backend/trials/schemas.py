@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from backend.config.causes import Verdict
 from backend.config.base import MOST_STEPS
+from backend.config.causes import Verdict
 from backend.diagnosis.schemas import RemedyItem
 from backend.runs.schemas import Body, Fields, Steps
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from backend.config.evaluation import EvaluationConfig
 from backend.config.problems import FileProblem, ProblemSource, problem_catalog
 from backend.config.reasoning_gym_checks import parameter_errors
 from backend.config.reasoning_gym_tasks import _TABLE, TASKS
 from backend.config.rewards import RewardTerm, reward_catalog
+from backend.config.run import RunConfig
 from backend.config.sources import checked_file, source_errors
 from backend.settings import Settings
 from tests import reasoning_gym_table
@@ -30,9 +32,13 @@ def errors_of(
     rewards: list[dict[str, Any]] | None = None,
     settings: Settings | None = None,
 ) -> list[tuple[str, str]]:
+    config = RunConfig.model_construct(
+        problems=SOURCES.validate_python(problems),
+        rewards=TERMS.validate_python(rewards or []),
+        evaluation=EvaluationConfig(),
+    )
     found = source_errors(
-        SOURCES.validate_python(problems),
-        TERMS.validate_python(rewards or []),
+        config,
         datasets_dir=tmp_path,
         hf_online=False,
         unserved=(settings or Settings()).unserved_rewards,

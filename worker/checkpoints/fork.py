@@ -23,6 +23,8 @@ class ForkOrigin(NamedTuple):
     run_name: str
     config: RunConfig
     """Of the run that wrote it."""
+    step: int
+    """The step it was saved after."""
 
 
 def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin | None:
@@ -38,7 +40,7 @@ def origin_of(session: Session, run_id: str, settings: Settings) -> ForkOrigin |
     checkpoint = checkpoint_at(session, parent.id, run.fork_step)
     directory = settings.artifacts_of(parent.id) / checkpoint.path
     config = RunConfig.model_validate(parent.config)
-    return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config)
+    return ForkOrigin(directory, checkpoint.sha256, parent.id, parent.name, config, run.fork_step)
 
 
 def fitting(parts: Iterable[str], before: RunConfig, after: RunConfig) -> set[str]:

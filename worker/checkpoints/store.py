@@ -137,12 +137,16 @@ class Checkpoints:
         logger.warning("%s", message)
         self.recorder.event("checkpoint", "warning", message, {"adopted": one.directory.name}, step=one.step)
 
-    def take_weights(self, policy: Policy) -> None:
-        """Give the policy the weights of the origin, where the run has one, and nothing else of it."""
+    def take_weights(self, policy: Policy) -> int:
+        """Give the policy the weights of the origin, where the run has one, and nothing else of it.
+
+        Returns the step that they are from; 0 without an origin.
+        """
         if self.origin is not None:
             check_manifest(self.origin.directory, self.origin.sha256)
             verify_checkpoint(self.origin.directory)
             load_weights(self.origin.directory, policy)
+        return 0 if self.origin is None else self.origin.step
 
     def _fork(self, origin: ForkOrigin, policy: Policy, parts: Parts, refused: list[dict[str, Any]]) -> int:
         check_manifest(origin.directory, origin.sha256)

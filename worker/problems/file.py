@@ -21,8 +21,9 @@ class JsonlTable:
         return read_row(self._index, number)
 
 
-def load_file(source: FileProblem, datasets_dir: Path, *, seed: int, shuffled: bool) -> RowProblem:
+def load_file(
+    source: FileProblem, datasets_dir: Path, *, seed: int, shuffled: bool, trains: bool = True
+) -> RowProblem:
     """The problem of a file; ValueError says what is wrong with it."""
-    return RowProblem(
-        JsonlTable(checked_file(source, datasets_dir)), row_source(source), seed=seed, shuffled=shuffled
-    )
+    index = checked_file(source, datasets_dir, trains=trains)
+    return RowProblem(JsonlTable(index), row_source(source), seed=seed, shuffled=shuffled)

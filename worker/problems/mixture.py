@@ -1,7 +1,7 @@
 """Several problems mixed by weight. The only state of training is a cursor: how many prompts were drawn."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import floor
@@ -83,16 +83,20 @@ class Mixture:
         prompts = [
             prompt
             for ingredient, share in zip(self._ingredients, shares, strict=True)
-            for prompt in _distinct(ingredient, share)
+            for prompt in held_out_prompts(ingredient, share)
         ]
         different = {prompt.text: prompt for prompt in prompts}
-        self._held_out = set(different)
+        self.hold_out(different.values())
         return list(different.values())
+
+    def hold_out(self, prompts: Iterable[Prompt]) -> None:
+        """Never train on these prompts either."""
+        self._held_out.update(prompt.text for prompt in prompts)
 
     def close(self) -> None:
         """End every process that generates prompts."""
         for ingredient in self._ingredients:
-            _close(ingredient.problem)
+            close_problem(ingredient.problem)
 
     def _prompt(self, number: int) -> Prompt:
         rounds, place = divmod(number, len(self._pattern))
@@ -114,10 +118,13 @@ def build_mixture(
     datasets_dir: Path,
     hf_online: bool,
     data: DataConfig = ALL_ROWS,
+    held_out: Sequence[str] = (),
 ) -> Mixture:
     """The mixture of a run; order `sequential` gives every run the same prompts, whatever its seed.
 
-    Raises InvalidConfig naming the source that cannot be had or has no row left, or PluginFailed.
+    `held_out` are questions of suites, which training rows are compared with beside those that the sources
+    themselves hold out. Raises InvalidConfig naming the source that cannot be had or has no row left, or
+    PluginFailed.
     """
     seed = 0 if order == "sequential" else seed
     ingredients: list[Ingredient] = []
@@ -135,18 +142,22 @@ def build_mixture(
         Mixture(ingredients).close()
         number = len(ingredients)
         raise _at_source(problems, number, error) from error
-    return Mixture(ingredients, _selected(problems, ingredients, data))
+    return Mixture(ingredients, _selected(problems, ingredients, data, held_out))
 
 
 def _selected(
-    problems: Sequence[ProblemSource], ingredients: Sequence[Ingredient], data: DataConfig
+    problems: Sequence[ProblemSource],
+    ingredients: Sequence[Ingredient],
+    data: DataConfig,
+    of_suites: Sequence[str],
 ) -> list[Selection]:
     """The rows of every source that train; a held-out question of one source counts for all."""
     if data.is_default:
         return []
     rows = {n: each.problem for n, each in enumerate(ingredients) if isinstance(each.problem, RowProblem)}
     checks = data.contamination != "ignore"
-    held_out = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
+    own = [text for each in rows.values() for text in each.held_out_questions()] if checks else []
+    held_out = [*own, *of_suites]
     selections = []
     for number, problem in rows.items():
         try:
@@ -159,7 +170,12 @@ def _selected(
 
 def _at_source(problems: Sequence[ProblemSource], number: int, error: Exception) -> InvalidConfig:
     """The error of one source, at the field that names it."""
-    return InvalidConfig([FieldError(f"problems.{number}.{FIELDS[problems[number].name]}", str(error))])
+    return InvalidConfig([source_error(problems[number], f"problems.{number}", error)])
+
+
+def source_error(source: ProblemSource, path: str, error: Exception) -> FieldError:
+    """The error of a source at a dotted path, at the field that names what it reads."""
+    return FieldError(f"{path}.{FIELDS[source.name]}", str(error))
 
 
 def unique_labels(problems: Sequence[ProblemSource]) -> list[str]:
@@ -176,19 +192,20 @@ def build_problem(
     source: ProblemSource, *, seed: int, shuffled: bool, datasets_dir: Path, hf_online: bool
 ) -> Problem:
     """The problem that a source describes; one prompt of each split is drawn, so that errors come early."""
-    problem = _new_problem(
+    problem = new_problem(
         source, seed=seed, shuffled=shuffled, datasets_dir=datasets_dir, hf_online=hf_online
     )
     try:
         problem.sample(0, "train")
         problem.sample(0, "eval")
     except (ValueError, PluginFailed):
-        _close(problem)
+        close_problem(problem)
         raise
     return problem
 
 
-def _close(problem: Problem) -> None:
+def close_problem(problem: Problem) -> None:
+    """End the processes of a problem that has some."""
     if isinstance(problem, ReasoningGym):
         problem.close()
 
@@ -225,7 +242,7 @@ def _counts_before(pattern: Sequence[int]) -> list[int]:
     return counts
 
 
-def _distinct(ingredient: Ingredient, wanted: int) -> list[Prompt]:
+def held_out_prompts(ingredient: Ingredient, wanted: int) -> list[Prompt]:
     """The first `wanted` different held-out prompts; a source that keeps repeating itself has no more."""
     found: dict[str, Prompt] = {}
     repeats = 0
@@ -242,9 +259,16 @@ def _labelled(prompt: Prompt, ingredient: Ingredient) -> Prompt:
     return replace(prompt, problem=ingredient.label, domain=prompt.domain or ingredient.domain)
 
 
-def _new_problem(
-    source: ProblemSource, *, seed: int, shuffled: bool, datasets_dir: Path, hf_online: bool
+def new_problem(
+    source: ProblemSource,
+    *,
+    seed: int,
+    shuffled: bool,
+    datasets_dir: Path,
+    hf_online: bool,
+    trains: bool = True,
 ) -> Problem:
+    """The problem that a source describes; a file that is only evaluated on need not have training rows."""
     match source:
         case SumsProblem():
             return Sums(
@@ -253,7 +277,7 @@ def _new_problem(
         case ReasoningGymProblem():
             return ReasoningGym(source, seed=seed)
         case FileProblem():
-            return load_file(source, datasets_dir, seed=seed, shuffled=shuffled)
+            return load_file(source, datasets_dir, seed=seed, shuffled=shuffled, trains=trains)
         case HubProblem():
             return load_hub(source, seed=seed, shuffled=shuffled, hf_online=hf_online)
         case PluginProblem():

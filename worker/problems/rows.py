@@ -82,6 +82,12 @@ class RowProblem:
         """The questions that are held out, without instruction."""
         return list(self._questions("eval"))
 
+    def hold_out_all(self) -> None:
+        """Make every row a held-out one: the table is a test set."""
+        everything = np.arange(len(self._table.keys))
+        self._rows = {"train": everything[:0], "eval": _first_of_each(self._table, everything)}
+        self._order.cache_clear()
+
     def select(self, data: DataConfig, held_out: Collection[str]) -> Selection:
         """Leave out rows that are not to train, given every held-out question of the run.
 

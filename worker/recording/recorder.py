@@ -32,7 +32,7 @@ from backend.runs.checkpoints import keep_before
 from backend.runs.events import add_event
 from worker.db_retry import consult, left_for_later, persist
 from worker.recording.outage_note import Backlog, Outage
-from worker.recording.records import EventRecord, GroupRecord, StepRecord, VerdictRecord
+from worker.recording.records import EventRecord, GroupRecord, LifeRecord, StepRecord, VerdictRecord
 from worker.recording.selection import recording_mode, select_groups
 from worker.recording.write_queue import WriteQueue
 
@@ -46,9 +46,12 @@ Python's own 5 ms training stands still for nearly as long as the writer works."
 BYTES_PER_TOKEN = 100
 """Memory of a waiting token without its id and values: a string and its place in the text."""
 
+LIFE_SECONDS = 30.0
+"""Time between two signs of life within a step, far below the hang detector's shortest limit."""
+
 Found = TypeVar("Found")
 
-Record = StepRecord | EventRecord | VerdictRecord
+Record = StepRecord | EventRecord | VerdictRecord | LifeRecord
 
 
 class Recorder:
@@ -75,6 +78,7 @@ class Recorder:
         self._lease_seconds = lease_seconds
         self._summary = Summary()
         self._outbox: WriteQueue[Record] = WriteQueue()
+        self._shown_at = time.monotonic()
         self._steps_put = 0  # the training thread counts these, the writer thread those
         self._steps_written = 0
         self._vigil = Outage(note, run_id, self._backlog)
@@ -124,6 +128,12 @@ class Recorder:
     def verdict(self, record: VerdictRecord) -> None:
         """Hand over the diagnosis of the steps so far."""
         self._outbox.put(record, 0)
+
+    def show_life(self) -> None:
+        """Show progress within a long evaluation, which is no hang; cheap to call often."""
+        if time.monotonic() - self._shown_at >= LIFE_SECONDS:
+            self._shown_at = time.monotonic()
+            self._outbox.put(LifeRecord(), 0)
 
     def lull(self) -> AbstractContextManager[None]:
         """Around what the training thread computes without the interpreter: then the writer works."""
@@ -203,6 +213,8 @@ class Recorder:
         points = [(record.step, record.metrics) for record in steps]
         groups = [self._packed(record) for record in steps]
         progress = _progress(steps[-1].step, self._summary.document()) if steps else {}
+        if not steps and any(isinstance(item, LifeRecord) for item in batch):
+            progress = {"progress_at": db_now()}
         columns = progress | (dict(verdicts[-1].columns) if verdicts else {})
 
         def write(session: Session) -> None:

@@ -35,7 +35,8 @@ class CompletionRecord:
 class GroupRecord:
     """The G completions of one prompt at one step."""
 
-    kind: Literal["train", "eval"]
+    kind: str
+    """`train`, `eval`, or `eval/<suite>`."""
     prompt_index: int
     """Position of the prompt within its step."""
     prompt_id: str
@@ -81,6 +82,11 @@ class VerdictRecord:
     """Of the run's row."""
     onsets: Mapping[KeptFor, Interval] = field(default_factory=dict)
     """Onsets from before which a checkpoint is to be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class LifeRecord:
+    """Word that the trainer works on something that takes longer than a step."""
 
 
 @dataclass(frozen=True, slots=True)

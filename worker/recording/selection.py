@@ -1,6 +1,7 @@
 """Selection of the groups of a step that are stored: all of a small run, the telling ones of a big run."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -11,7 +12,7 @@ SMALL_RUN_BYTES = 1_000_000_000
 """A run whose rollouts take less than this keeps all of them."""
 
 PROBES = 32
-"""Held-out prompts whose completions are always stored: the same ones at every evaluation."""
+"""Held-out prompts, and prompts of each suite, whose completions are always stored: the same every time."""
 
 Mode = Literal["all", "selected", "none"]
 
@@ -21,7 +22,7 @@ class Scored(Protocol):
 
     @property
     def kind(self) -> str:
-        """`train` or `eval`."""
+        """`train`, `eval`, or `eval/<suite>`."""
 
     @property
     def reward_mean(self) -> float | None:
@@ -57,12 +58,23 @@ def select_groups(
     if mode == "none":
         return []
     train = [n for n, group in enumerate(groups) if group.kind == "train"]
-    held_out = [n for n, group in enumerate(groups) if group.kind != "train"]
     if mode == "all":
-        return sorted(train + held_out)
-    if is_alarmed or step in (1, last_step):
-        return sorted(train + held_out[:PROBES])
-    return sorted(_telling(groups, train, random.Random(f"{seed}:{step}")) | set(held_out[:PROBES]))
+        return list(range(len(groups)))
+    chosen = set(train) if is_alarmed or step in (1, last_step) else None
+    if chosen is None:
+        chosen = _telling(groups, train, random.Random(f"{seed}:{step}"))
+    return sorted(chosen | set(_probes(groups)))
+
+
+def _probes(groups: Sequence[Scored]) -> list[int]:
+    """The first held-out groups, and the first of each suite."""
+    seen: Counter[str] = Counter()
+    probes = []
+    for n, group in enumerate(groups):
+        seen[group.kind] += 1
+        if group.kind != "train" and seen[group.kind] <= PROBES:
+            probes.append(n)
+    return probes
 
 
 def _telling(groups: Sequence[Scored], train: list[int], chance: random.Random) -> set[int]:

@@ -98,6 +98,20 @@ def as_number(text: str) -> Fraction | None:
     return None
 
 
+def spelled_alike(answer: str) -> str | None:
+    """One spelling for answers that text and plain numbers show to be equal: 0.5 and 1/2, 1,000 and 1000.
+
+    None for an empty answer or one that is too long to be one.
+    """
+    if not answer.strip() or len(answer) > MAX_ANSWER_CHARS:
+        return None
+    if not is_mathematical(answer):
+        return as_text(answer) or None
+    text = normalised(answer)
+    number = as_number(text)
+    return (text or None) if number is None else str(number)
+
+
 def is_mathematical(answer: str) -> bool:
     """Whether an expected answer is worth computer algebra: it has digits, operators or only variables."""
     text = answer.strip()

@@ -16,8 +16,9 @@ from backend.config.rewards import (
 from backend.config.served_rewards import CodeReward, JudgeReward, RewardModelReward
 from backend.settings import Settings
 from worker.prompt import Prompt
+from worker.rewards.answers import spelled_alike
 from worker.rewards.code import CodeGrader
-from worker.rewards.correctness import Checkers, Grade, Grader, process_count
+from worker.rewards.correctness import EXTRACTIONS, Checkers, Grade, Grader, process_count
 from worker.rewards.flags import completion_flags
 from worker.rewards.formats import boxed_format, think_format, with_opened
 from worker.rewards.language import script_consistent, script_share
@@ -98,6 +99,11 @@ class Scorer:
             found, _ = self._graded(self._of(domain), pairs)
             grades.update(zip(places, found, strict=True))
         return [_correctness(grades[place]) for place in range(len(prompts))]
+
+    def votes(self, prompt: Prompt, texts: Sequence[str]) -> list[str | None]:
+        """The answer of each text in one spelling, by which texts agree; None: it gives none."""
+        extract = EXTRACTIONS[self._grader(self._of(prompt.domain)).term.extraction]
+        return [spelled_alike(extract(text) or "") for text in texts]
 
     def weights(self, domain: str) -> dict[str, float]:
         """Factor of each term, by its label, for prompts of a domain."""

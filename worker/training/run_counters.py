@@ -26,7 +26,7 @@ class RunCounters:
     skipped_steps: int = 0
     """Steps in a row whose every update was not finite."""
     accuracy: float | None = None
-    """Held-out accuracy at this very step, if it was measured."""
+    """The accuracy that decides about the best checkpoint, at this very step, if it was measured."""
     microbatch_tokens: int = 0
     """Most tokens of a micro-batch that fitted in memory; 0: memory never ran out."""
 

@@ -1,7 +1,6 @@
 """Groups as the recorder stores them."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from worker.recording.records import CompletionRecord, GroupRecord
 from worker.rewards.score import Scorer
@@ -21,10 +20,12 @@ def step_records(collected: Collected, update_stats: UpdateStats, scorer: Scorer
     )
 
 
-def evaluation_records(groups: Sequence[Group], scorer: Scorer) -> tuple[GroupRecord, ...]:
-    """Every group of an evaluation."""
+def evaluation_records(
+    groups: Sequence[Group], scorer: Scorer, *, kind: str = "eval"
+) -> tuple[GroupRecord, ...]:
+    """Every group of an evaluation, or of a suite, which has a kind of its own."""
     return tuple(
-        _group_record(group, scorer, kind="eval", index=index, update_stats=UpdateStats(), trained_as=None)
+        _group_record(group, scorer, kind=kind, index=index, update_stats=UpdateStats(), trained_as=None)
         for index, group in enumerate(groups)
     )
 
@@ -33,7 +34,7 @@ def _group_record(
     group: Group,
     scorer: Scorer,
     *,
-    kind: Literal["train", "eval"],
+    kind: str,
     index: int,
     update_stats: UpdateStats,
     trained_as: int | None,

@@ -1,6 +1,6 @@
 """Metrics of a suite: accuracy, pass@k and maj@k with bootstrap intervals over its prompts.
 
-Every function takes plain arrays and a seeded generator: the same completions give the same numbers, bit by bit.
+Functions take plain arrays and seeded generators: the same completions give the same numbers, bit by bit.
 """
 
 import math
@@ -46,24 +46,26 @@ def suite_metrics(graded: Sequence[Graded], *, seed: int) -> Metrics:
         values[f"pass_at_{k}"] = np.array([pass_at_k(size, right, k=min(k, size)) for size, right in counts])
         generator = np.random.default_rng([seed, k])
         values[f"maj_at_{k}"] = np.array([maj_at_k(prompt, k, generator) for prompt in graded])
+    rows = np.array(list(values.values()))
+    ends = np.transpose(bootstrap_intervals(rows, np.random.default_rng(seed)))
     metrics: Metrics = {"prompts": len(graded), "n": n}
-    for name, of_prompts in values.items():
-        low, high = interval_of(name)
-        metrics[name] = float(of_prompts.mean())
-        metrics[low], metrics[high] = bootstrap_interval(of_prompts, np.random.default_rng(seed))
+    for name, mean, interval in zip(values, rows.mean(axis=1), ends, strict=True):
+        metrics[name] = float(mean)
+        metrics |= zip(interval_of(name), map(float, interval), strict=True)
     return metrics
 
 
 def chosen_ks(n: int) -> list[int]:
     """The powers of two from 2 to n, and n itself; accuracy stands for k = 1."""
-    return sorted({2**power for power in range(1, n.bit_length()) if 2**power <= n} | ({n} if n > 1 else set()))
+    return sorted({2**power for power in range(1, n.bit_length())} | {n}) if n > 1 else []
 
 
 def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
     """Probability that the majority among k of a prompt's completions is right.
 
-    Completions without an answer do not vote; if nobody votes, the majority is wrong. Equal votes share it: of m
-    answers with the most votes each counts 1/m. With k = n it is exact; below, the mean over SUBSETS random subsets.
+    Completions without an answer do not vote; if none votes, the majority is wrong. Equal votes share it: of m
+    answers with the most votes each counts 1/m. With k = n it is exact; below, the mean over SUBSETS random
+    subsets.
     """
     n = len(prompt.correct)
     answers = {vote: at for at, vote in enumerate(dict.fromkeys(v for v in prompt.votes if v is not None))}
@@ -81,7 +83,7 @@ def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
 
 
 def _share_right(labels: NDArray[np.int64], correct: Floats, answers: int) -> Floats:
-    """[answers] the share of the completions with an answer that the grader calls right: 0 or 1, as a rule."""
+    """[answers] the share of the completions with each answer that the grader calls right, mostly 0 or 1."""
     totals = np.bincount(labels, minlength=answers + 1)[:-1]
     return np.bincount(labels, weights=correct, minlength=answers + 1)[:-1] / totals
 
@@ -93,25 +95,26 @@ def _majorities(tallies: NDArray[np.int64], right: Floats) -> Floats:
     return (wins @ right) / np.maximum(wins.sum(axis=1), 1)
 
 
-def bootstrap_interval(values: Floats, generator: np.random.Generator) -> tuple[float, float]:
-    """The 95 % percentile interval of the mean of [P] values, resampled with replacement.
+def bootstrap_intervals(values: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    """Lower and upper ends [M] of the 95 % intervals of the means of (M, P) values: a percentile bootstrap.
 
-    Resamples of the mean are spread by sqrt(P / (P - 1)) around it: a resample varies by less than a new sample
-    of prompts does, which matters for suites as small as AIME. Of a single prompt, or equal values, it has no width.
+    Prompts are resampled with replacement, the same ones for every row. Means of resamples are spread by
+    sqrt(P / (P - 1)), because resamples vary less than new samples of prompts do, which matters for suites
+    as small as AIME. The interval of equal values, or of a single prompt, has no width.
     """
-    count, mean = len(values), float(values.mean())
+    count, means = values.shape[1], values.mean(axis=1, keepdims=True)
     if count < 2:
-        return mean, mean
-    means = np.concatenate(
-        [values[generator.integers(count, size=(rows, count))].mean(axis=1) for rows in _pieces(count)]
+        return means[:, 0], means[:, 0]
+    resampled = np.concatenate(
+        [values[:, generator.integers(count, size=(rows, count))].mean(axis=2) for rows in _pieces(values)],
+        axis=1,
     )
-    spread = mean + (means - mean) * math.sqrt(count / (count - 1))
-    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    lowest, highest = float(values.min()), float(values.max())
-    return max(float(low), lowest), min(float(high), highest)
+    spread = means + (resampled - means) * math.sqrt(count / (count - 1))
+    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    return np.maximum(low, values.min(axis=1)), np.minimum(high, values.max(axis=1))
 
 
-def _pieces(count: int) -> list[int]:
-    """RESAMPLES in pieces of at most about a million values."""
-    size = max(1, min(RESAMPLES, 1_000_000 // count))
+def _pieces(values: Floats) -> list[int]:
+    """RESAMPLES in pieces that take a few megabytes each."""
+    size = max(1, min(RESAMPLES, 1_000_000 // values.size))
     return [min(size, RESAMPLES - start) for start in range(0, RESAMPLES, size)]

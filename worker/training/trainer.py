@@ -4,7 +4,7 @@ evaluate held-out prompts                     step 0
 for each step:
     collect   sample G completions of P prompts, score them, filter groups, refill
     learn     advantages -> policy loss -> optimizer
-    evaluate  every `evaluation.every` steps
+    evaluate  the held-out set and the suites that are due
     record    metrics and rollouts, through a writer thread
     diagnose  every few steps: whether the goal fell, and what broke first
     save      a checkpoint every `checkpointing.every` steps
@@ -30,22 +30,23 @@ from worker.policy.recompute import enable_recompute
 from worker.policy.routing import routers
 from worker.policy.weight_sample import WeightSample
 from worker.problems.mixture import build_mixture
+from worker.problems.suites import load_suites
 from worker.recording.recorder import Recorder
 from worker.recording.records import GroupRecord, StepRecord
 from worker.rewards.score import Scorer
 from worker.rollout.behaviour import Behaviour
 from worker.rollout.collector import Collected, Collector
 from worker.rollout.decoder_check import check_decoder
-from worker.rollout.sampler import Decoding, Interrupted, Sampler
+from worker.rollout.sampler import Interrupted, Sampler
 from worker.state import Parts
-from worker.training.effort import effort_auc
+from worker.training.evaluation import Evaluator
 from worker.training.learner import Learner
 from worker.training.online_diagnosis import OnlineDiagnosis
 from worker.training.randomness import Randomness
 from worker.training.reference import ReferenceUpdates, reference_for
 from worker.training.run_counters import RunCounters
-from worker.training.step_metrics import Metrics, evaluation_metrics, group_metrics
-from worker.training.step_records import evaluation_records, step_records
+from worker.training.step_metrics import Metrics, group_metrics
+from worker.training.step_records import step_records
 from worker.training.stop_rules import reason_to_end, request_to_end
 from worker.training.timings import Hardware, peak_bytes, timings
 from worker.training.update_stats import UpdateStats
@@ -90,6 +91,9 @@ class Trainer:
         )
         self.learner = Learner(config, self.policy, self.optimizer, reference, lull=recorder.lull)
         self.reference = ReferenceUpdates(config.objective.reference, self.policy, reference, self.optimizer)
+        suites = load_suites(
+            config.evaluation.suites, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
+        )
         self.mixture = build_mixture(
             config.problems,
             seed=config.seed,
@@ -97,11 +101,14 @@ class Trainer:
             datasets_dir=settings.datasets_dir,
             hf_online=settings.hf_online,
             data=config.data,
+            held_out=[question for suite in suites for question in suite.questions],
         )
-        self.held_out = (
-            self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
-        )
+        held_out = self.mixture.evaluation_set(config.evaluation.prompts) if config.evaluation.every else []
+        self.mixture.hold_out(prompt for suite in suites for prompt in suite.prompts)
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
+        self.evaluator = Evaluator(
+            config, self.policy, self.scorer, held_out=held_out, suites=suites, alive=recorder.show_life
+        )
         self.collector = Collector(config, self.mixture, self.scorer)
         self.behaviour = Behaviour(config.sampling)
         self.counters = RunCounters()
@@ -136,6 +143,7 @@ class Trainer:
                 self._save()
             return outcome
         finally:
+            self.evaluator.close()
             self.scorer.close()
             self.mixture.close()
             self.hardware.close()
@@ -153,12 +161,12 @@ class Trainer:
             message = "the policy has no routers: router shift and routing replay do nothing"
             self._event("data", "warning", message)
         if self.config.steps == 0:
-            self.checkpoints.take_weights(self.policy)
+            self.evaluator.origin_step = self.checkpoints.take_weights(self.policy)
         restored = self.checkpoints.restore(self.policy, self.parts) if self.config.steps else None
         self.learner.microbatches.limit(self.counters.microbatch_tokens)
         self.recorder.begin(-1 if restored is None else restored)
         self.diagnosis.begin(restored or 0)
-        if restored is None and self.config.evaluation.every:
+        if restored is None and self.evaluator.is_due(0):
             metrics, groups = self._evaluate()
             self.recorder.record_step(StepRecord(0, metrics | self._clocks(), groups))
             self.diagnosis.take(0, metrics)
@@ -189,7 +197,7 @@ class Trainer:
         metrics |= self.scorer.take_metrics() | staleness | {"optim/update_norm": weights.moved()}
         metrics |= self.hardware.utilization(collected, seconds)
         groups = step_records(collected, update_stats, self.scorer)
-        if self._is_due(self.config.evaluation.every):
+        if self.evaluator.is_due(self.counters.step):
             evaluated, held_out = self._evaluate()
             metrics, groups = metrics | evaluated, groups + held_out
         if change := self.reference.after_step(self.counters.step):
@@ -270,26 +278,11 @@ class Trainer:
         )
 
     def _evaluate(self) -> tuple[Metrics, tuple[GroupRecord, ...]]:
-        """Held-out accuracy; its random numbers depend on seed and step alone: training is not disturbed."""
-        started = time.perf_counter()
-        evaluation, sampling = self.config.evaluation, self.config.sampling
-        decoding = Decoding(
-            max_new_tokens=sampling.max_new_tokens,
-            temperature=0.0 if evaluation.k == 1 else sampling.temperature,
-            top_p=1.0 if evaluation.k == 1 else sampling.top_p,
-            top_k=0 if evaluation.k == 1 else sampling.top_k,
-        )
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.counters.step)
-        completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
-        groups = self.scorer.score(self.held_out, completions)
-        metrics = evaluation_metrics(groups, k=evaluation.k)
-        if evaluation.effort:
-            effort = effort_auc(self.policy, groups, self.scorer, max_new_tokens=sampling.max_new_tokens)
-            metrics |= {} if effort is None else {"eval/effort_auc": effort}
-        self.counters.accuracy = metrics.get("eval/accuracy")
-        self.reference.saw(self.counters.accuracy)
-        metrics["time/eval_seconds"] = time.perf_counter() - started
-        return metrics, evaluation_records(groups, self.scorer)
+        """Measure what is due after this step."""
+        found = self.evaluator.evaluate(self.counters.step)
+        self.counters.accuracy = found.score
+        self.reference.saw(found.accuracy)
+        return found.metrics, found.groups
 
     def _is_asked_to_end(self) -> bool:
         return request_to_end(self.stopping, self.recorder.wish) is not None

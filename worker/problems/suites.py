@@ -1,0 +1,53 @@
+"""The prompts of the suites that a run is evaluated on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backend.config.evaluation import Suite
+from backend.errors import InvalidConfig
+from worker.problems.mixture import Ingredient, close_problem, held_out_prompts, new_problem, source_error
+from worker.problems.rows import RowProblem
+from worker.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSuite:
+    """A suite with its prompts, the same ones in every run."""
+
+    suite: Suite
+    prompts: Sequence[Prompt]
+    questions: Sequence[str]
+    """Texts that training rows are compared with, without instruction."""
+
+
+def load_suites(suites: Sequence[Suite], *, datasets_dir: Path, hf_online: bool) -> list[LoadedSuite]:
+    """Every suite with its prompts.
+
+    Raises InvalidConfig naming the source that cannot be had, or PluginFailed.
+    """
+    loaded = []
+    for number, suite in enumerate(suites):
+        try:
+            loaded.append(_load(suite, datasets_dir=datasets_dir, hf_online=hf_online))
+        except (ValueError, OSError) as error:
+            path = f"evaluation.suites.{number}.problem"
+            raise InvalidConfig([source_error(suite.problem, path, error)]) from error
+    return loaded
+
+
+def _load(suite: Suite, *, datasets_dir: Path, hf_online: bool) -> LoadedSuite:
+    source = suite.problem
+    problem = new_problem(
+        source, seed=0, shuffled=False, datasets_dir=datasets_dir, hf_online=hf_online, trains=False
+    )
+    try:
+        if isinstance(problem, RowProblem) and suite.rows == "all":
+            problem.hold_out_all()
+        ingredient = Ingredient(problem, source.label, source.weight, source.domain)
+        prompts = held_out_prompts(ingredient, suite.prompts)
+        is_rows = isinstance(problem, RowProblem)
+        questions = problem.held_out_questions() if is_rows else [prompt.text for prompt in prompts]
+        return LoadedSuite(suite, prompts, questions)
+    finally:
+        close_problem(problem)

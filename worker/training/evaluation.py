@@ -1,0 +1,167 @@
+"""Evaluation of the policy: on the run's held-out set, and on its suites.
+
+Random numbers depend on seed, step and suite alone, so training is not disturbed, a resumed run measures the
+same, and so does a suite that is evaluated later on the checkpoint of a step.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from statistics import fmean
+from typing import NamedTuple
+
+import torch
+
+from backend.config.evaluation import Suite
+from backend.config.metrics import suite_metric
+from backend.config.rewards import CorrectnessReward, RewardTerm
+from backend.config.run import RunConfig
+from backend.config.served_rewards import CodeReward
+from worker.policy.model import Policy
+from worker.problems.suites import LoadedSuite
+from worker.prompt import Prompt
+from worker.recording.records import GroupRecord
+from worker.rewards.score import Scorer
+from worker.rollout.sampler import Decoding, Sampler
+from worker.training.effort import effort_auc
+from worker.training.step_metrics import Metrics, evaluation_metrics
+from worker.training.step_records import evaluation_records
+from worker.training.suite_metrics import Graded, suite_metrics
+from worker.types import Group
+
+
+class Evaluation(NamedTuple):
+    """The result of what was due after a step."""
+
+    metrics: Metrics
+    groups: tuple[GroupRecord, ...]
+    accuracy: float | None
+    """Of the held-out set; None where it was not due or nothing could be graded."""
+    score: float | None
+    """The accuracy by which the best checkpoint is chosen; None where it was not measured."""
+
+
+class Evaluator:
+    """Evaluates one run. Close it when the run ends: its scorer may own processes."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        policy: Policy,
+        scorer: Scorer,
+        *,
+        held_out: Sequence[Prompt],
+        suites: Sequence[LoadedSuite],
+        alive: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`alive` is called every few tokens of a suite, which may take far longer than a step."""
+        self.config, self.policy, self.scorer, self.held_out, self.suites = (
+            config,
+            policy,
+            scorer,
+            held_out,
+            suites,
+        )
+        self.suite_scorer = Scorer(grading_terms(config.rewards), opens_think=policy.opens_think)
+        self.origin_step = 0
+        """Step of the checkpoint that a run without steps evaluates."""
+        self._alive = alive
+
+    def close(self) -> None:
+        """End every process that grades suites."""
+        self.suite_scorer.close()
+
+    def is_due(self, step: int) -> bool:
+        """Whether anything is evaluated after a step."""
+        return self._is_held_out_due(step) or bool(self._due_suites(step))
+
+    def evaluate(self, step: int) -> Evaluation:
+        """Everything that is due after a step."""
+        started = time.perf_counter()
+        metrics: Metrics = {}
+        groups: tuple[GroupRecord, ...] = ()
+        if self._is_held_out_due(step):
+            metrics, groups = self._held_out(step)
+        accuracy = metrics.get("eval/accuracy")
+        for loaded in self._due_suites(step):
+            found, records = self._suite(loaded, step)
+            metrics, groups = metrics | found, groups + records
+        best_by = self.config.checkpointing.best_by
+        score = metrics.get(suite_metric(best_by, "accuracy")) if best_by else accuracy
+        metrics["time/eval_seconds"] = time.perf_counter() - started
+        return Evaluation(metrics, groups, accuracy, score)
+
+    def _is_held_out_due(self, step: int) -> bool:
+        every = self.config.evaluation.every
+        return every > 0 and (step % every == 0 or step == self.config.steps)
+
+    def _due_suites(self, step: int) -> list[LoadedSuite]:
+        return [each for each in self.suites if each.suite.is_due(step, last_step=self.config.steps)]
+
+    def _held_out(self, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
+        evaluation, sampling = self.config.evaluation, self.config.sampling
+        decoding = Decoding(
+            max_new_tokens=sampling.max_new_tokens,
+            temperature=0.0 if evaluation.k == 1 else sampling.temperature,
+            top_p=1.0 if evaluation.k == 1 else sampling.top_p,
+            top_k=0 if evaluation.k == 1 else sampling.top_k,
+        )
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
+        completions = Sampler(self.policy).sample(self.held_out, evaluation.k, decoding, generator)
+        groups = self.scorer.score(self.held_out, completions)
+        metrics = evaluation_metrics(groups, k=evaluation.k)
+        if evaluation.effort:
+            effort = effort_auc(self.policy, groups, self.scorer, max_new_tokens=sampling.max_new_tokens)
+            metrics |= {} if effort is None else {"eval/effort_auc": effort}
+        return metrics, evaluation_records(groups, self.scorer)
+
+    def _suite(self, loaded: LoadedSuite, step: int) -> tuple[Metrics, tuple[GroupRecord, ...]]:
+        suite = loaded.suite
+        seed = suite_seed(self.config.seed, self.origin_step or step, suite.name)
+        generator = torch.Generator().manual_seed(seed)
+        sampler = Sampler(self.policy, is_unwanted=self._show_life)
+        completions = sampler.sample(loaded.prompts, suite.n, self._decoding(suite), generator)
+        groups = self.suite_scorer.score(loaded.prompts, completions)
+        metrics = suite_metrics(self._graded(groups), seed=seed) | length_metrics(groups)
+        records = evaluation_records(groups, self.suite_scorer, kind=suite.kind)
+        return {suite_metric(suite.name, name): value for name, value in metrics.items()}, records
+
+    def _decoding(self, suite: Suite) -> Decoding:
+        cap = suite.max_new_tokens or self.config.sampling.max_new_tokens
+        return Decoding(cap, temperature=suite.temperature, top_p=suite.top_p, top_k=suite.top_k)
+
+    def _graded(self, groups: Sequence[Group]) -> list[Graded]:
+        """The prompts whose answer is known."""
+        graded = []
+        for group in groups:
+            correct = [value >= 1 for value in group.correctness if value is not None]
+            if correct and len(correct) == len(group.completions):
+                texts = [completion.text for completion in group.completions]
+                graded.append(Graded(correct, self.suite_scorer.votes(group.prompt, texts)))
+        return graded
+
+    def _show_life(self) -> bool:
+        self._alive()
+        return False
+
+
+def grading_terms(rewards: Sequence[RewardTerm]) -> list[RewardTerm]:
+    """The terms of a run that decide whether an answer is right: suites need no others."""
+    return [
+        CorrectnessReward(),
+        *(term for term in rewards if isinstance(term, CorrectnessReward | CodeReward)),
+    ]
+
+
+def suite_seed(seed: int, step: int, name: str) -> int:
+    """Seed of a suite's sampling and of its bootstrap: 56 bits."""
+    return int.from_bytes(sha256(f"{seed}/{step}/{name}".encode()).digest()[:7])
+
+
+def length_metrics(groups: Sequence[Group]) -> Metrics:
+    """Mean length in tokens, and the share of completions cut at the cap."""
+    completions = [completion for group in groups for completion in group.completions]
+    return {
+        "length_mean": fmean(map(len, completions)),
+        "truncated_frac": fmean(completion.is_truncated for completion in completions),
+    }
