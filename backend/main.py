@@ -16,6 +16,7 @@ from backend.datasets import api as datasets
 from backend.datasets.files import Uploads
 from backend.db.engine import open_engine, open_sessions
 from backend.diagnosis import api as diagnosis
+from backend.evaluations import api as evaluations
 from backend.experiments import api as experiments
 from backend.experiments import catalog
 from backend.http import frontend as pages
@@ -94,6 +95,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         catalog,
         datasets,
         experiments,
+        evaluations,
         imports,
         pushes,
         runs,

@@ -58,6 +58,8 @@ READS = (
     "GET /api/v1/presets",
     "GET /api/v1/recipes",
     "GET /api/v1/data-recipes",
+    "GET /api/v1/suite-recipes",
+    "GET /api/v1/evaluations",
     "GET /api/v1/metric-catalog",
     "GET /api/v1/problems",
     "GET /api/v1/rewards",

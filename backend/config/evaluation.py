@@ -14,6 +14,8 @@ RESERVED = ("accuracy",)
 """`eval/accuracy/<domain>` are metrics of the held-out set."""
 
 MOST_SUITES = 16
+UNSCHEDULED: dict[str, object] = {"every": 0, "steps": (), "at_end": True}
+"""The fields of a suite that say when, as a run without steps has them: it evaluates every suite once."""
 
 
 class Suite(Frozen):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, reading
@@ -124,16 +125,32 @@ def _too_few_steps(parent: Run, config: RunConfig, step: int) -> Iterator[FieldE
 
 
 def _evaluation(settings: Settings, parent: Run, request: EvaluationRequest, step: int) -> ChildRun:
+    size = request.model_dump(include={"prompts", "k", "effort"})
     changes: dict[str, Any] = {
         "steps": 0,
-        "evaluation": {"every": 1, **request.model_dump(include={"prompts", "k", "effort"})},
+        "evaluation": {"every": int(request.held_out), "suites": _suites(parent, request), **size},
         "optimizer": {"warmup_steps": 0},
+        "checkpointing": {"best_by": ""},
     }
     if request.problems is not None:
         changes["problems"] = request.problems
     config = runnable(settings, merge(parent.config, changes), None, parent.seed)
     name, reason = f"{parent.name}, step {step}", f"an evaluation of {parent.name} at step {step}"
     return ChildRun(name, "evaluation", config, ["evaluation"], reason, fork_step=step)
+
+
+def _suites(parent: Run, request: EvaluationRequest) -> list[dict[str, Any]]:
+    """The suites of a request, due at once; raises InvalidRequest."""
+    if not request.held_out and not request.suites:
+        reason = "is empty and held_out is false: nothing would be evaluated"
+        raise InvalidRequest([FieldError("suites", reason)])
+    own = {suite["name"]: suite for suite in parent.config.get("evaluation", {}).get("suites", ())}
+    for number, wanted in enumerate(request.suites):
+        if isinstance(wanted, str) and wanted not in own:
+            reason = f"is {wanted!r}; {parent.name} has the suites: {', '.join(own) or 'none'}"
+            raise InvalidRequest([FieldError(f"suites.{number}", reason)])
+    suites = [own[wanted] if isinstance(wanted, str) else wanted for wanted in request.suites]
+    return [suite | UNSCHEDULED for suite in suites]
 
 
 def _fork_check(settings: Settings, parent: Run, request: ForkCheckRequest, step: int) -> ChildRun:

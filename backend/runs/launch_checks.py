@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from backend.config.evaluation import UNSCHEDULED
 from backend.config.merge import grading_hash, merge
 from backend.config.run import RunConfig
 from backend.db.engine import insert_into, reading
@@ -47,10 +48,12 @@ def queue_check(lab: Lab, request: CheckRequest, *, key: str) -> str:
 
 def checking(settings: Settings, config: RunConfig, size: CheckRequest | ForkCheckRequest) -> RunConfig:
     """The config of a run that checks `config`; raises InvalidConfig."""
+    suites = [suite.model_dump() | UNSCHEDULED for suite in config.evaluation.suites]
     k = size.k or min(max(DEFAULT_K, config.sampling.group_size), MOST_K)
     changes: dict[str, Any] = {
         "steps": 0,
-        "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False},
+        "evaluation": {"every": 1, "prompts": size.prompts, "k": k, "effort": False, "suites": suites},
+        "checkpointing": {"best_by": ""},
         "optimizer": {"warmup_steps": 0},
     }
     return runnable(settings, merge(config.model_dump(mode="json"), changes))

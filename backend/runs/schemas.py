@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pydantic_core import PydanticCustomError
 
 from backend.config.causes import Verdict
+from backend.config.evaluation import MOST_SUITES
 from backend.db.text import clean_text, unstorable
 from backend.redaction import secret_errors
 from backend.runs.check_report import CheckReport
@@ -237,6 +238,10 @@ class EvaluationRequest(Body):
     """Completions per prompt: 1 decodes greedily, more give pass@k and avg@k."""
     effort: bool = False
     """Also measure `eval/effort_auc`."""
+    held_out: bool = True
+    """Evaluate on held-out problems; false: only on suites."""
+    suites: Annotated[list[str | Fields], Field(max_length=MOST_SUITES)] = []
+    """Suites as in a run's config, or names of the run's own. When they are due is left out of account."""
 
 
 class _CheckSize(Body):

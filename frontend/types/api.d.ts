@@ -130,6 +130,22 @@ declare namespace Api {
   interface Ended {
     ended: string;
   }
+  interface EvaluationItem {
+    run: string;
+    step: number;
+    suite: string;
+    values: Record<string, number | string>;
+    intervals: Record<string, unknown[]>;
+    source: string;
+    source_step: number;
+    source_kind: string;
+    has_checkpoint: boolean;
+    is_best: boolean;
+  }
+  interface EvaluationPage {
+    items: EvaluationItem[];
+    left_out: number;
+  }
   interface ExperimentDetail {
     id: string;
     name: string;

@@ -23,6 +23,7 @@ from worker.outcome import Outcome
 from worker.policy.model import Policy, load_policy
 from worker.problems.mixture import Mixture, build_mixture
 from worker.problems.selection import Selection
+from worker.problems.suites import load_suites
 from worker.prompt import Prompt
 from worker.recording.recorder import Recorder
 from worker.recording.records import StepRecord
@@ -81,6 +82,9 @@ class LaunchCheck:
         self.policy = load_policy(config.policy, settings, device=device)
         check_decoder(self.policy, name=config.policy.name)
         checkpoints.take_weights(self.policy)
+        suites = load_suites(
+            config.evaluation.suites, datasets_dir=settings.datasets_dir, hf_online=settings.hf_online
+        )
         self.mixture = build_mixture(
             config.problems,
             seed=config.seed,
@@ -88,6 +92,7 @@ class LaunchCheck:
             datasets_dir=settings.datasets_dir,
             hf_online=settings.hf_online,
             data=reporting(config.data),
+            held_out=[question for suite in suites for question in suite.questions],
         )
         self.scorer = Scorer(config.rewards, opens_think=self.policy.opens_think)
 

@@ -63,8 +63,8 @@ def chosen_ks(n: int) -> list[int]:
 def maj_at_k(prompt: Graded, k: int, generator: np.random.Generator) -> float:
     """Probability that the majority among k of a prompt's completions is right.
 
-    Completions without an answer do not vote; if none votes, the majority is wrong. Equal votes share it: of m
-    answers with the most votes each counts 1/m. With k = n it is exact; below, the mean over SUBSETS random
+    Completions without an answer do not vote; if none votes, the majority is wrong. Equal votes share it: of
+    m answers with the most votes each counts 1/m. With k = n it is exact; below, the mean over SUBSETS random
     subsets.
     """
     n = len(prompt.correct)

@@ -1,0 +1,1 @@
+"""Results of evaluations: held-out sets and suites of runs, by checkpoint."""

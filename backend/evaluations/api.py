@@ -1,0 +1,50 @@
+"""Routes of evaluations: benchmarks on offer, and the results of runs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from backend.config.suite_recipes import SUITE_RECIPES
+from backend.db.run_lookup import must_exist
+from backend.errors import FieldError, InvalidRequest
+from backend.evaluations.results import evaluations_of
+from backend.evaluations.schemas import EvaluationPage
+from backend.http.dependencies import ReadSession
+from backend.http.paging import split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Json, Page
+
+router = APIRouter(prefix="/api/v1", tags=["evaluations"], responses=ERRORS)
+
+MOST_RUNS = 50
+
+
+@router.get("/suite-recipes", response_model=Page)
+def suite_recipes() -> Json:
+    """Benchmarks as suites, with licence and commit; `config` holds the suite that is added to a run's."""
+    items = [
+        {
+            "name": name,
+            "title": recipe.title,
+            "source": f"{recipe.source}, licence: {recipe.licence}",
+            "note": recipe.note,
+            "config": {"suite": recipe.suite.model_dump(mode="json")},
+        }
+        for name, recipe in SUITE_RECIPES.items()
+    ]
+    return Json({"items": items, "next": None})
+
+
+@router.get("/evaluations", response_model=EvaluationPage)
+def evaluations(
+    session: ReadSession,
+    runs: Annotated[str, Query(min_length=1, max_length=8_000, description="Ids, separated by commas.")],
+) -> Json:
+    """Results of the held-out sets and suites of runs, with those of evaluations of their checkpoints."""
+    run_ids = list(dict.fromkeys(split_list(runs)))
+    if not 0 < len(run_ids) <= MOST_RUNS:
+        reason = f"holds {len(run_ids)} runs; 1 to {MOST_RUNS} are expected"
+        raise InvalidRequest([FieldError("runs", reason)])
+    for run_id in run_ids:
+        must_exist(session, run_id)
+    return Json(evaluations_of(session, run_ids).model_dump(mode="json"))

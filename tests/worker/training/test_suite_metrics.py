@@ -1,0 +1,113 @@
+"""Metrics of suites: hand-checked majorities, closed forms, and the coverage of the intervals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from worker.training.step_metrics import pass_at_k
+from worker.training.suite_metrics import (
+    Graded,
+    bootstrap_intervals,
+    chosen_ks,
+    maj_at_k,
+    suite_metrics,
+)
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+def voted(*answers, right="7"):
+    """A prompt whose completions gave these answers; None: no answer."""
+    return Graded([answer == right for answer in answers], answers)
+
+
+def test_powers_of_two_and_n_are_measured():
+    assert chosen_ks(1) == []
+    assert chosen_ks(2) == [2]
+    assert chosen_ks(6) == [2, 4, 6]
+    assert chosen_ks(8) == [2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (("7", "7", "3", "4"), 1.0),
+        (("7", "3", "3", "4"), 0.0),
+        (("7", "7", "3", "3"), 1 / 2),
+        (("7", "3", "4", "5"), 1 / 4),
+        ((None, None, None, "7"), 1.0),
+        ((None, None, None, None), 0.0),
+        (("7", None, "3", "3"), 0.0),
+    ],
+)
+def test_the_majority_of_all_completions_is_exact(answers, expected):
+    assert maj_at_k(voted(*answers), len(answers), generator()) == expected
+
+
+def test_the_majority_of_fewer_completions_approaches_its_expectation():
+    prompt = voted("7", "7", "3", "3", "3", "4")
+    subsets = math.comb(6, 3)
+    # Of the 20 subsets: {7,7,x}: 4 right; {3,3,x}: 9 wrong, {3,3,3}: 1 wrong; {7,3,4}: 6 of a third each.
+    exact = (4 + 6 / 3) / subsets
+    found = np.mean([maj_at_k(prompt, 3, generator(seed)) for seed in range(40)])
+    assert found == pytest.approx(exact, abs=0.01)
+
+
+def test_the_majority_of_two_is_the_accuracy_where_everybody_votes():
+    prompt = voted("7", "7", "3", "4", "5", "7")
+    assert np.mean([maj_at_k(prompt, 2, generator(seed)) for seed in range(60)]) == pytest.approx(
+        0.5, abs=0.01
+    )
+
+
+def test_pass_at_k_is_the_expectation_over_all_subsets_and_unbiased_under_simulation():
+    chance, n, k = 0.3, 8, 4
+    rights = generator().binomial(n, chance, size=20_000)
+    assert np.mean([pass_at_k(n, right, k=k) for right in rights]) == pytest.approx(
+        1 - (1 - chance) ** k, abs=0.01
+    )
+
+
+def test_the_interval_of_a_share_has_the_width_of_the_binomial():
+    values = np.array([[1.0] * 60 + [0.0] * 140])
+    (low,), (high,) = bootstrap_intervals(values, generator())
+    width = 2 * 1.96 * math.sqrt(0.3 * 0.7 / 199)
+    assert high - low == pytest.approx(width, rel=0.08)
+    assert low < 0.3 < high
+
+
+@pytest.mark.parametrize("prompts", [30, 200])
+def test_the_interval_holds_the_true_accuracy_in_95_of_100_sets(prompts):
+    chance = generator(prompts)
+    rates = chance.beta(2, 1, size=(500, prompts))  # the mean of a Beta(2, 1) is 2/3
+    sets = chance.binomial(4, rates) / 4
+    low, high = bootstrap_intervals(sets, generator())
+    assert np.mean((low <= 2 / 3) & (high >= 2 / 3)) == pytest.approx(0.95, abs=0.025)
+
+
+def test_an_interval_without_spread_has_no_width_and_stays_among_the_values():
+    assert bootstrap_intervals(np.ones((1, 30)), generator()) == (1.0, 1.0)
+    assert bootstrap_intervals(np.array([[0.25]]), generator()) == (0.25, 0.25)
+    (low,), (high,) = bootstrap_intervals(np.array([[0.0] * 29 + [1.0]]), generator())
+    assert low == 0.0
+    assert high <= 1.0
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_one_does_not():
+    graded = [voted("7", "3", "7", "4"), voted("3", "3", "4", "7"), voted("7", "7", "7", "7")] * 10
+    assert suite_metrics(graded, seed=5) == suite_metrics(graded, seed=5)
+    assert suite_metrics(graded, seed=5) != suite_metrics(graded, seed=6)
+
+
+def test_every_metric_of_a_suite():
+    metrics = suite_metrics([voted("7", "7", "3", "3"), voted("3", "4", "5", "6")], seed=0)
+    assert metrics["accuracy"] == 0.25
+    assert metrics["pass_at_2"] == pytest.approx((1 - 1 / 6) / 2)
+    assert metrics["pass_at_4"] == 0.5
+    assert metrics["maj_at_4"] == 0.25
+    assert (metrics["prompts"], metrics["n"]) == (2, 4)
+    assert metrics["accuracy_low"] <= 0.25 <= metrics["accuracy_high"]
+    assert suite_metrics([], seed=0) == {}

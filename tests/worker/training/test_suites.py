@@ -1,0 +1,149 @@
+"""Suites of runs, from the config to metrics, rollouts, checkpoints and evaluations of them later."""
+
+import json
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.evaluation import UNSCHEDULED
+from backend.config.metrics import OF_THE_MACHINE, find_metric
+from backend.db.engine import open_engine, open_sessions
+from backend.db.models import Checkpoint, RolloutGroup, Run
+from backend.metrics.history import valid_steps
+from backend.rollouts.packing import unpack_text
+from backend.runs import lifecycle
+from backend.settings import Settings
+from tests.factories import make_run
+from worker.train import Assignment, train_run
+
+pytestmark = pytest.mark.processes
+
+PAIRS = {
+    "name": "pairs",
+    "problem": {"name": "sums", "operands": 2},
+    "prompts": 6,
+    "n": 4,
+    "temperature": 1.0,
+    "max_new_tokens": 24,
+}
+SMALL = {
+    "steps": 2,
+    "sampling": {"prompts_per_step": 2, "group_size": 2, "max_new_tokens": 24},
+    "evaluation": {"every": 1, "prompts": 4},
+    "checkpointing": {"every": 1},
+}
+
+
+@pytest.fixture
+def sessions(sqlite_url):
+    return open_sessions(open_engine(sqlite_url))
+
+
+@pytest.fixture
+def trained(state_dir, sqlite_url, sessions, monkeypatch):
+    """Trains a run of SMALL with these changes; its id."""
+    monkeypatch.setenv("STATE_DIR", str(state_dir))
+    monkeypatch.setenv("DATASETS_DIR", str(state_dir))
+    Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
+
+    def train(evaluation, *, parent=None, step=None, stopping=None, **changes):
+        config = SMALL | changes | {"evaluation": SMALL["evaluation"] | evaluation}
+        with sessions.begin() as session:
+            make_run(session, config=config, parent_run=parent, fork_step=step)
+        return go_on(stopping)
+
+    def go_on(stopping=None):
+        with sessions.begin() as session:
+            claim = lifecycle.claim_run(session, "worker", "host")
+        assignment = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
+        train_run(assignment, stopping or threading.Event())
+        with sessions() as session:
+            run = session.get_one(Run, claim.run_id)
+            assert run.status in {"finished", "queued"}, run.reason
+        return claim.run_id
+
+    train.go_on = go_on
+    return train
+
+
+def metrics_of(sessions, run):
+    """Metrics by step, without those that differ by the machine."""
+    with sessions() as session:
+        return {
+            step: {name: value for name, value in values.items() if not name.startswith(OF_THE_MACHINE)}
+            for step, values in valid_steps(session, run, up_to=10**6)
+        }
+
+
+def of_suite(values, name="pairs"):
+    return {key: value for key, value in values.items() if key.startswith(f"eval/{name}/")}
+
+
+def test_a_suite_is_measured_when_it_is_due_and_disturbs_nothing(trained, sessions):
+    late = PAIRS | {"name": "late"}
+    plain = metrics_of(sessions, trained({}))
+    run = trained({"suites": [PAIRS | {"every": 1}, late]})
+    found = metrics_of(sessions, run)
+    assert all(of_suite(found[step]) for step in (0, 1, 2))
+    assert [step for step in found if of_suite(found[step], "late")] == [2]
+    kept = {
+        step: {name: value for name, value in values.items() if name.count("/") < 2 or "eval/" not in name}
+        for step, values in found.items()
+    }
+    assert kept == plain
+    assert all(find_metric(name) for values in found.values() for name in values)
+    assert {"eval/pairs/pass_at_2", "eval/pairs/maj_at_4_high"} < set(found[2])
+
+
+def test_rollouts_of_a_suite_are_stored_under_its_name(trained, sessions):
+    run = trained({"suites": [PAIRS]})
+    with sessions() as session:
+        groups = session.scalars(
+            select(RolloutGroup).where(RolloutGroup.run_id == run, RolloutGroup.kind == "eval/pairs")
+        ).all()
+    assert len(groups) == 6
+    assert all(unpack_text(group.prompt).count("+") == 1 for group in groups)
+    assert {group.step for group in groups} == {2}
+
+
+def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions):
+    run = trained({"suites": [PAIRS | {"every": 1}]})
+    child = trained(
+        {"every": 0, "suites": [PAIRS | UNSCHEDULED]},
+        parent=run,
+        step=1,
+        steps=0,
+        optimizer={"warmup_steps": 0},
+    )
+    assert of_suite(metrics_of(sessions, child)[0]) == of_suite(metrics_of(sessions, run)[1])
+
+
+def test_the_best_checkpoint_is_chosen_by_the_suite(trained, sessions):
+    run = trained({"suites": [PAIRS | {"every": 1}]}, checkpointing={"every": 1, "best_by": "pairs"})
+    found = metrics_of(sessions, run)
+    with sessions() as session:
+        rows = session.scalars(select(Checkpoint).where(Checkpoint.run_id == run)).all()
+    assert {row.step: row.manifest["accuracy"] for row in rows} == {
+        step: found[step]["eval/pairs/accuracy"] for step in (1, 2)
+    }
+
+
+def test_prompts_of_a_suite_are_never_trained_on(trained, sessions, state_dir):
+    rows = [{"prompt": f"{n}+1=?", "answer": str(n + 1)} for n in range(40)]
+    for name, part in (("train.jsonl", rows), ("test.jsonl", rows[:20])):
+        (state_dir / name).write_text("".join(json.dumps(row) + "\n" for row in part))
+    suite = PAIRS | {"problem": {"name": "file", "path": "test.jsonl"}, "rows": "all", "prompts": 100, "n": 1}
+    run = trained(
+        {"suites": [suite]},
+        problems=[{"name": "file", "path": "train.jsonl"}],
+        sampling={"prompts_per_step": 8, "group_size": 2, "max_new_tokens": 24},
+        data={"contamination": "drop"},
+    )
+    with sessions() as session:
+        groups = session.scalars(select(RolloutGroup).where(RolloutGroup.run_id == run)).all()
+    texts = {
+        kind: {unpack_text(g.prompt) for g in groups if g.kind == kind} for kind in ("train", "eval/pairs")
+    }
+    assert len(texts["eval/pairs"]) == 20
+    assert not texts["train"] & texts["eval/pairs"]
