@@ -260,8 +260,17 @@ def suite_metric(suite: str, name: str) -> str:
     return f"eval/{suite}/{name}"
 
 
+WITH_INTERVALS = {f"eval/<suite>/{name}" for name in ("accuracy", "pass_at_<k>", "maj_at_<k>")}
+
+
+def has_interval(name: str) -> bool:
+    """Whether a metric of this name is recorded with the ends of its interval."""
+    metric = find_metric(name)
+    return metric is not None and metric.name in WITH_INTERVALS
+
+
 def interval_of(name: str) -> tuple[str, str]:
-    """The metrics that hold the ends of a suite metric's 95 % interval, where it has one."""
+    """The metrics that hold the lower and upper end of a metric's 95 % interval."""
     return f"{name}_low", f"{name}_high"
 
 

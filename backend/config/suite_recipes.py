@@ -31,7 +31,7 @@ class SuiteRecipe(Frozen):
 def _recipe(
     title: str, licence: str, note: str, *, name: str, n: int, prompts: int, **rows: str
 ) -> SuiteRecipe:
-    problem = HubProblem(domain="math", **rows)  # type: ignore[arg-type]
+    problem = HubProblem.model_validate({"domain": "math", **rows})
     suite = Suite(name=name, problem=problem, rows="all", prompts=prompts, n=n)
     return SuiteRecipe(title=title, licence=licence, note=note, suite=suite)
 

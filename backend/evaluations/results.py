@@ -118,7 +118,7 @@ def _item(
 ) -> EvaluationItem:
     ends = {name: interval_of(name) for name in values}
     intervals = {
-        name: (spell(values[low]), spell(values[high]))
+        name: [spell(values[low]), spell(values[high])]
         for name, (low, high) in ends.items()
         if low in values and high in values
     }

@@ -14,9 +14,9 @@ class EvaluationItem(BaseModel):
     suite: str
     """Name of the suite; empty: the held-out set."""
     values: dict[str, SpelledNumber]
-    """accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n; fewer of the held-out set."""
-    intervals: dict[str, tuple[SpelledNumber, SpelledNumber]]
-    """Ends of the 95 % intervals, by the same names."""
+    """accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n; the held-out set has no n."""
+    intervals: dict[str, list[SpelledNumber]]
+    """Lower and upper end of the 95 % intervals, by the same names."""
     source: str
     """The run that holds the completions: the run itself, or an evaluation of its checkpoint."""
     source_step: int

@@ -12,6 +12,7 @@ from sqlalchemy import Row
 from sqlalchemy.orm import Session
 from starlette.responses import StreamingResponse
 
+from backend.config.metrics import has_interval, interval_of
 from backend.db.numbers import spell
 from backend.db.run_lookup import configs_of, must_exist, names_of
 from backend.errors import FieldError, InvalidRequest
@@ -120,13 +121,14 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     known = names_of(session, run_ids)
     present = [run for run in run_ids if run in known]
     view = View(x, x_min, x_max, max_points, smoothing, after)
-    curves = _read(session, known, present, names, view, is_grouped=bool(group_by))
+    ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
+    curves = _read(session, known, present, [*names, *ends], view, is_grouped=bool(group_by))
     if group_by:
         groups = _groups(session, present, known, group_by)
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
     else:
         items = [
-            _single(known[run], name, curves[run, name], view)
+            _single(known[run], name, curves[run, name], view) | _interval(curves, run, name, view)
             for name in names
             for run in present
             if (run, name) in curves
@@ -192,6 +194,18 @@ def _single(run: Row[Any], metric: str, curve: Curve, view: View) -> dict[str, A
     if run.steps and run.fork_step is not None:
         named["origin"] = {"run": run.parent_run, "step": run.fork_step}
     return {**named, **_drawn(shown, thin(shown, view.max_points), view)}
+
+
+def _interval(curves: Mapping[tuple[str, str], Curve], run: str, metric: str, view: View) -> dict[str, Any]:
+    """The ends of the interval at each point of a run's curve, where it is recorded and not smoothed away."""
+    ends = [curves.get((run, name)) for name in interval_of(metric)]
+    if None in ends or view.smoothing:
+        return {}
+    shown = curves[run, metric].at(view.visible(curves[run, metric]))
+    steps = shown.at(thin(shown, view.max_points)).steps.tolist()
+    values = [dict(zip(end.steps.tolist(), end.values.tolist(), strict=True)) for end in ends if end]
+    low, high = ([of_step.get(step) for step in steps] for of_step in values)
+    return {"low": low, "high": high}
 
 
 def _drawn(curve: Curve, kept: Any, view: View) -> dict[str, Any]:

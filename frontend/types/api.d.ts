@@ -135,7 +135,7 @@ declare namespace Api {
     step: number;
     suite: string;
     values: Record<string, number | string>;
-    intervals: Record<string, unknown[]>;
+    intervals: Record<string, (number | string)[]>;
     source: string;
     source_step: number;
     source_kind: string;

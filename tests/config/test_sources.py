@@ -33,8 +33,8 @@ def errors_of(
     settings: Settings | None = None,
 ) -> list[tuple[str, str]]:
     config = RunConfig.model_construct(
-        problems=SOURCES.validate_python(problems),
-        rewards=TERMS.validate_python(rewards or []),
+        problems=tuple(SOURCES.validate_python(problems)),
+        rewards=tuple(TERMS.validate_python(rewards or [])),
         evaluation=EvaluationConfig(),
     )
     found = source_errors(

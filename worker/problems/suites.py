@@ -46,8 +46,8 @@ def _load(suite: Suite, *, datasets_dir: Path, hf_online: bool) -> LoadedSuite:
             problem.hold_out_all()
         ingredient = Ingredient(problem, source.label, source.weight, source.domain)
         prompts = held_out_prompts(ingredient, suite.prompts)
-        is_rows = isinstance(problem, RowProblem)
-        questions = problem.held_out_questions() if is_rows else [prompt.text for prompt in prompts]
-        return LoadedSuite(suite, prompts, questions)
+        if isinstance(problem, RowProblem):
+            return LoadedSuite(suite, prompts, problem.held_out_questions())
+        return LoadedSuite(suite, prompts, [prompt.text for prompt in prompts])
     finally:
         close_problem(problem)

@@ -17,6 +17,7 @@ import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
+import { EvaluationTable } from '../components/evaluations/table.js';
 import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
@@ -188,9 +189,32 @@ function Comparison({ runs, view, change }) {
       experiment=${view.runs ? null : view.experiment}
       looks=${groupLooks(groups.map(({ name }) => name))}
     />
+    <${Suites} runs=${runs} available=${available} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
 }
+
+const MOST_EVALUATED = 50;
+
+/**
+ * Suites of the runs side by side, where some were evaluated on any.
+ * @param {{runs: Api.RunItem[], available: string[]}} props
+ */
+const Suites = ({ runs, available }) =>
+  available.some((metric) => /^eval\/(?!accuracy\/)[^/]+\//.test(metric)) &&
+  html`<section class="card section run-part" aria-labelledby="compare-suites">
+    <h2 id="compare-suites">Evaluations</h2>
+    <${EvaluationTable}
+      runs=${runs.slice(0, MOST_EVALUATED).map((run) => ({ id: run.id, name: runTitle(run) }))}
+      empty=${html`<p class="quiet">No results yet.</p>`}
+    />
+    ${
+      runs.length > MOST_EVALUATED &&
+      html`<p class="quiet">
+        Showing the first ${MOST_EVALUATED} of ${plural(runs.length, 'run')}.
+      </p>`
+    }
+  </section>`;
 
 /** Says that not all runs are in the curves. @param {{all: number, drawn: number}} props */
 const Cut = ({ all, drawn }) =>

@@ -12,6 +12,7 @@ import { Loaded, Skeleton } from '../components/shared/states.js';
 import { RolloutBrowser } from '../components/rollouts/browser.js';
 import { RunHeader } from '../components/run/header.js';
 import { Charts, Overview } from '../components/run/overview.js';
+import { EvaluationsTab } from '../components/run/evaluations.js';
 import { ConfigTab, EventsTab, FilesTab, LogTab } from '../components/run/tabs.js';
 
 /** @type {Record<string, string>} */
@@ -19,13 +20,14 @@ const TABS = {
   overview: 'Overview',
   charts: 'Charts',
   rollouts: 'Rollouts',
+  evaluations: 'Evaluations',
   config: 'Config',
   events: 'Events',
   log: 'Log',
   files: 'Files',
 };
 /** Of a run of another trainer, whose output and checkpoints are elsewhere. */
-const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'config', 'events'];
+const TABS_OF_FOREIGN = ['overview', 'charts', 'rollouts', 'evaluations', 'config', 'events'];
 const SPEC = { tab: choice(Object.keys(TABS)), q: text(), panel: text(), full: flag(), ...CURVE_SPEC };
 
 /** @param {{run_id: string}} props */
@@ -56,6 +58,7 @@ function Page({ run, onChange }) {
   const parts = {
     overview: Overview,
     charts: Charts,
+    evaluations: EvaluationsTab,
     config: ConfigTab,
     events: EventsTab,
     log: LogTab,

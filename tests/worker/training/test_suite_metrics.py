@@ -89,8 +89,9 @@ def test_the_interval_holds_the_true_accuracy_in_95_of_100_sets(prompts):
 
 
 def test_an_interval_without_spread_has_no_width_and_stays_among_the_values():
-    assert bootstrap_intervals(np.ones((1, 30)), generator()) == (1.0, 1.0)
-    assert bootstrap_intervals(np.array([[0.25]]), generator()) == (0.25, 0.25)
+    for values in (np.ones((1, 30)), np.array([[0.25]])):
+        (low,), (high,) = bootstrap_intervals(values, generator())
+        assert low == high == values[0, 0]
     (low,), (high,) = bootstrap_intervals(np.array([[0.0] * 29 + [1.0]]), generator())
     assert low == 0.0
     assert high <= 1.0

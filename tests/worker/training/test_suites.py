@@ -47,23 +47,19 @@ def trained(state_dir, sqlite_url, sessions, monkeypatch):
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
     Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
 
-    def train(evaluation, *, parent=None, step=None, stopping=None, **changes):
+    def train(evaluation, *, parent=None, step=None, **changes):
         config = SMALL | changes | {"evaluation": SMALL["evaluation"] | evaluation}
         with sessions.begin() as session:
             make_run(session, config=config, parent_run=parent, fork_step=step)
-        return go_on(stopping)
-
-    def go_on(stopping=None):
         with sessions.begin() as session:
             claim = lifecycle.claim_run(session, "worker", "host")
         assignment = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
-        train_run(assignment, stopping or threading.Event())
+        train_run(assignment, threading.Event())
         with sessions() as session:
             run = session.get_one(Run, claim.run_id)
             assert run.status in {"finished", "queued"}, run.reason
         return claim.run_id
 
-    train.go_on = go_on
     return train
 
 

@@ -15,6 +15,7 @@ import { ChoicesField } from './choices_field.js';
 import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
+import { SuitesField } from './suites_field.js';
 import { Icon } from '../shared/icons.js';
 
 /**
@@ -42,6 +43,7 @@ const PARTS = {
   union: UnionField,
   section: SectionField,
   list: ListField,
+  sections: SuitesField,
   choices: ChoicesField,
   tuple: TupleField,
   boolean: CheckField,
@@ -112,7 +114,8 @@ const described = (id, errors) => ({
 function TextField({ field, value, layer, label }) {
   const id = useId();
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
-  const paths = [field.path, ...Object.keys(isRecord(value) ? value : {}).map((key) => `${field.path}.${key}`)];
+  const isParted = isRecord(value) || Array.isArray(value);
+  const paths = [field.path, ...Object.keys(isParted ? value : {}).map((key) => `${field.path}.${key}`)];
   const errors = paths.flatMap((path) => layer.errorsAt(path));
   const shown = typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(value);
   const change = (event) => {

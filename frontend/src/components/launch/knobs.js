@@ -1,6 +1,6 @@
 /** Knobs of one layer: what it changes is always in view, the rest group by group when asked for. */
 import { html } from '../../dom.js';
-import { fieldAt } from '../../lib/launch/schema.js';
+import { fieldAt, isList } from '../../lib/launch/schema.js';
 import { getAt, setAt, spell, unsetAt, writes, writtenPaths } from '../../lib/launch/layers.js';
 import { Errors, FormField } from './field.js';
 
@@ -69,7 +69,7 @@ export function knobOfError(root, path, full) {
   for (let n = 1; n <= parts.length; n += 1) {
     const field = fieldAt(root, parts.slice(0, n).join('.'), full);
     if (!field) return n > 1 ? fieldAt(root, parts.slice(0, n - 1).join('.'), full)?.path : undefined;
-    if (field.kind === 'list') return field.path;
+    if (isList(field.kind)) return field.path;
   }
   return path;
 }

@@ -63,17 +63,19 @@ export function ListField({ field, value, layer, label, titles = new Map(), bare
 /**
  * One item; its fields beyond the default are shown at once, the rest on request.
  * @param {{item: any, path: string, node: Field['node'], layer: Layer, titles: Map<string, string>, alone: boolean,
- *   onRemove: () => void}} props
+ *   shown?: string[], onRemove: () => void}} props `shown`: fields that are shown in any case
  */
-function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
+export function ListItem({ item, path, node, layer, titles, alone, shown = [], onRemove }) {
   const [open, setOpen] = useState(false);
-  const name = isRecord(item) ? item[tagOf(node)] : undefined;
+  const tag = node.discriminator ? tagOf(node) : 'name';
+  const name = isRecord(item) ? item[tag] : undefined;
   const inner = { ...layer, onReset: undefined, isOwn: () => false, item };
   const fields = fieldsOf(layer.root, node, item, path);
   const telling = fields.filter(
     (field) =>
       open ||
       field.required ||
+      shown.includes(field.key) ||
       (field.key === 'weight' && !alone) ||
       layer.errorsAt(field.path).length ||
       spell(item[field.key]) !== spell(defaultOf(layer.root, field.node)),
@@ -94,7 +96,7 @@ function ListItem({ item, path, node, layer, titles, alone, onRemove }) {
       </button>
     </div>
     <${Errors}
-      errors=${layer.errorsAt(path).concat(layer.errorsAt(`${path}.${tagOf(node)}`))}
+      errors=${layer.errorsAt(path).concat(node.discriminator ? layer.errorsAt(`${path}.${tag}`) : [])}
       id=${`error-${path}`}
     />
     <p class="form-help">

@@ -4,7 +4,7 @@ import { getAll } from '../../data/api.js';
 import { useQuery } from '../../app/router.js';
 import { useGet, useLoad } from '../../data/resource.js';
 import { useKeys } from '../../app/keys.js';
-import { choice, list, number } from '../../lib/url.js';
+import { choice, list, number, text } from '../../lib/url.js';
 import { CARD_ORDERS, chosenGroups, FILTERS, GROUP_ORDERS, nearestStep } from '../../lib/rollouts.js';
 import { plural } from '../../lib/text/format.js';
 import { Empty, Loaded, Skeleton } from '../shared/states.js';
@@ -17,7 +17,7 @@ import { ColourLegend, Readout } from './text.js';
 export const ROLLOUT_SPEC = {
   step: number(null, { min: 0 }),
   prompt: number(1, { min: 1 }),
-  kind: choice(['train', 'eval']),
+  kind: text('train'),
   sort: choice(Object.keys(GROUP_ORDERS)),
   order: choice(Object.keys(CARD_ORDERS)),
   filter: list([]),
@@ -30,10 +30,18 @@ const COLOURS = [
   { value: 'entropy', label: 'entropy' },
   { value: 'none', label: 'plain' },
 ];
-const KINDS = [
-  { value: 'train', label: 'training' },
-  { value: 'eval', label: 'evaluation', title: 'Held-out prompts, the same at every evaluation' },
-];
+const TRAINING = { value: 'train', label: 'training' };
+const HELD_OUT = { value: 'eval', label: 'evaluation', title: 'Held-out prompts, the same at every evaluation' };
+
+/** Training, the held-out set, then each suite, as far as rollouts were kept. @param {Api.StepItem[]} items */
+function kindsOf(items) {
+  const present = new Set(items.map(({ kind }) => kind));
+  const suites = [...present].filter((kind) => kind.startsWith('eval/')).sort();
+  return [
+    ...[TRAINING, HELD_OUT].filter(({ value }) => present.has(value)),
+    ...suites.map((kind) => ({ value: kind, label: kind.slice('eval/'.length), title: 'A suite of the run' })),
+  ];
+}
 
 /** Steps at which rollouts of a kind were kept, ascending. @param {Api.StepItem[]} items @param {string} kind */
 const stepsOf = (items, kind) =>
@@ -70,7 +78,8 @@ export function RolloutBrowser({ run, live, foreign, onset }) {
  */
 function Browser({ run, items, live, onset }) {
   const [view, change] = useQuery(ROLLOUT_SPEC);
-  const kind = stepsOf(items, view.kind).length ? view.kind : view.kind === 'train' ? 'eval' : 'train';
+  const kinds = useMemo(() => kindsOf(items), [items]);
+  const kind = kinds.find(({ value }) => value === view.kind)?.value ?? kinds[0].value;
   const steps = useMemo(() => stepsOf(items, kind), [items, kind]);
   const step = steps[nearestStep(steps, view.step ?? Infinity)];
   const rollouts = useLoad(
@@ -79,7 +88,6 @@ function Browser({ run, items, live, onset }) {
     { subject: `${run} ${kind}` },
   );
   const goTo = (/** @type {number} */ next) => change({ step: next });
-  const kinds = KINDS.filter(({ value }) => stepsOf(items, value).length > 0);
   return html`<div class="rollouts">
     <div class="card rollout-steps">
       <div class="toolbar">

@@ -1,6 +1,7 @@
-/** Asks for an evaluation of a checkpoint: a run of its own that trains nothing. */
+/** Asks for evaluations of checkpoints: each is a run of its own that trains nothing. */
 import { html, useState } from '../../dom.js';
 import { usePostOnce } from '../../data/post_once.js';
+import { useGet } from '../../data/resource.js';
 import { Dialog } from '../shared/overlay.js';
 import { ForOperator } from '../shared/role.js';
 
@@ -25,40 +26,47 @@ function placed(error) {
   const errors = error.errors?.length ? error.errors : [{ path: '', message: error.message }];
   const fieldOf = (/** @type {string} */ path) =>
     FIELDS.find(({ name }) => path.split('.').at(-1) === name)?.name ?? '';
-  return new Map(errors.map(({ path, message }) => /** @type {const} */ ([fieldOf(path), message])));
+  return new Map(
+    errors.map(({ path, message }) => {
+      const field = path.startsWith('suites') || path.includes('.suites.') ? '' : fieldOf(path);
+      return /** @type {const} */ ([field, field || !path ? message : `${path} ${message}`]);
+    }),
+  );
 }
 
 const wholeNumber = (/** @type {string} */ written) => (/^\d+$/.test(written.trim()) ? Number(written) : written);
 
-/** @param {{run: Api.RunItem, checkpoint: {step: number}}} props */
-export function Evaluate({ run, checkpoint }) {
+/**
+ * @param {{run: Api.RunItem, steps: number[], label?: string}} props `steps`: of the checkpoints to choose from; a
+ *   single one is chosen
+ */
+export function Evaluate({ run, steps, label = 'Evaluate' }) {
   const [open, setOpen] = useState(false);
-  const [begun, setBegun] = useState(/** @type {Api.RunItem | null} */ (null));
+  const [begun, setBegun] = useState(/** @type {Api.RunItem[]} */ ([]));
   return html`<${ForOperator}>
     <span class="evaluate">
       <button
         type="button"
         class="button button-small"
         onClick=${() => setOpen(true)}
-        title="Evaluate this checkpoint in a separate run"
+        title=${steps.length > 1 ? 'Evaluate checkpoints in separate runs' : 'Evaluate this checkpoint in a separate run'}
       >
-        Evaluate
+        ${label}
       </button>
-      ${
-        begun &&
-        html`
+      ${begun.map(
+        (child) => html`
           ${' '}
-          <a href=${`/run/${begun.id}`}>${begun.name ?? 'the evaluation'}</a>
-        `
-      }
+          <a key=${child.id} href=${`/run/${child.id}`}>${child.name ?? 'the evaluation'}</a>
+        `,
+      )}
       ${
         open &&
         html`<${EvaluateDialog}
           run=${run}
-          step=${checkpoint.step}
+          steps=${steps}
           onClose=${() => setOpen(false)}
-          onBegun=${(child) => {
-            setBegun(child);
+          onBegun=${(children) => {
+            setBegun(children);
             setOpen(false);
           }}
         />`
@@ -67,11 +75,27 @@ export function Evaluate({ run, checkpoint }) {
   <//>`;
 }
 
+/** Suites to choose from: those of the run, then benchmarks. @param {Api.RunItem} run */
+function useSuites(run) {
+  /** @type {{name: string}[]} */
+  const own = run.config?.evaluation?.suites ?? [];
+  const recipes = useGet('/suite-recipes').data?.items ?? [];
+  const others = recipes.filter(({ name }) => !own.some((suite) => suite.name === name));
+  return [
+    ...own.map((suite) => ({ name: suite.name, title: suite.name, note: 'A suite of this run', suite })),
+    ...others.map(({ name, title, note, config }) => ({ name, title, note, suite: config.suite })),
+  ];
+}
+
 /**
- * @param {{run: Api.RunItem, step: number, onClose: () => void, onBegun: (child: Api.RunItem) => void}} props
+ * @param {{run: Api.RunItem, steps: number[], onClose: () => void, onBegun: (children: Api.RunItem[]) => void}} props
  */
-function EvaluateDialog({ run, step, onClose, onBegun }) {
+function EvaluateDialog({ run, steps, onClose, onBegun }) {
+  const suites = useSuites(run);
   const [values, setValues] = useState(() => initially(run));
+  const [chosenSteps, setChosenSteps] = useState(steps.slice(0, 1));
+  const [chosen, setChosen] = useState(/** @type {string[]} */ ([]));
+  const [heldOut, setHeldOut] = useState(true);
   const [effort, setEffort] = useState(false);
   const [errors, setErrors] = useState(/** @type {Map<string, string>} */ (new Map()));
   const [busy, setBusy] = useState(false);
@@ -80,29 +104,59 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
     event.preventDefault();
     setBusy(true);
     try {
-      const body = { step, effort, ...Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) };
-      const [child] = await postOnce([{ path: `/runs/${run.id}/evaluations`, body }]);
-      onBegun(child);
+      const body = {
+        effort: effort && heldOut,
+        held_out: heldOut,
+        suites: suites.filter(({ name }) => chosen.includes(name)).map(({ suite }) => suite),
+        ...(heldOut ? Object.fromEntries(FIELDS.map(({ name }) => [name, wholeNumber(values[name])])) : {}),
+      };
+      const path = `/runs/${run.id}/evaluations`;
+      onBegun(await postOnce(chosenSteps.map((step) => ({ path, body: { step, ...body } }))));
     } catch (error) {
       setErrors(placed(/** @type {ApiError} */ (error)));
       setBusy(false);
     }
   };
-  return html`<${Dialog} title=${`Evaluate step ${step}`} onClose=${onClose}>
+  const title = steps.length > 1 ? 'Evaluate checkpoints' : `Evaluate step ${steps[0]}`;
+  return html`<${Dialog} title=${title} onClose=${onClose}>
     <form onSubmit=${submit} class="evaluate-form">
-      ${FIELDS.map(
-        (field) => html`<${NumberField}
-          key=${field.name}
-          ...${field}
-          value=${values[field.name]}
-          error=${errors.get(field.name)}
-          onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
-        />`,
-      )}
+      ${
+        steps.length > 1 &&
+        html`<${Choices}
+          legend="Checkpoints"
+          options=${steps.map((step) => ({ key: step, title: `step ${step}` }))}
+          chosen=${chosenSteps}
+          onChange=${setChosenSteps}
+        />`
+      }
+      <${Choices}
+        legend="Suites"
+        options=${suites.map(({ name, title: text, note }) => ({ key: name, title: text, note }))}
+        chosen=${chosen}
+        onChange=${setChosen}
+      />
       <label class="check">
-        <input type="checkbox" checked=${effort} onChange=${() => setEffort(!effort)} /> Measure effort: cut the
-        thinking short and force the answer
+        <input type="checkbox" checked=${heldOut} onChange=${() => setHeldOut(!heldOut)} /> Held-out set
       </label>
+      ${
+        heldOut &&
+        FIELDS.map(
+          (field) => html`<${NumberField}
+            key=${field.name}
+            ...${field}
+            value=${values[field.name]}
+            error=${errors.get(field.name)}
+            onChange=${(value) => setValues((old) => ({ ...old, [field.name]: value }))}
+          />`,
+        )
+      }
+      ${
+        heldOut &&
+        html`<label class="check">
+          <input type="checkbox" checked=${effort} onChange=${() => setEffort(!effort)} /> Measure effort: cut the
+          thinking short and force the answer
+        </label>`
+      }
       ${
         errors.has('') &&
         html`<p class="field-error" role="alert">
@@ -113,12 +167,33 @@ function EvaluateDialog({ run, step, onClose, onBegun }) {
         <button type="button" class="button" onClick=${onClose}>
           Cancel
         </button>
-        <button class="button button-primary" disabled=${busy}>
+        <button
+          class="button button-primary"
+          disabled=${busy || !chosenSteps.length || (!heldOut && !chosen.length)}
+        >
           Evaluate
         </button>
       </footer>
     </form>
   <//>`;
+}
+
+/**
+ * @template {string | number} T
+ * @param {{legend: string, options: {key: T, title: string, note?: string}[], chosen: T[], onChange: (chosen: T[]) =>
+ *   void}} props
+ */
+function Choices({ legend, options, chosen, onChange }) {
+  const toggle = (/** @type {T} */ key) =>
+    onChange(chosen.includes(key) ? chosen.filter((other) => other !== key) : [...chosen, key]);
+  return html`<fieldset class="evaluate-choices">
+    <legend>${legend}</legend>
+    ${options.map(
+      ({ key, title, note }) => html`<label class="check" key=${key} title=${note}>
+        <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} /> ${title}
+      </label>`,
+    )}
+  </fieldset>`;
 }
 
 /**

@@ -260,7 +260,9 @@ export function FilesTab({ run }) {
           <p class="quiet">
             ${plural(items.length, 'checkpoint')},${' '}
             ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Kept: the latest${' '}
-            ${run.config?.checkpointing?.keep ?? ''}, the best by held-out accuracy, up to${' '}
+            ${run.config?.checkpointing?.keep ?? ''}, the best by${' '}
+            ${run.config?.checkpointing?.best_by ? `accuracy on ${run.config.checkpointing.best_by}` : 'held-out accuracy'},
+            up to${' '}
             ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, the newest before the onset of a
             fall or warning, and any that other runs use.
           </p>
@@ -304,7 +306,7 @@ export function FilesTab({ run }) {
                       }
                     </td>
                     <td class="run-checkpoint-actions">
-                      <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} checkpoint=${item} />
+                      <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} steps=${[item.step]} />
                     </td>
                     <td class="run-files">
                       <div>

@@ -5,8 +5,8 @@
 
 /** @typedef {Record<string, any>} Node a JSON Schema node */
 /**
- * @typedef {'section'|'union'|'list'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|'text'|'dataset'|
- *   'constant'} Kind
+ * @typedef {'section'|'union'|'list'|'sections'|'numbers'|'choices'|'tuple'|'record'|'choice'|'boolean'|'number'|
+ *   'text'|'dataset'|'constant'} Kind
  */
 /** @typedef {{key: string, path: string, node: Node, kind: Kind, required: boolean}} Field */
 
@@ -28,7 +28,7 @@ export function kindOf(node) {
   if (node.properties) return 'section';
   if (node.prefixItems) return 'tuple';
   if (node.items?.enum) return 'choices';
-  if (node.type === 'array') return 'list';
+  if (node.type === 'array') return kindOfList(node.items ?? {});
   if ('const' in node) return 'constant';
   if (node.enum) return 'choice';
   if (node.format === 'dataset') return 'dataset';
@@ -37,6 +37,15 @@ export function kindOf(node) {
   if (node.type === 'integer' || node.type === 'number') return 'number';
   return 'text';
 }
+
+/** A list of union members, of sections or of numbers. @param {Node} items @returns {Kind} */
+function kindOfList(items) {
+  if (items.$ref) return 'sections';
+  return items.type === 'integer' || items.type === 'number' ? 'numbers' : 'list';
+}
+
+/** Whether a kind holds items that are fields themselves. @param {Kind} kind */
+export const isList = (kind) => kind === 'list' || kind === 'sections';
 
 /** Name of the property that tells the members of a union apart. @param {Node} node @returns {string} */
 export const tagOf = (node) => node.discriminator.propertyName;
@@ -103,7 +112,7 @@ export function fieldAt(root, path, config) {
   /** @type {Field | undefined} */
   let field;
   for (const key of path.split('.')) {
-    if (kindOf(resolved(root, node)) === 'list') {
+    if (isList(kindOf(resolved(root, node)))) {
       node = resolved(root, node).items;
       field = {
         key,
@@ -138,10 +147,10 @@ export function defaultOf(root, node) {
 }
 
 /** What a kind holds at first where its schema names no default. @type {Partial<Record<Kind, unknown>>} */
-const EMPTY = { list: [], choices: [], tuple: [], record: {}, boolean: false };
+const EMPTY = { list: [], sections: [], numbers: [], choices: [], tuple: [], record: {}, boolean: false };
 
-/** @param {Node} root @param {Node | undefined} node @returns {Record<string, any>} */
-const newSection = (root, node) =>
+/** A section with all its defaults. @param {Node} root @param {Node | undefined} node @returns {Record<string, any>} */
+export const newSection = (root, node) =>
   Object.fromEntries(Object.entries(node?.properties ?? {}).map(([key, inner]) => [key, defaultOf(root, inner)]));
 
 /** A fresh member of a union with all its defaults. @param {Node} root @param {Node} node @param {string} name */
@@ -153,7 +162,7 @@ export const newMember = (root, node, name) => newSection(root, memberOf(root, n
  */
 export function complete(root, node, value) {
   const known = resolved(root, node);
-  if (kindOf(known) === 'list')
+  if (isList(kindOf(known)))
     return Array.isArray(value) ? value.map((item) => complete(root, known.items, item)) : value;
   if (!isRecord(value)) return value;
   const shape = shapeOf(root, known, value);
@@ -208,10 +217,19 @@ export function readTyped(node, typed) {
   const takesNumber =
     kind === 'number' || kinds.some((/** @type {string} */ type) => type === 'integer' || type === 'number');
   const trimmed = typed.trim();
+  if (kind === 'numbers') return readNumbers(trimmed);
   if (takesNumber && trimmed !== '' && Number.isFinite(Number(trimmed))) return Number(trimmed);
   if (kind === 'record' || (kinds.includes('object') && trimmed.startsWith('{'))) return readJson(typed);
   return typed;
 }
+
+/** Numbers between commas; a part that is none stays text for the server to refuse. @param {string} typed */
+const readNumbers = (typed) =>
+  typed
+    .split(',')
+    .map((part) => part.trim())
+    .filter(Boolean)
+    .map((part) => (Number.isFinite(Number(part)) ? Number(part) : part));
 
 function readJson(/** @type {string} */ typed) {
   if (typed.trim() === '') return {};
@@ -225,6 +243,7 @@ function readJson(/** @type {string} */ typed) {
 /** A value as the text of its field. @param {any} value */
 export function writeTyped(value) {
   if (value === undefined || value === null) return '';
+  if (Array.isArray(value) && value.every((item) => typeof item !== 'object')) return value.join(', ');
   if (typeof value === 'object') return Object.keys(value).length ? JSON.stringify(value) : '';
   return typeof value === 'number' && Math.abs(value) < 1e-3 && value !== 0
     ? value.toExponential().replace('e+', 'e')

@@ -1,0 +1,108 @@
+/** Suites side by side: a row for each step, a column for each suite, with intervals and ways to the completions. */
+import { html, useState } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { evaluationRows, metricsOfSuites, metricTitle, sizeText, suitesOf, suiteTitle } from '../../lib/evaluations.js';
+import { formatValue, plural } from '../../lib/text/format.js';
+import { address } from '../../lib/url.js';
+import { Segments } from '../shared/marks.js';
+import { Loaded, Skeleton } from '../shared/states.js';
+
+/** @typedef {Api.EvaluationItem} Item */
+
+/**
+ * @param {{runs: {id: string, name: string}[], empty: any, children?: any}} props `children`: tools beside the choice
+ *   of the metric
+ */
+export function EvaluationTable({ runs, empty, children }) {
+  const ids = runs.map(({ id }) => id);
+  const results = useGet('/evaluations', { runs: ids.join() }, { live: ['points', 'run'], every: 5000 });
+  return html`<${Loaded}
+    resource=${results}
+    skeleton=${html`<${Skeleton} rows=${6} />`}
+    isEmpty=${({ items }) => !items.length}
+    empty=${html`${children}${empty}`}
+  >
+    ${({ items, left_out: leftOut }) => html`
+      <${Results} runs=${runs} items=${items}>${children}<//>
+      ${leftOut > 0 && html`<p class="quiet">${plural(leftOut, 'older result')} not shown.</p>`}
+    `}
+  <//>`;
+}
+
+/** @param {{runs: {id: string, name: string}[], items: Item[], children?: any}} props */
+function Results({ runs, items, children }) {
+  const metrics = metricsOfSuites(items);
+  const [chosen, setChosen] = useState('accuracy');
+  const metric = metrics.includes(chosen) ? chosen : metrics[0];
+  const suites = suitesOf(items);
+  const rows = evaluationRows(
+    items,
+    runs.map(({ id }) => id),
+  );
+  const names = new Map(runs.map(({ id, name }) => [id, name]));
+  return html`
+    <div class="toolbar">
+      <${Segments}
+        label="Metric"
+        value=${metric}
+        options=${metrics.map((name) => ({ value: name, label: metricTitle(name) }))}
+        onChange=${setChosen}
+      />
+      <span class="spacer"></span>
+      ${children}
+    </div>
+    <div class="table-scroll" tabindex="0" role="group" aria-label="Results by step and suite">
+      <table class="table evaluations">
+        <thead>
+          <tr>
+            ${runs.length > 1 && html`<th>run</th>`}
+            <th class="number">step</th>
+            ${suites.map(
+              (suite) => html`<th class="number" key=${suite}>
+                ${suiteTitle(suite)}
+                <div class="faint">${sizeText(items.filter((item) => item.suite === suite))}</div>
+              </th>`,
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            ({ run, step, hasCheckpoint, of }) => html`<tr key=${`${run} ${step}`}>
+              ${runs.length > 1 && html`<td>${names.get(run)}</td>`}
+              <td class="number">
+                ${step} ${hasCheckpoint && html`<div class="faint">checkpoint</div>`}
+              </td>
+              ${suites.map((suite) => html`<${Cell} key=${suite} item=${of.get(suite)} metric=${metric} />`)}
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+    <p class="quiet">
+      Brackets: 95 % interval by a bootstrap over the prompts. Best: the highest accuracy on the suite in a run. A
+      value leads to its completions.
+    </p>
+  `;
+}
+
+/** @param {{item?: Item, metric: string}} props */
+function Cell({ item, metric }) {
+  const value = item?.values[metric];
+  if (!item || value === undefined) return html`<td class="number faint">–</td>`;
+  const interval = item.intervals[metric];
+  const rollouts = address(`/run/${item.source}`, {
+    tab: 'rollouts',
+    kind: item.source_kind,
+    step: item.source_step,
+  });
+  return html`<td class=${item.is_best ? 'number is-best' : 'number'}>
+    ${
+      item.is_best &&
+      html`
+        <span class="tag">best</span>${' '}
+      `
+    }
+    <a href=${rollouts} title="Read the completions">${formatValue(value)}</a>
+    ${interval && html`<div class="faint">[${formatValue(interval[0])}, ${formatValue(interval[1])}]</div>`}
+  </td>`;
+}

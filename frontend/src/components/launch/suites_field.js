@@ -1,0 +1,68 @@
+/** Suites in the form: a list of sections with names, and benchmarks to add. */
+import { html, useId } from '../../dom.js';
+import { useGet } from '../../data/resource.js';
+import { newSection, resolved } from '../../lib/launch/schema.js';
+import { Errors, Reset, Sentence } from './field.js';
+import { ListItem } from './list_field.js';
+import { OfferMenu } from './variant.js';
+
+const SHOWN = ['name', 'problem', 'prompts', 'n'];
+
+/** A name that no suite has yet. @param {string} wanted @param {{name?: string}[]} items */
+function freeName(wanted, items) {
+  const taken = new Set(items.map(({ name }) => name));
+  for (let n = 1; ; n += 1) {
+    const name = n === 1 ? wanted : `${wanted}${n}`;
+    if (!taken.has(name)) return name;
+  }
+}
+
+/** Sections with names: add, change, remove. @param {import('./field.js').FieldProps} props */
+export function SuitesField({ field, value, layer, label }) {
+  const id = useId();
+  const items = Array.isArray(value) ? value : [];
+  const node = resolved(layer.root, field.node.items);
+  const recipes = useGet('/suite-recipes').data?.items ?? [];
+  const put = (/** @type {object[]} */ next) => layer.onChange(field.path, next);
+  const add = (/** @type {Record<string, any>} */ suite) =>
+    put([...items, { ...suite, name: freeName(suite.name, items) }]);
+  return html`<fieldset
+    class=${layer.isOwn(field.path) ? 'form-part form-list is-own' : 'form-part form-list'}
+    data-path=${field.path}
+  >
+    <legend title=${field.path}>
+      ${label} <${Reset} field=${field} layer=${layer} />
+    </legend>
+    <p class="form-help">
+      <${Sentence} text=${field.node.description ?? ''} />
+    </p>
+    ${items.map(
+      (item, i) => html`<${ListItem}
+        key=${i}
+        item=${item}
+        path=${`${field.path}.${i}`}
+        node=${node}
+        layer=${layer}
+        titles=${new Map()}
+        alone
+        shown=${SHOWN}
+        onRemove=${() => put(items.filter((_, at) => at !== i))}
+      />`,
+    )}
+    <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
+    <div class="toolbar">
+      <button type="button" class="button button-small" onClick=${() => add(newSection(layer.root, node))}>
+        Add a suite
+      </button>
+      ${
+        recipes.length > 0 &&
+        html`<${OfferMenu}
+          label="Benchmarks"
+          align="left"
+          offers=${recipes}
+          onChoose=${(/** @type {Api.Offer} */ { config }) => add(config.suite)}
+        />`
+      }
+    </div>
+  </fieldset>`;
+}

@@ -1,0 +1,59 @@
+/** Results of evaluations as rows of steps and columns of suites. Pure. */
+
+/** @typedef {Api.EvaluationItem} Item */
+
+/** The name of a suite as people read it. @param {string} suite empty: the held-out set */
+export const suiteTitle = (suite) => suite || 'held-out set';
+
+/** Suites in order of their names, the held-out set first. @param {Item[]} items */
+export const suitesOf = (items) => [...new Set(items.map(({ suite }) => suite))].sort();
+
+/**
+ * Metrics that some results have: accuracy first, then pass@k and maj@k by k, then the rest.
+ * @param {Item[]} items @returns {string[]}
+ */
+export function metricsOfSuites(items) {
+  const names = [...new Set(items.flatMap(({ values }) => Object.keys(values)))].filter(
+    (name) => name !== 'prompts' && name !== 'n',
+  );
+  const kinds = ['accuracy', 'pass_at_', 'maj_at_', 'length_mean', 'truncated_frac'];
+  const kind = (/** @type {string} */ name) => kinds.findIndex((each) => name.startsWith(each));
+  const k = (/** @type {string} */ name) => Number(name.split('_at_')[1] ?? 0);
+  return names.sort((a, b) => kind(a) - kind(b) || k(a) - k(b));
+}
+
+/** A metric of a suite as people write it: pass@4. @param {string} name */
+export const metricTitle = (name) =>
+  name.replace('_at_', '@').replace('length_mean', 'mean length').replace('truncated_frac', 'truncated');
+
+/**
+ * One row for each step of each run, newest first within a run, with its result for each suite.
+ * @param {Item[]} items @param {string[]} runs in order
+ * @returns {{run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}[]}
+ */
+export function evaluationRows(items, runs) {
+  /** @type {Map<string, {run: string, step: number, hasCheckpoint: boolean, of: Map<string, Item>}>} */
+  const rows = new Map();
+  for (const item of items) {
+    const key = `${item.run} ${item.step}`;
+    const row = rows.get(key) ?? {
+      run: item.run,
+      step: item.step,
+      hasCheckpoint: item.has_checkpoint,
+      of: new Map(),
+    };
+    row.of.set(item.suite, item);
+    rows.set(key, row);
+  }
+  return [...rows.values()].sort((a, b) => runs.indexOf(a.run) - runs.indexOf(b.run) || b.step - a.step);
+}
+
+/** @param {Item[]} items the results of one suite @returns {string} e.g. `500 prompts × 4` */
+export function sizeText(items) {
+  const sizes = new Set(
+    items.flatMap(({ values: { prompts, n } }) =>
+      prompts === undefined ? [] : [`${prompts} ${prompts === 1 ? 'prompt' : 'prompts'} × ${n}`],
+    ),
+  );
+  return [...sizes].join(', ');
+}
