@@ -269,6 +269,12 @@ def has_interval(name: str) -> bool:
     return metric is not None and metric.name in WITH_INTERVALS
 
 
+def is_interval_end(name: str) -> bool:
+    """Whether a metric is the lower or upper end of another one's interval."""
+    metric = find_metric(name)
+    return metric is not None and metric.name in interval_of("eval/<suite>/<metric>")
+
+
 def interval_of(name: str) -> tuple[str, str]:
     """The metrics that hold the lower and upper end of a metric's 95 % interval."""
     return f"{name}_low", f"{name}_high"

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from backend.config.evaluation import RESERVED
-from backend.config.metrics import interval_of
+from backend.config.metrics import has_interval, interval_of
 from backend.db.models import Checkpoint, Run
 from backend.db.numbers import spell
 from backend.evaluations.schemas import EvaluationItem, EvaluationPage
@@ -18,6 +18,9 @@ from backend.metrics.reading import Points, read_points
 PREFIX = "eval/"
 MOST_STEPS = 100
 """Of one suite of one run, beside the first and the best."""
+
+MOST_CHILDREN = 1_000
+"""Evaluations of checkpoints that are looked at."""
 
 HELD_OUT = ("accuracy", "length_mean", "truncated_frac")
 """Metrics of the held-out set, beside those of pass@k."""
@@ -35,10 +38,10 @@ class Place(NamedTuple):
 def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     """Everything that runs were evaluated on, in the order of the ids; of a step the latest result."""
     children = _children(session, run_ids)
-    sources = [*run_ids, *(row.id for row in children)]
+    later = {child: (parent, step) for child, parent, step in children}
+    sources = [*run_ids, *later]
     names = _names(session, sources)
     points = read_points(session, sources, sorted({name for each in names.values() for name in each}))
-    later = {row.id: (row.parent_run, row.fork_step) for row in children}
     found: dict[tuple[str, str], dict[int, tuple[Place, dict[str, float]]]] = defaultdict(dict)
     for source in sources:  # evaluations of checkpoints come last, the newest of them at the end
         for (suite, step), values in _by_suite(points, source, names[source]).items():
@@ -58,8 +61,8 @@ def evaluations_of(session: Session, run_ids: Sequence[str]) -> EvaluationPage:
     return EvaluationPage(items=items, left_out=left_out)
 
 
-def _children(session: Session, run_ids: Sequence[str]) -> Sequence[Row[tuple[str, str, int]]]:
-    """Evaluations of the runs' checkpoints, oldest first."""
+def _children(session: Session, run_ids: Sequence[str]) -> list[tuple[str, str, int]]:
+    """The newest evaluations of the runs' checkpoints, oldest first."""
     query = select(Run.id, Run.parent_run, Run.fork_step).where(
         Run.parent_run.in_(run_ids),
         Run.fork_step.is_not(None),
@@ -68,14 +71,20 @@ def _children(session: Session, run_ids: Sequence[str]) -> Sequence[Row[tuple[st
         Run.deleted_at.is_(None),
         Run.deleting_at.is_(None),
     )
-    return session.execute(query.order_by(Run.id)).all()  # type: ignore[return-value]
+    newest = session.execute(query.order_by(Run.id.desc()).limit(MOST_CHILDREN)).all()
+    return [(row.id, row.parent_run or "", row.fork_step or 0) for row in reversed(newest)]
 
 
 def _names(session: Session, run_ids: Iterable[str]) -> dict[str, list[str]]:
     """The metrics of evaluations that each run has recorded."""
     query = select(Run.id, Run.summary).where(Run.id.in_(list(run_ids)))
     last = {row.id: (row.summary or {}).get("last", {}) for row in session.execute(query)}
-    return {run: [name for name in last.get(run, {}) if _place_of(name)] for run in run_ids}
+    shown = {run: [name for name in last.get(run, {}) if _place_of(name)] for run in run_ids}
+    return {run: [*names, *_ends(names)] for run, names in shown.items()}
+
+
+def _ends(names: Sequence[str]) -> list[str]:
+    return [end for name in names if has_interval(name) for end in interval_of(name)]
 
 
 def _place_of(name: str) -> tuple[str, str] | None:

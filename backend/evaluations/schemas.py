@@ -14,7 +14,7 @@ class EvaluationItem(BaseModel):
     suite: str
     """Name of the suite; empty: the held-out set."""
     values: dict[str, SpelledNumber]
-    """accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n; the held-out set has no n."""
+    """accuracy, pass_at_<k>, maj_at_<k>, length_mean, truncated_frac, prompts, n."""
     intervals: dict[str, list[SpelledNumber]]
     """Lower and upper end of the 95 % intervals, by the same names."""
     source: str

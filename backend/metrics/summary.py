@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Self
 
-from backend.config.metrics import find_metric
+from backend.config.metrics import find_metric, is_interval_end
 from backend.db.numbers import spell
 
 
@@ -26,9 +26,14 @@ class Summary:
         return summary
 
     def take(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Enter the metrics of a step; a metric that is absent keeps its last value."""
+        """Enter the metrics of a step; a metric that is absent keeps its last value.
+
+        Ends of intervals are left out: they go with the metric that they belong to.
+        """
         self.step = step
         for name, value in metrics.items():
+            if is_interval_end(name):
+                continue
             self._last[name] = spell(value)
             if math.isfinite(value) and self._is_better(name, value):
                 self._best[name] = (value, step)

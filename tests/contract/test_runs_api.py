@@ -285,7 +285,13 @@ def test_a_checkpoint_is_evaluated_by_a_run_without_steps(client, database, made
     child = answer.json()
     assert (child["status"], child["parent_run"], child["fork_step"]) == ("queued", run.id, 10)
     assert (child["config"]["steps"], child["config"]["seed"]) == (0, 5)
-    assert child["config"]["evaluation"] == {"every": 1, "prompts": 7, "k": 3, "effort": False}
+    assert child["config"]["evaluation"] == {
+        "every": 1,
+        "prompts": 7,
+        "k": 3,
+        "effort": False,
+        "suites": [],
+    }
     assert client.post(path).json()["fork_step"] == 20
     assert client.post(path, json={"step": 15}).json()["errors"] == [
         {

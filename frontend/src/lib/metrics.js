@@ -52,9 +52,6 @@ export function bySection(metrics) {
     .sort((a, b) => rank(a.section) - rank(b.section) || (a.section < b.section ? -1 : 1));
 }
 
-/** Whether a metric is the end of another one's interval, which is drawn as its band. @param {string} metric */
-export const isIntervalEnd = (metric) => /^eval\/[^/]+\/[^/]+_(low|high)$/.test(metric);
-
 /** Evaluations are rare points, not a curve through every step. @param {string} metric */
 export const isSparse = (metric) => metric.startsWith('eval/');
 

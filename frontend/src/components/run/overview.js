@@ -4,7 +4,7 @@ import { post } from '../../data/api.js';
 import { useHistory } from '../../data/run_events.js';
 import { useLoad } from '../../data/resource.js';
 import { catalog, runLooks } from '../../app/state.js';
-import { isIntervalEnd, matching } from '../../lib/metrics.js';
+import { matching } from '../../lib/metrics.js';
 import { costText } from '../../lib/service/queue.js';
 import { isEvaluation } from '../../lib/runs/fields.js';
 import { isForeign, isPushed, originTitle } from '../../lib/runs/origin.js';
@@ -36,7 +36,7 @@ const KEY_CURVES = [
 ];
 
 /** Names of the metrics that a run has recorded. @param {Api.RunItem} run */
-export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {}).filter((metric) => !isIntervalEnd(metric));
+export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 
 /**
  * What the panels of one run need: its look, its name, and the events at which its curves change their meaning.
@@ -146,7 +146,7 @@ function Figures({ run }) {
   const { last = {}, best = {} } = run.summary ?? {};
   const rest = isEvaluation(run)
     ? Object.keys(last)
-        .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy' && !isIntervalEnd(metric))
+        .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy')
         .sort()
     : [];
   const usual = isEvaluation(run) ? FIGURES.filter(([metric]) => !ONLY_TRAINING.includes(metric)) : FIGURES;

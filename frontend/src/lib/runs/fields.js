@@ -1,6 +1,5 @@
 /** What a run says about itself under one name: fields of the list, summary metrics, config fields. Pure. */
 import { flatten, formatField } from './config.js';
-import { isIntervalEnd } from '../metrics.js';
 import { originTitle } from './origin.js';
 import { causeText, verdictTitle } from './verdicts.js';
 import { own } from '../own.js';
@@ -100,10 +99,7 @@ export function runTitle({ name, variant, seed }) {
 export const isEvaluation = ({ steps }) => steps === 0;
 
 /** Metrics recorded by any of these runs. @param {Run[]} runs @returns {string[]} */
-export const metricsOf = (runs) =>
-  [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))]
-    .filter((metric) => !isIntervalEnd(metric))
-    .sort();
+export const metricsOf = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.summary?.last ?? {})))].sort();
 
 /**
  * Values that some of these runs have, each once, sorted.

@@ -1,0 +1,191 @@
+"""Evaluations over HTTP: what is asked for, and results by step and suite, on both databases."""
+
+import pytest
+from sqlalchemy import update
+
+from backend.config.merge import resolve
+from backend.config.suite_recipes import SUITE_RECIPES
+from backend.db.models import Checkpoint, Run
+from backend.errors import InvalidConfig
+from backend.evaluations.results import MOST_STEPS
+from backend.metrics.store import write_points
+from backend.metrics.summary import Summary
+from tests.factories import make_attempt, make_run
+
+SUITE = {"name": "pairs", "problem": {"name": "sums", "operands": 2}, "every": 10, "steps": [5]}
+PATH = "eval/pairs"
+
+
+@pytest.fixture
+def made(database):
+    """Makes a run with these metrics by step, and a checkpoint of step 10."""
+
+    def make(points, **fields):
+        config = {"evaluation": {"suites": [SUITE]}, "checkpointing": {"best_by": "pairs"}}
+        with database.sessions.begin() as session:
+            run = make_run(session, config=config | fields.pop("config", {}), status="finished", **fields)
+            make_attempt(session, run, 1)
+            last = {}
+            for step, values in points.items():
+                write_points(session, run.id, 1, [(step, values)])
+                last |= values
+            summary = Summary()
+            summary.take(max(points, default=0), last)
+            session.execute(update(Run).where(Run.id == run.id).values(summary=summary.document()))
+            if run.steps:
+                row = {"run_id": run.id, "attempt": 1, "path": "s10", "sha256": "0" * 64, "manifest": {}}
+                session.add(Checkpoint(**row, step=10, bytes_total=1))
+            return run.id
+
+    return make
+
+
+def values(accuracy):
+    return {
+        f"{PATH}/accuracy": accuracy,
+        f"{PATH}/accuracy_low": accuracy - 0.1,
+        f"{PATH}/accuracy_high": accuracy + 0.1,
+        f"{PATH}/pass_at_4": 0.9,
+    }
+
+
+def results(client, *runs):
+    answer = client.get("/api/v1/evaluations", params={"runs": ",".join(runs)})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_suites_and_the_held_out_set_are_listed_by_step(client, made):
+    run = made({0: values(0.25) | {"eval/accuracy": 0.5, "eval/accuracy/math": 0.5}, 10: values(0.5)})
+    items = results(client, run)["items"]
+    assert [(item["suite"], item["step"]) for item in items] == [("", 0), ("pairs", 0), ("pairs", 10)]
+    assert items[0]["values"] == {"accuracy": 0.5}
+    assert items[2]["values"] == {"accuracy": 0.5, "pass_at_4": 0.9}
+    assert items[2]["intervals"] == {"accuracy": [0.4, 0.6]}
+    assert [item["is_best"] for item in items] == [True, False, True]
+    assert [item["has_checkpoint"] for item in items] == [False, False, True]
+    assert (items[2]["source"], items[2]["source_step"], items[2]["source_kind"]) == (run, 10, PATH)
+
+
+def test_a_later_evaluation_of_a_checkpoint_takes_the_place_of_its_step(client, made):
+    run = made({10: values(0.5)})
+    config = {"steps": 0, "checkpointing": {}, "evaluation": {"every": 1}, "optimizer": {"warmup_steps": 0}}
+    child = made({0: values(0.75)}, parent_run=run, fork_step=10, config=config)
+    [item] = results(client, run)["items"]
+    assert (item["step"], item["values"]["accuracy"]) == (10, 0.75)
+    assert (item["source"], item["source_step"]) == (child, 0)
+
+
+def test_several_runs_are_answered_in_their_order_and_strange_ones_refused(client, made):
+    first, second = made({0: values(0.1)}), made({0: values(0.2)})
+    assert [item["run"] for item in results(client, second, first)["items"]] == [second, first]
+    assert client.get("/api/v1/evaluations", params={"runs": "nothing"}).status_code == 404
+    assert client.get("/api/v1/evaluations", params={"runs": ","}).status_code == 422
+    many = ",".join(f"r{number}" for number in range(51))
+    assert client.get("/api/v1/evaluations", params={"runs": many}).status_code == 422
+
+
+def test_of_many_steps_the_newest_the_first_and_the_best_are_shown(client, made):
+    points = {step: {f"{PATH}/accuracy": 0.9 if step == 3 else 0.1} for step in range(MOST_STEPS + 20)}
+    answer = results(client, made(points))
+    steps = [item["step"] for item in answer["items"]]
+    assert steps == [0, 3, *range(20, MOST_STEPS + 20)]
+    assert answer["left_out"] == 18
+
+
+def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made):
+    path = f"/api/v1/runs/{made({})}/evaluations"
+    other = {"name": "triples", "problem": {"name": "sums", "operands": 3}, "n": 2}
+    answer = client.post(path, json={"held_out": False, "suites": ["pairs", other]})
+    assert answer.status_code == 202, answer.text
+    config = answer.json()["config"]
+    first, second = config["evaluation"]["suites"]
+    assert config["evaluation"]["every"] == 0
+    assert (first["name"], first["every"], first["steps"], first["at_end"]) == ("pairs", 0, [], True)
+    assert (second["name"], second["n"]) == ("triples", 2)
+    assert config["checkpointing"]["best_by"] == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "words"),
+    [
+        ({"held_out": False}, "suites", "nothing would be evaluated"),
+        ({"suites": ["none"]}, "suites.0", "has the suites: pairs"),
+        ({"suites": [{"name": "x", "n": 0}]}, "evaluation.suites.0.n", "greater than or equal to 1"),
+        ({"suites": [{"name": "../x"}]}, "evaluation.suites.0.name", "match"),
+        ({"suites": ["pairs", "pairs"]}, "evaluation.suites.1.name", "two suites"),
+        ({"suites": [{}] * 17}, "suites", "at most 16"),
+        ({"suites": [7]}, "suites.0", ""),
+        (
+            {"suites": [{"name": "x", "problem": {"name": "file", "path": "../../etc/passwd"}}]},
+            "evaluation.suites.0.problem.path",
+            "a path inside DATASETS_DIR",
+        ),
+        (
+            {"suites": [{"name": "x", "problem": {"name": "hub", "dataset": "a/b"}}]},
+            "evaluation.suites.0.problem.dataset",
+            "HF_ONLINE is off",
+        ),
+        (
+            {"suites": [{"name": "x", "max_new_tokens": 100_000}]},
+            "evaluation.suites.0.max_new_tokens",
+            "the context of tiny",
+        ),
+    ],
+)
+def test_a_suite_that_cannot_be_evaluated_is_refused_at_its_field(client, made, body, path, words):
+    answer = client.post(f"/api/v1/runs/{made({})}/evaluations", json=body)
+    assert answer.status_code == 422
+    errors = answer.json()["errors"]
+    assert any(error["path"].startswith(path) and words in error["message"] for error in errors), errors
+
+
+def test_a_run_with_suites_is_checked_cloned_and_evaluated_as_before(client, made):
+    run = made({})
+    assert client.post(f"/api/v1/runs/{run}/evaluations").status_code == 202
+    assert client.post(f"/api/v1/runs/{run}/clone").status_code == 202
+    assert client.post(f"/api/v1/runs/{run}/check", json={}).status_code == 202
+
+
+def test_recipes_are_complete_suites_at_pinned_commits(client):
+    items = client.get("/api/v1/suite-recipes").json()["items"]
+    assert [item["name"] for item in items] == list(SUITE_RECIPES) == ["math500", "aime24", "aime25", "gsm8k"]
+    for item in items:
+        suite = item["config"]["suite"]
+        assert len(suite["problem"]["revision"]) == 40
+        assert suite["problem"]["revision"][:7] in item["source"]
+        assert "licence" in item["source"]
+    config = {"evaluation": {"suites": [item["config"]["suite"] for item in items]}}
+    assert len(resolve(config).evaluation.suites) == 4
+
+
+@pytest.mark.parametrize(
+    ("suites", "changes", "path"),
+    [
+        ([{"name": "accuracy"}], {}, "evaluation.suites.0.name"),
+        ([{"temperature": 0, "n": 4}], {}, "evaluation.suites.0.n"),
+        ([{"at_end": False}], {}, "evaluation.suites.0.every"),
+        ([{"steps": [999]}], {}, "evaluation.suites.0.steps"),
+        ([{"rows": "all"}], {}, "evaluation.suites.0.rows"),
+        ([{"prompts": 100_000, "n": 256}], {}, "evaluation.suites.0.prompts"),
+        ([{}], {"checkpointing": {"best_by": "other"}}, "checkpointing.best_by"),
+        ([{"name": f"s{number}"} for number in range(17)], {}, "evaluation.suites"),
+        (
+            [{"problem": {"name": "file", "path": "a.jsonl"}, "rows": "all"}],
+            {"problems": [{"name": "file", "path": "a.jsonl"}]},
+            "evaluation.suites.0.rows",
+        ),
+    ],
+)
+def test_suites_that_make_no_sense_are_refused(suites, changes, path):
+    with pytest.raises(InvalidConfig) as refused:
+        resolve({"evaluation": {"suites": suites}} | changes)
+    assert path in [error.path for error in refused.value.errors]
+
+
+def test_a_config_without_suites_is_what_it_was():
+    config = resolve({}).model_dump(mode="json")
+    assert config["evaluation"] == {"every": 10, "prompts": 128, "k": 1, "effort": False, "suites": []}
+    assert config["checkpointing"].pop("best_by") == ""
+    del config["evaluation"]["suites"]
+    assert resolve(config).model_dump(mode="json")["evaluation"]["suites"] == []
