@@ -51,9 +51,6 @@ export function SuitesField({ field, value, layer, label }) {
     )}
     <${Errors} errors=${layer.errorsAt(field.path)} id=${`${id}-error`} />
     <div class="toolbar">
-      <button type="button" class="button button-small" onClick=${() => add(newSection(layer.root, node))}>
-        Add a suite
-      </button>
       ${
         recipes.length > 0 &&
         html`<${OfferMenu}
@@ -63,6 +60,9 @@ export function SuitesField({ field, value, layer, label }) {
           onChoose=${(/** @type {Api.Offer} */ { config }) => add(config.suite)}
         />`
       }
+      <button type="button" class="button button-small" onClick=${() => add(newSection(layer.root, node))}>
+        Add a suite
+      </button>
     </div>
   </fieldset>`;
 }
