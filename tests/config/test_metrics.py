@@ -1,6 +1,14 @@
 """The metric catalog."""
 
-from backend.config.metrics import FAMILIES, METRICS, canonical_name, find_metric
+from backend.config.metrics import (
+    FAMILIES,
+    METRICS,
+    canonical_name,
+    find_metric,
+    has_interval,
+    interval_of,
+    is_interval_end,
+)
 
 
 def test_every_metric_has_a_unit_a_meaning_and_a_section():
@@ -18,8 +26,18 @@ def test_an_alias_belongs_to_one_metric_only():
 def test_a_family_covers_its_members_and_nothing_else():
     assert find_metric("reward/correctness/mean").name == "reward/<term>/mean"
     assert find_metric("eval/pass_at_8").name == "eval/pass_at_<k>"
+    assert find_metric("eval/math500/pass_at_8").name == "eval/<suite>/pass_at_<k>"
+    assert find_metric("eval/math500/maj_at_8_high").name == "eval/<suite>/<metric>_high"
+    assert find_metric("eval/accuracy/math").name == "eval/accuracy/<domain>"
     assert find_metric("reward/a/b/mean") is None
     assert find_metric("eval/pass_at_") is None
+
+
+def test_the_ends_of_an_interval_are_known_as_such():
+    assert all(has_interval(f"eval/a/{name}") for name in ("accuracy", "pass_at_2", "maj_at_16"))
+    assert not has_interval("eval/accuracy")
+    assert all(map(is_interval_end, interval_of("eval/a/maj_at_2")))
+    assert not is_interval_end("eval/a/maj_at_2")
 
 
 def test_names_of_other_trainers_lead_to_ours():
@@ -28,5 +46,7 @@ def test_names_of_other_trainers_lead_to_ours():
     assert canonical_name("rewards/accuracy_fn/std") == "reward/accuracy_fn/std"
     assert canonical_name("train/rewards/accuracy_fn/mean") == "reward/accuracy_fn/mean"
     assert canonical_name("eval_completions/mean_length") == "eval/length_mean"
+    assert canonical_name("val-core/math500/acc/mean@4") == "eval/math500/accuracy"
+    assert canonical_name("val-core/math500/acc/maj@4/mean") == "eval/math500/maj_at_4"
     assert canonical_name("critic/score/mean") is None
     assert canonical_name("reward/mean") is None

@@ -109,7 +109,9 @@ def spelled_alike(answer: str) -> str | None:
         return as_text(answer) or None
     text = normalised(answer)
     number = as_number(text)
-    return (text or None) if number is None else str(number)
+    if number is None:
+        return text or None
+    return f"{number.numerator:x}/{number.denominator:x}"  # Python refuses to write thousands of decimals
 
 
 def is_mathematical(answer: str) -> bool:

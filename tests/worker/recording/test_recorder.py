@@ -318,3 +318,21 @@ def test_a_resume_reads_its_history_without_keeping_writers_waiting(database, ru
         recorder.begin(1)
     run = read(database, run_id)
     assert (run.notes, run.summary["last"]) == ("written meanwhile", {"eval/accuracy": 0.5})
+
+
+def test_a_long_evaluation_shows_that_it_goes_on_and_changes_nothing_else(
+    database, run_id, record, monkeypatch
+):
+    monkeypatch.setattr(recorder_module, "LIFE_SECONDS", 0.0)
+    with record() as recorder:
+        recorder.begin(-1)
+        recorder.record_step(StepRecord(1, {"reward/mean": 1.0}))
+        recorder.flush()
+        before = read(database, run_id)
+        time.sleep(0.05)
+        recorder.show_life()
+        recorder.flush()
+        after = read(database, run_id)
+    assert after.progress_at > before.progress_at
+    assert (after.last_step, after.summary) == (before.last_step, before.summary)
+    assert count(database, Metric) == 1

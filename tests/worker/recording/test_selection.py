@@ -89,3 +89,23 @@ def test_the_same_held_out_probes_are_kept_at_every_evaluation():
 def test_groups_that_could_not_be_scored_are_chosen_by_length_alone():
     groups = [Scored(reward_mean=None, longest=n) for n in range(10)]
     assert {0, 9} <= set(select(groups))
+
+
+def test_a_selection_has_the_first_prompts_of_each_suite():
+    held_out = [Scored("eval")] * (PROBES + 5)
+    suite = [Scored("eval/pairs")] * (PROBES + 5)
+    chosen = select([Scored(), *held_out, *suite])
+    assert chosen == [0, *range(1, PROBES + 1), *range(PROBES + 6, 2 * PROBES + 6)]
+
+
+def test_most_bytes_count_each_evaluation_of_a_suite():
+    suite = {"name": "a", "prompts": 3, "n": 2, "max_new_tokens": 7, "every": 4, "steps": [1, 8]}
+    config = RunConfig.model_validate(
+        {
+            "steps": 10,
+            "sampling": {"prompts_per_step": 1, "group_size": 2, "max_new_tokens": 5},
+            "evaluation": {"every": 0, "suites": [suite]},
+        }
+    )
+    # 10 steps x 2 of 5 tokens; steps 0, 1, 4, 8 and 10, each 3 x 2 of 7 tokens; 16 bytes a token
+    assert most_bytes(config) == (20 * 5 + 5 * 6 * 7) * 16

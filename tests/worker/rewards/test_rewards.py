@@ -27,7 +27,7 @@ from backend.sandbox.errors import Refused, TimedOut
 from backend.sandbox.paths import ROOT
 from backend.sandbox.process import Sandbox
 from worker.prompt import Prompt
-from worker.rewards.answers import is_mathematical, quick_verdict
+from worker.rewards.answers import is_mathematical, quick_verdict, spelled_alike
 from worker.rewards.correctness import JUDGING, Checkers, Grader
 from worker.rewards.flags import completion_flags, distinct_gram_share
 from worker.rewards.formats import boxed_format, last_boxed, lenient_answer, think_format
@@ -725,3 +725,18 @@ def test_an_answer_that_hangs_costs_its_fork_and_not_the_imports():
             sandbox.ask("equal", expected="3", found="9^{9^{9^9}}", seconds=0.3)
         assert sandbox.ask("equal", expected="x+1", found="1+x", seconds=60)
         assert sandbox.pid == before
+
+
+@pytest.mark.parametrize(
+    ("answers", "spelling"),
+    [
+        (("0.5", "1/2", r"\frac12", " .5 "), "1/2"),
+        (("999999**999",), f"{999_999**999:x}/1"),
+        (("1,000", "1000", "10**3", "1000."), "3e8/1"),
+        (("Paris", " paris ", r"\text{Paris}"), "paris"),
+        (("x+1", "x + 1"), "x+1"),
+        (("", "  ", "7" * 3000), None),
+    ],
+)
+def test_answers_that_vote_alike_have_one_spelling(answers, spelling):
+    assert {spelled_alike(answer) for answer in answers} == {spelling}

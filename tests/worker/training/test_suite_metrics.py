@@ -79,7 +79,7 @@ def test_the_interval_of_a_share_has_the_width_of_the_binomial():
     assert low < 0.3 < high
 
 
-@pytest.mark.parametrize("prompts", [30, 200])
+@pytest.mark.parametrize("prompts", [30, 100, 500])
 def test_the_interval_holds_the_true_accuracy_in_95_of_100_sets(prompts):
     chance = generator(prompts)
     rates = chance.beta(2, 1, size=(500, prompts))  # the mean of a Beta(2, 1) is 2/3

@@ -16,6 +16,7 @@ from backend.runs import lifecycle
 from backend.settings import Settings
 from tests.factories import make_run
 from worker.train import Assignment, train_run
+from worker.training.trainer import Trainer
 
 pytestmark = pytest.mark.processes
 
@@ -42,25 +43,29 @@ def sessions(sqlite_url):
 
 @pytest.fixture
 def trained(state_dir, sqlite_url, sessions, monkeypatch):
-    """Trains a run of SMALL with these changes; its id."""
+    """Trains a run of SMALL with these changes, or goes on with one; its id."""
     monkeypatch.setenv("STATE_DIR", str(state_dir))
     monkeypatch.setenv("DATASETS_DIR", str(state_dir))
     Settings(state_dir=state_dir, datasets_dir=state_dir, database_url=sqlite_url)
 
-    def train(evaluation, *, parent=None, step=None, **changes):
-        config = SMALL | changes | {"evaluation": SMALL["evaluation"] | evaluation}
-        with sessions.begin() as session:
-            make_run(session, config=config, parent_run=parent, fork_step=step)
-        with sessions.begin() as session:
-            claim = lifecycle.claim_run(session, "worker", "host")
-        assignment = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
-        train_run(assignment, threading.Event())
-        with sessions() as session:
-            run = session.get_one(Run, claim.run_id)
-            assert run.status in {"finished", "queued"}, run.reason
-        return claim.run_id
+    class Trained:
+        def __call__(self, evaluation, *, parent=None, step=None, stopping=None, **changes):
+            config = SMALL | changes | {"evaluation": SMALL["evaluation"] | evaluation}
+            with sessions.begin() as session:
+                make_run(session, config=config, parent_run=parent, fork_step=step)
+            return self.go_on(stopping)
 
-    return train
+        def go_on(self, stopping=None):
+            with sessions.begin() as session:
+                claim = lifecycle.claim_run(session, "worker", "host")
+            assignment = Assignment(claim.run_id, claim.attempt, "cpu", 1, sqlite_url)
+            train_run(assignment, stopping or threading.Event())
+            with sessions() as session:
+                run = session.get_one(Run, claim.run_id)
+                assert run.status in {"finished", "queued"}, run.reason
+            return claim.run_id
+
+    return Trained()
 
 
 def metrics_of(sessions, run):
@@ -113,6 +118,24 @@ def test_a_checkpoint_that_is_evaluated_later_scores_the_same(trained, sessions)
         optimizer={"warmup_steps": 0},
     )
     assert of_suite(metrics_of(sessions, child)[0]) == of_suite(metrics_of(sessions, run)[1])
+
+
+def test_a_run_that_is_interrupted_between_evaluations_measures_the_same(trained, sessions, monkeypatch):
+    suites = {"suites": [PAIRS | {"every": 1}]}
+    straight = metrics_of(sessions, trained(suites))
+    step, stopping = Trainer._step, threading.Event()
+
+    def interrupted(trainer):
+        metrics = step(trainer)
+        stopping.set()
+        return metrics
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        run = trained(suites, stopping=stopping)
+    assert max(metrics_of(sessions, run)) == 1
+    assert trained.go_on() == run
+    assert metrics_of(sessions, run) == straight
 
 
 def test_the_best_checkpoint_is_chosen_by_the_suite(trained, sessions):

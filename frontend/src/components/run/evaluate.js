@@ -49,7 +49,7 @@ export function Evaluate({ run, steps, label = 'Evaluate' }) {
         type="button"
         class="button button-small"
         onClick=${() => setOpen(true)}
-        title=${steps.length > 1 ? 'Evaluate checkpoints in separate runs' : 'Evaluate this checkpoint in a separate run'}
+        title=${steps.length > 1 ? 'Each is evaluated in a separate run' : 'Evaluate this checkpoint in a separate run'}
       >
         ${label}
       </button>

@@ -231,6 +231,12 @@ const joined = (/** @type {Api.LogChunk[]} */ chunks) =>
     )
     .join('');
 
+/** What decides about the best checkpoint. @param {Api.RunItem} run */
+function bestBy({ config }) {
+  const suite = config?.checkpointing?.best_by;
+  return suite ? `accuracy on ${suite}` : 'held-out accuracy';
+}
+
 /** @param {{run: Api.RunItem}} props */
 export function FilesTab({ run }) {
   const checkpoints = useGet(`/runs/${run.id}/checkpoints`, undefined, {
@@ -261,7 +267,7 @@ export function FilesTab({ run }) {
             ${plural(items.length, 'checkpoint')},${' '}
             ${formatBytes(items.reduce((sum, { bytes }) => sum + bytes, 0))} in total. Kept: the latest${' '}
             ${run.config?.checkpointing?.keep ?? ''}, the best by${' '}
-            ${run.config?.checkpointing?.best_by ? `accuracy on ${run.config.checkpointing.best_by}` : 'held-out accuracy'},
+            ${bestBy(run)},
             up to${' '}
             ${run.config?.checkpointing?.spaced ?? 4} older ones spread over the run, the newest before the onset of a
             fall or warning, and any that other runs use.
