@@ -48,7 +48,13 @@ def test_a_check_is_a_run_without_steps(client):
     )
     assert (run["is_check"], run["steps"], run["experiment"]) == (True, 0, None)
     assert "check" not in run
-    assert run["config"]["evaluation"] == {"every": 1, "prompts": 64, "k": 32, "effort": False}
+    assert run["config"]["evaluation"] == {
+        "every": 1,
+        "prompts": 64,
+        "k": 32,
+        "effort": False,
+        "suites": [],
+    }
     assert launch(client).status_code == 201
     assert client.get("/api/v1/runs").json()["items"][0]["is_check"] is False
 
