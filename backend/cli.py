@@ -1,16 +1,18 @@
-"""The command line: `python -m backend.cli up|demo|serve|worker|token|link|doctor|backup|restore|import`."""
+"""The command line: `python -m backend.cli COMMAND`, as `--help` lists them."""
 
 import argparse
 import os
 import platform
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from backend.errors import GrpoLabError
+from backend.exports.arguments import add_arguments
 from backend.redaction import redact
 from backend.settings import Settings
 
@@ -154,7 +156,7 @@ def restore(settings: Settings, *, source: str, overwrite: bool) -> int:
 
 
 def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | None) -> int:
-    """make runs of a log of another trainer: TRL, verl, TensorBoard, W&B, Trackio, CSV, JSONL, Parquet"""
+    """make runs of an archive, or of a log of TRL, verl, TensorBoard, W&B, Trackio, CSV, JSONL, Parquet"""
     from backend.db.migrate import migrate
     from backend.imports.command import import_into
     from backend.process.preflight import check_database, check_state_dir
@@ -168,8 +170,57 @@ def import_file(settings: Settings, *, file: str, dry_run: bool, **names: str | 
     return 0
 
 
+def export(settings: Settings, *, run: str, to: str, step: int | None, dtype: str | None) -> int:
+    """write a checkpoint as a model with its card: LoRA merged, safetensors, tokenizer, chat template"""
+    from backend.exports.command import export_model
+
+    directory = Path(to).expanduser().absolute()
+    source = export_model(settings, run, directory, step=step, dtype=dtype)
+    print(f"  {source.name}, checkpoint {source.directory.name}, in {directory}")
+    return 0
+
+
+def archive(settings: Settings, *, run: str, to: str, no_checkpoints: bool) -> int:
+    """write a run with metrics, rollouts, events and checkpoints to one file for `import` elsewhere"""
+    from backend.db.text import size_text
+    from backend.exports.command import archive_to
+
+    os.umask(0o077)
+    file = Path(to).expanduser().absolute()
+    print(f"  {size_text(archive_to(settings, run, file, checkpoints=not no_checkpoints))} in {file}")
+    return 0
+
+
+def push(settings: Settings, *, directory: str, repository: str, public: bool, existing: bool) -> int:
+    """upload an exported model to the Hugging Face hub, private by default, with the token in HF_TOKEN"""
+    from getpass import getpass
+
+    from backend.exports.command import push_model
+
+    token = os.environ.get("HF_TOKEN", "").strip()
+    if not token and settings.hf_online and sys.stdin.isatty():
+        token = getpass("  Token of the hub, with write permission: ").strip()
+    place = Path(directory).expanduser().absolute()
+    print(f"  {push_model(settings, place, repository, token=token, public=public, existing=existing)}")
+    return 0
+
+
+def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options: Any) -> int:
+    """serve an exported model or a checkpoint with an OpenAI-compatible API, by transformers or vLLM"""
+    from backend.exports.command import program_of, serving_command
+
+    command = serving_command(Path(directory).expanduser().absolute(), **options)
+    print(f"  {shlex.join(command)}", flush=True)
+    if not dry_run:
+        os.execv(program_of(command), command)  # noqa: S606
+    return 0
+
+
+DAILY = (up, demo, serve, worker, token, link, doctor, backup, restore)
+OUT = (export, archive, push, serve_model)
+
 COMMANDS: dict[str, Callable[..., int]] = {
-    command.__name__: command for command in (up, demo, serve, worker, token, link, doctor, backup, restore)
+    command.__name__.replace("_", "-"): command for command in (*DAILY, *OUT)
 } | {"import": import_file}
 
 
@@ -204,6 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers["backup"].add_argument("to", help="directory to create")
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
+    add_arguments(parsers)
     importing = parsers["import"]
     importing.add_argument("file", help="the log")
     importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp
 
+from backend.archives import api as archives
 from backend.auth.sessions import BrowserSessions
 from backend.auth.tokens import fingerprint
 from backend.datasets import api as datasets
@@ -19,6 +20,7 @@ from backend.diagnosis import api as diagnosis
 from backend.evaluations import api as evaluations
 from backend.experiments import api as experiments
 from backend.experiments import catalog
+from backend.exports import api as exports
 from backend.http import frontend as pages
 from backend.http import help as help_pages
 from backend.http import session
@@ -97,6 +99,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         experiments,
         evaluations,
         imports,
+        archives,
+        exports,
         pushes,
         runs,
         metrics,

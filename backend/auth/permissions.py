@@ -74,6 +74,8 @@ READS = (
     "GET /api/v1/runs/{run_id}",
     "GET /api/v1/runs/{run_id}/checkpoints",
     "GET /api/v1/runs/{run_id}/files/{name:path}",
+    "GET /api/v1/runs/{run_id}/archive",
+    "GET /api/v1/runs/{run_id}/model",
     "GET /api/v1/runs/{run_id}/events",
     "GET /api/v1/runs/{run_id}/logs",
     "GET /api/v1/runs/{run_id}/metrics.csv",

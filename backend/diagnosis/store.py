@@ -18,6 +18,7 @@ from backend.diagnosis.news import News, first_cause, verdict_news
 from backend.errors import RunNotFound
 from backend.metrics.reading import read_curves
 from backend.runs.events import add_event
+from backend.runs.origin import is_ours
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def log_of(session: Session, run_id: str) -> Log:
     if run is None or run.deleting_at is not None:
         raise RunNotFound(run_id)
     series = {metric: points.thinned() for metric, points in series_of(session, run_id).items()}
-    config = {} if run.origin else run.config  # another trainer's fields mean other things
+    config = run.config if is_ours(run) else {}  # another trainer's fields mean other things
     return Log(series, config, run.status, run.reason)
 
 

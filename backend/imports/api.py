@@ -17,8 +17,9 @@ from backend.http.problem_details import ERRORS
 from backend.http.responses import Json
 from backend.http.timeout import take_time
 from backend.http.upload import CannotStore, CutOff, check_type, receive
-from backend.imports.importing import ImportRequest, import_log
+from backend.imports.importing import ImportRequest
 from backend.imports.plan import ROW_NUMBER
+from backend.imports.run_archive_store import import_any
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import refuse_secrets
 
@@ -69,7 +70,7 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
     row_numbers: Annotated[bool, Query(description="Count the rows instead, from 1.")] = False,
     dry_run: Annotated[bool, Query(description="Report what would be stored, and store nothing.")] = False,
 ) -> Json:
-    """Make runs of a log of another trainer, which is the body as it is.
+    """Make runs of a log of another trainer, or of an archive of this service, which is the body as it is.
 
     Read are CSV, JSONL, Parquet, trainer_state.json and completions of TRL, logs and rollout dumps of verl,
     TensorBoard event files, .wandb files, databases of Trackio, and zip or tar archives of all of these.
@@ -89,7 +90,7 @@ async def create(  # noqa: PLR0913, PLR0917 - these are the parameters of the ad
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES, dir=str(scratch)) as draft:
             await receive(request, draft, lab.settings.upload_bytes)
             take_time(IMPORT_SECONDS)
-            answer = await run_in_threadpool(import_log, lab.sessions, draft, wanted, key=key)
+            answer = await run_in_threadpool(import_any, lab.sessions, lab.settings, draft, wanted, key=key)
     except ClientDisconnect:
         raise CutOff("the connection closed before the upload was complete; nothing was stored") from None
     except OSError as error:

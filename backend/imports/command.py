@@ -8,7 +8,8 @@ from typing import Any
 from backend.db.engine import open_engine, open_sessions
 from backend.db.text import clean_text
 from backend.errors import FieldError, InvalidRequest
-from backend.imports.importing import ImportRequest, import_log
+from backend.imports.importing import ImportRequest
+from backend.imports.run_archive_store import import_any
 from backend.imports.schemas import ImportAnswer
 from backend.redaction import learn_secrets
 from backend.settings import Settings
@@ -38,7 +39,7 @@ def import_into(
     engine = open_engine(settings.effective_database_url, pool_size=1)
     try:
         with path.open("rb") as file:
-            answer = import_log(open_sessions(engine), file, request)
+            answer = import_any(open_sessions(engine), settings, file, request)
     except OSError as error:
         raise InvalidRequest([FieldError("file", f"{path}: {error.strerror}")]) from None
     finally:

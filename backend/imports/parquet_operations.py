@@ -141,6 +141,44 @@ def rows(request: Request) -> dict[str, Any]:
     return {"rows": found}
 
 
+def cells(request: Request) -> dict[str, Any]:
+    """Exact numbers and texts of some rows: as `values`, and of each text its length, -1 for none, and bytes.
+
+    Fewer rows than were asked for where the texts are long.
+    """
+    names, texts = list(request["numbers"]), list(request["texts"])
+    size, row = int(request["size"]), int(request["row"])
+    batch = next(_batches(_open(request), row, size, [*names, *texts]), None)
+    if batch is None or not batch.num_rows:
+        raise ValueError(f"row {row} is missing: the file holds fewer than it says")
+    batch = batch.slice(0, size)
+    columns = [[_bytes(value) for value in batch.column(name).to_pylist()] for name in texts]
+    used, total = batch.num_rows, 0
+    for number, values in enumerate(zip(*columns, strict=True)):
+        total += sum(len(value or b"") for value in values)
+        if number and total > REPLY_BYTES:
+            used = number
+            break
+    if total > 2 * REPLY_BYTES and used == 1:
+        raise ValueError(f"row {row} has texts of {total:,} bytes")
+    found = [_numbers(batch.column(name).slice(0, used)) for name in names]
+    packed = {
+        "numbers": b"".join(values.tobytes() for values, _ in found),
+        "is_there": b"".join(np.packbits(mask).tobytes() for _, mask in found),
+        "lengths": np.array(
+            [[-1 if v is None else len(v) for v in c[:used]] for c in columns], "<i4"
+        ).tobytes(),
+        "texts": b"".join(value or b"" for column in columns for value in column[:used]),
+    }
+    return {"used": used, **{name: b64encode(content).decode() for name, content in packed.items()}}
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return str(value).encode("utf-8", "surrogatepass")
+
+
 def _cell(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -151,4 +189,5 @@ OPERATIONS = {
     "parquet-schema": Operation(schema, _import),
     "parquet-values": Operation(values, _import),
     "parquet-rows": Operation(rows, _import),
+    "parquet-cells": Operation(cells, _import),
 }

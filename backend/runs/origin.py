@@ -15,6 +15,7 @@ ORIGINS = {
     "parquet": "Parquet",
     "jsonl": "JSONL",
     "script": "a script",
+    "grpolab": "GRPO Lab",
 }
 """Titles of the origins that a run may have, by the word in `run.origin`."""
 
@@ -22,9 +23,26 @@ PushOrigin = Literal["trl", "verl", "script"]
 """Those that push runs."""
 
 
+ARCHIVED = "grpolab"
+"""A run of another installation of this service, imported from its archive."""
+
+OF_ARCHIVED = ("cloned", "forked", "evaluated")
+"""What such a run can be: its config is one of ours, and so are its checkpoints."""
+
+
+def is_ours(run: Run) -> bool:
+    """Whether its config is a RunConfig: a run of this service, here or elsewhere."""
+    return run.origin in {"", ARCHIVED}
+
+
 def refuse_imported(run: Run, what: str) -> None:
     """Raise Conflict for a run of another trainer, which cannot be `what`: "resumed", "forked"."""
-    if run.origin:
+    if run.origin == ARCHIVED:
+        if what not in OF_ARCHIVED:
+            raise Conflict(
+                f"this run was imported from an archive: it cannot be {what}, but it can be forked"
+            )
+    elif run.origin:
         whose = ORIGINS.get(run.origin, run.origin)
         if run.writer is not None:
             how = f"is pushed by {whose}"

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,6 +21,7 @@ from backend.live.changes import events_after
 from backend.maintenance.reconciler import take_lease
 from backend.redaction import redact
 from backend.runs.events import add_event
+from backend.runs.origin import ARCHIVED
 from backend.settings import Settings
 from backend.webhook.addresses import SECONDS, Target, Unreachable, resolve
 from backend.webhook.messages import UNSIGNED, RunNames, body_of, format_of, headers_of
@@ -84,7 +85,8 @@ class Sender:
             if row is not None and not self._is_due(row):
                 return False
             events = events_after(session, row.event_id, PAGE) if row else []
-            event = next((each for each in events if self._is_wanted(each)), None)
+            old = _of_archives(session, events)
+            event = next((each for each in events if self._is_wanted(each) and each.run_id not in old), None)
             run = _names(session, event.run_id) if event else None
         if row is not None and not events:
             return False
@@ -159,6 +161,13 @@ class Sender:
 def target_of(settings: Settings) -> Target:
     """The address of the webhook, resolved and checked; raises Unreachable."""
     return resolve(settings.grpolab_webhook_url, private=settings.grpolab_webhook_private)
+
+
+def _of_archives(session: Session, events: Sequence[Event]) -> set[str]:
+    """Ids of runs that were imported from archives: their events are history."""
+    runs = {event.run_id for event in events if event.run_id}
+    query = select(Run.id).where(Run.id.in_(runs), Run.origin == ARCHIVED)
+    return set(session.scalars(query)) if runs else set()
 
 
 def _position(session: Session) -> Webhook:

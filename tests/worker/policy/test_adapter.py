@@ -13,7 +13,6 @@ from backend.config.run import OptimizerConfig, PolicyConfig, SamplingConfig
 from backend.errors import InvalidConfig
 from backend.policies.offered import policy_errors
 from worker.checkpoints.files import BadCheckpoint, load_checkpoint, save_checkpoint
-from worker.checkpoints.merge import merge_checkpoint
 from worker.policy.adapter import adapter_weights, merged_copy, target_modules, without_adapter
 from worker.policy.critic import CriticModel
 from worker.policy.logprobs import token_logprobs
@@ -165,23 +164,6 @@ def test_a_checkpoint_holds_the_adapter_and_opens_with_transformers(load, tmp_pa
     other = load()
     load_checkpoint(directory, other, {})
     assert torch.equal(logprobs(other.model), logprobs(adapted.model))
-
-
-def test_a_checkpoint_is_merged_by_one_command(load, tmp_path):
-    adapted = moved(load(), size=0.3)
-    about = {"config": {"policy": {"dtype": "float32"}}}
-    directory = save_checkpoint(tmp_path / "c", adapted, {}, step=3, about=about)
-    merge_checkpoint(directory, tmp_path / "merged")
-    names = {path.name for path in (tmp_path / "merged").iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
-    assert not any("adapter" in name for name in names)
-    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()
-    torch.testing.assert_close(plain(opened), plain(adapted.model), rtol=0, atol=1e-3)
-    with pytest.raises(FileExistsError, match="exists already"):
-        merge_checkpoint(directory, tmp_path / "merged")
-    whole = save_checkpoint(tmp_path / "w", load({"type": "none"}), {}, step=3)
-    with pytest.raises(BadCheckpoint, match="nothing to merge"):
-        merge_checkpoint(whole, tmp_path / "other")
 
 
 def test_a_checkpoint_refuses_another_base_and_another_rank(load, settings, tmp_path):

@@ -1,0 +1,41 @@
+"""Route of archives."""
+
+import threading
+
+from fastapi import APIRouter
+from starlette.responses import StreamingResponse
+
+from backend.archives.save import archive_run
+from backend.db.engine import reading
+from backend.db.run_lookup import must_exist
+from backend.errors import Unavailable
+from backend.http.dependencies import LabOf
+from backend.http.problem_details import ERRORS
+from backend.http.timeout import take_time
+
+router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
+
+ARCHIVE_SECONDS = 300.0
+"""How long a client waits until the first byte."""
+
+_one_at_a_time = threading.Lock()
+
+
+@router.get("/{run_id}/archive", response_class=StreamingResponse)
+def archive(run_id: str, lab: LabOf, *, checkpoints: bool = False) -> StreamingResponse:
+    """A run as one tar file that another installation imports, with or without its checkpoints.
+
+    It holds config, metrics, rollouts with their tokens and events; docs/export.md lists its files.
+    """
+    with reading(lab.sessions) as session:
+        must_exist(session, run_id)
+    take_time(ARCHIVE_SECONDS)
+    with _one_at_a_time:
+        try:
+            content = archive_run(lab.sessions, lab.settings, run_id, checkpoints=checkpoints)
+        except OSError as error:
+            raise Unavailable(
+                f"the archive cannot be written to {lab.settings.state}: {error.strerror}"
+            ) from None
+    name = f"attachment; filename=run-{run_id}.tar"
+    return StreamingResponse(content, media_type="application/x-tar", headers={"Content-Disposition": name})

@@ -1,0 +1,196 @@
+"""Tables of an archive as Parquet: metrics, rollouts and tokens, a part at a time."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+import orjson
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, reading
+from backend.db.models import Metric, MetricKey, Rollout, RolloutGroup, RolloutTokens
+from backend.db.text import clean_text
+from backend.metrics.lineage import lineages
+from backend.metrics.reading import read_points
+from backend.rollouts.packing import Tokens, unpack_text, unpack_tokens
+from backend.rollouts.reading import completions_of, valid_groups
+
+GROUPS_AT_ONCE = 100
+METRICS_AT_ONCE = 20
+
+TEXTS = ("kind", "prompt_id", "problem", "domain", "finish_reason", "rewards", "flags")
+EXACT = ("prompt", "answer", "text")
+"""Texts of models and data, which may be no UTF-8."""
+NUMBERS = ("step", "attempt", "prompt_index", "position", "tokens")
+VALUES = ("reward", "advantage", "correct")
+VALUE = "value/"
+"""Before the name of a value that each token has."""
+
+
+def exact_name(name: str) -> str:
+    """The column with the bytes of a text that is no UTF-8."""
+    return f"{name}_exact"
+
+
+def write_metrics(sessions: Sessions, run_id: str, file: IO[bytes]) -> None:
+    """The values that count, in the order of metric and step."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema(
+        [("metric", pa.dictionary(pa.int32(), pa.string())), ("step", pa.int32()), ("value", pa.float64())]
+    )
+    with reading(sessions) as session:
+        names = _metric_names(session, run_id)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(names), METRICS_AT_ONCE):
+            some = names[start : start + METRICS_AT_ONCE]
+            with reading(sessions) as session:
+                found = read_points(session, [run_id], some)
+            for name in some:
+                if (points := found.get((run_id, name))) is not None and len(points):
+                    metric = pa.DictionaryArray.from_arrays(
+                        pa.array(np.zeros(len(points), np.int32)), pa.array([name])
+                    )
+                    columns = [
+                        metric,
+                        pa.array(points.steps, pa.int32()),
+                        pa.array(points.values, pa.float64()),
+                    ]
+                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _metric_names(session: Session, run_id: str) -> list[str]:
+    """Names of all metrics that the run or those that it was forked from have."""
+    runs = [part.run for part in lineages(session, [run_id])[run_id]]
+    has_row = select(Metric.step).where(Metric.run_id.in_(runs), Metric.key_id == MetricKey.id).exists()
+    return sorted(session.scalars(select(MetricKey.name).where(has_row)))
+
+
+def write_rollouts(sessions: Sessions, run_id: str, rollouts: IO[bytes], tokens: IO[bytes]) -> None:
+    """The groups that no later attempt hides, by step, kind and place, and their tokens."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = _array_names(sessions, run_id)
+    of_rollouts, of_tokens = _schemas(arrays)
+    row = 0
+    with (
+        pq.ParquetWriter(rollouts, of_rollouts, compression="zstd") as rows_writer,
+        pq.ParquetWriter(tokens, of_tokens, compression="zstd") as tokens_writer,
+    ):
+        for groups, completions, packed in _pages(sessions, run_id):
+            rows: list[dict[str, Any]] = []
+            batches = []
+            for group in groups:
+                own = unpack_tokens(packed[group.id]) if group.id in packed else []
+                for completion in completions.get(group.id, []):
+                    rows.append(_row(group, completion))
+                    if own:
+                        batches.append(_token_batch(row, own[completion.position], arrays, of_tokens))
+                    row += 1
+            rows_writer.write_table(pa.Table.from_pylist(rows, schema=of_rollouts))
+            tokens_writer.write_table(pa.Table.from_batches(batches, schema=of_tokens).combine_chunks())
+
+
+def _schemas(arrays: Sequence[str]) -> tuple[Any, Any]:
+    import pyarrow as pa
+
+    rollouts = [(name, pa.int32()) for name in NUMBERS]
+    rollouts += [(name, pa.string()) for name in (*TEXTS, *EXACT)]
+    rollouts += [(name, pa.float64()) for name in ("reward", "advantage")] + [("correct", pa.bool_())]
+    rollouts += [(exact_name(name), pa.binary()) for name in EXACT]
+    tokens = [
+        ("rollout", pa.int32()),
+        ("id", pa.int32()),
+        ("token", pa.string()),
+        ("token_exact", pa.binary()),
+    ]
+    return pa.schema(rollouts), pa.schema([*tokens, *((VALUE + name, pa.float32()) for name in arrays)])
+
+
+Page = tuple[list[RolloutGroup], dict[str, list[Rollout]], dict[str, bytes]]
+
+
+def _pages(sessions: Sessions, run_id: str) -> Iterator[Page]:
+    columns = (RolloutGroup.step, RolloutGroup.kind, RolloutGroup.prompt_index, RolloutGroup.id)
+    place: tuple[Any, ...] = (-2, "", 0, "")
+    while True:
+        with reading(sessions) as session:
+            query = select(RolloutGroup).where(*valid_groups(session, run_id), tuple_(*columns) > place)
+            groups = list(session.scalars(query.order_by(*columns).limit(GROUPS_AT_ONCE)))
+            ids = [group.id for group in groups]
+            kept = select(RolloutTokens.group_id, RolloutTokens.data).where(RolloutTokens.group_id.in_(ids))
+            packed = {row.group_id: row.data for row in session.execute(kept)}
+            completions = completions_of(session, ids)
+        if not groups:
+            return
+        yield groups, completions, packed
+        last = groups[-1]
+        place = (last.step, last.kind, last.prompt_index, last.id)
+
+
+def _array_names(sessions: Sessions, run_id: str) -> list[str]:
+    """Names of all values that some completion's tokens have."""
+    found: set[str] = set()
+    for _, _, packed in _pages(sessions, run_id):
+        for data in packed.values():
+            found.update(name for tokens in unpack_tokens(data) for name in tokens.arrays)
+    return sorted(found)
+
+
+def _row(group: RolloutGroup, completion: Rollout) -> dict[str, Any]:
+    texts = {
+        "prompt": unpack_text(group.prompt),
+        "answer": unpack_text(group.answer),
+        "text": unpack_text(completion.text),
+    }
+    values = {name: _number(completion, name) for name in ("reward", "advantage")}
+    return {
+        **{name: getattr(group, name) for name in ("step", "attempt", "kind", "prompt_index", "prompt_id")},
+        **{name: getattr(group, name) for name in ("problem", "domain")},
+        **{name: getattr(completion, name) for name in ("position", "tokens", "finish_reason", "correct")},
+        "rewards": orjson.dumps(completion.rewards).decode(),
+        "flags": orjson.dumps(completion.flags).decode(),
+        **values,
+        **_with_exact(texts),
+    }
+
+
+def _number(completion: Rollout, name: str) -> float | None:
+    word = completion.non_finite.get(name)
+    return getattr(completion, name) if word is None else float(word)
+
+
+def _with_exact(texts: dict[str, str]) -> dict[str, Any]:
+    shown = {name: clean_text(text) for name, text in texts.items()}
+    exact = {
+        exact_name(name): text.encode("utf-8", "surrogatepass") if shown[name] != text else None
+        for name, text in texts.items()
+    }
+    return shown | exact
+
+
+def _token_batch(row: int, tokens: Tokens, arrays: Sequence[str], schema: Any) -> Any:
+    import pyarrow as pa
+
+    count = len(tokens.strings)
+    shown = [clean_text(text) for text in tokens.strings]
+    exact = [
+        text.encode("utf-8", "surrogatepass") if text != clear else None
+        for text, clear in zip(tokens.strings, shown, strict=True)
+    ]
+    columns = [
+        pa.array(np.full(count, row, np.int32)),
+        pa.array(np.asarray(tokens.ids, np.int32)),
+        pa.array(shown, pa.string()),
+        pa.array(exact, pa.binary()),
+        *(
+            pa.array(np.asarray(tokens.arrays[name], np.float32))
+            if name in tokens.arrays
+            else pa.nulls(count, pa.float32())
+            for name in arrays
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,44 @@
+"""Tar files that are written while they are sent: no copy of their contents is made."""
+
+import tarfile
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+CHUNK_BYTES = 1 << 20
+
+
+class Member(NamedTuple):
+    """A file on its way into a tar file; it is open, so nobody can take it away any more."""
+
+    name: str
+    file: IO[bytes]
+    size: int
+
+
+def tar_stream(members: list[Member]) -> Iterator[bytes]:
+    """The bytes of a tar file with these members, which are closed at the end.
+
+    Raises OSError where a file is shorter than it was: the tar file is cut off then.
+    """
+    try:
+        for member in members:
+            header = tarfile.TarInfo(member.name)
+            header.size, header.mode = member.size, 0o644
+            yield header.tobuf(tarfile.PAX_FORMAT)
+            yield from _content(member)
+            yield bytes(-member.size % tarfile.BLOCKSIZE)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+    finally:
+        for member in members:
+            member.file.close()
+
+
+def _content(member: Member) -> Iterator[bytes]:
+    left = member.size
+    member.file.seek(0)
+    while left:
+        block = member.file.read(min(CHUNK_BYTES, left))
+        if not block:
+            raise OSError(f"{member.name} is shorter than it was")
+        left -= len(block)
+        yield block

@@ -1,0 +1,306 @@
+"""Archives of runs: what one installation writes another one reads, bit by bit; no archive is believed."""
+
+import io
+import json
+import math
+import tarfile
+from hashlib import sha256
+from urllib.parse import urlencode
+
+import pytest
+from sqlalchemy import func, select
+
+from backend.archives.contents import MANIFEST, TABLES
+from backend.cli import main
+from backend.db.models import Checkpoint, Event, Metric, Run
+from backend.runs.events import add_event
+from tests.factories import (
+    MadeCompletion,
+    make_attempt,
+    make_checkpoint,
+    make_experiment,
+    make_group,
+    make_run,
+    write_metric,
+)
+
+ODD = "a\0b\ud83d, 答え <script>"
+VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
+
+
+def make_full_run(client, settings, **fields):
+    """A run with two attempts, the second of which continued behind step 3, and everything that a run has."""
+    with client.app.state.lab.sessions.begin() as session:
+        experiment = make_experiment(session)
+        given = {"status": "finished", "last_step": 9, "attempt": 2, "experiment_id": experiment.id}
+        given |= {"notes": "two\nlines", "tags": ["a"], "started_at": 1000.25, "finished_at": 2000.5}
+        run = make_run(session, **given | fields)
+        for number, from_step in ((1, -1), (2, 3)):
+            attempt = make_attempt(session, run, number, from_step=from_step)
+            attempt.versions, attempt.ended_at, attempt.started_at = {"torch": "2.13"}, 2000.5, 1000.25
+        for step, value in VALUES.items():
+            write_metric(session, run, "reward/mean", {step: value}, attempt=1 if step <= 3 else 2)
+        write_metric(session, run, "loss/total", {4: 7.0, 5: 8.0}, attempt=1)  # hidden by the second attempt
+        strange = MadeCompletion(
+            text=ODD, reward=math.nan, advantage=-0.0, rewards={"x": math.inf, "y": None}
+        )
+        session.flush()
+        make_group(session, run, step=2, attempt=1, prompt=ODD, completions=(MadeCompletion(), strange))
+        make_group(session, run, step=5, attempt=2, kind="eval", tokens=False)
+        make_group(session, run, step=5, attempt=1)  # hidden
+        add_event(session, "checkpoint", "continued", run_id=run.id, step=3, attempt=2, data={"n": 0.5})
+        make_checkpoint(session, run, settings.state, step=9, attempt=2, content=b"\0\1weights")
+        return run.id
+
+
+def archive_of(client, run, **params):
+    answer = client.get(f"/api/v1/runs/{run}/archive", params={"checkpoints": "true"} | params)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def files_of(content):
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}
+
+
+def tar_of(files):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return made.getvalue()
+
+
+def signed(files):
+    """The archive with these files, and a manifest that agrees with them."""
+    manifest = json.loads(files[MANIFEST])
+    rest = {name: content for name, content in files.items() if name != MANIFEST}
+    manifest["files"] = {
+        name: {"bytes": len(content), "sha256": sha256(content).hexdigest()} for name, content in rest.items()
+    }
+    return tar_of({MANIFEST: json.dumps(manifest).encode(), **rest})
+
+
+def send(client, content, *, headers=None, **params):
+    kind = {"Content-Type": "application/octet-stream"}
+    query = urlencode({"file": "run.tar", **params})
+    return client.post(f"/api/v1/imports?{query}", content=content, headers=kind | (headers or {}))
+
+
+def imported(client, content, **params):
+    answer = send(client, content, **params)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["run"]
+
+
+def test_an_archive_that_is_imported_and_archived_again_is_the_same(client, settings):
+    run = make_full_run(client, settings)
+    first = files_of(archive_of(client, run))
+    copy = imported(client, archive_of(client, run), experiment="elsewhere")
+    second = files_of(archive_of(client, copy))
+    assert first.keys() == second.keys()
+    assert list(first) == [MANIFEST, *TABLES, *(name for name in first if name.startswith("checkpoints/"))]
+    for name in first.keys() - {MANIFEST, "run.json", "events.jsonl"}:
+        assert first[name] == second[name], name
+    one, other = json.loads(first["run.json"]), json.loads(second["run.json"])
+    assert {k: v for k, v in one.items() if v != other[k]}.keys() <= {"experiment", "verdict"}
+    lines, more = first["events.jsonl"].splitlines(), second["events.jsonl"].splitlines()
+    assert more[:-1] == lines
+    assert json.loads(more[-1])["message"].startswith(
+        "imported from an archive of GRPO Lab, run.tar: 7 values"
+    )
+
+
+def test_an_imported_run_shows_what_the_first_one_shows(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    shown = [client.get(f"/api/v1/runs/{each}").json() for each in (run, copy)]
+    assert (shown[1]["origin"], shown[1]["name"]) == ("grpolab", "brave-otter 2")
+    assert [each["from_step"] for each in shown[1]["attempts"]] == [-1, 3]
+    for name in ("config", "config_hash", "summary", "status", "last_step", "tags", "notes", "started_at"):
+        assert shown[0][name] == shown[1][name], name
+    for path in ("metrics.csv", "metrics.csv?attempts=newest"):
+        assert len({client.get(f"/api/v1/runs/{each}/{path}").text for each in (run, copy)}) == 1
+    groups = [client.get("/api/v1/rollouts", params={"run": each}).json()["items"] for each in (run, copy)]
+    texts = [[c["text"] for group in some for c in group["completions"]] for some in groups]
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 4
+    tokens = [
+        [client.get(f"/api/v1/rollouts/{c['id']}/tokens").json() for c in some[0]["completions"]]
+        for some in groups
+    ]
+    for mine, theirs in zip(*tokens, strict=True):
+        assert {k: v for k, v in mine.items() if k != "id"} == {k: v for k, v in theirs.items() if k != "id"}
+
+
+def test_a_restored_checkpoint_lies_where_a_fork_looks_for_it(client, settings):
+    run = make_full_run(client, settings)
+    copy = imported(client, archive_of(client, run))
+    [item] = client.get(f"/api/v1/runs/{copy}/checkpoints").json()["items"]
+    assert (item["step"], item["name"]) == (9, "s000009-a2")
+    file = client.get(f"/api/v1/runs/{copy}/files/s000009-a2/model.safetensors")
+    assert file.content == b"\0\1weights"
+    assert not list(settings.artifacts_of(copy).glob(".*"))
+    answer = client.post(f"/api/v1/runs/{copy}/fork", json={"step": 9})
+    assert answer.status_code == 202, answer.text
+    refused = client.post(f"/api/v1/runs/{copy}/resume")
+    assert refused.status_code == 409
+    assert "it cannot be resumed, but it can be forked" in refused.json()["detail"]
+
+
+def test_without_checkpoints_there_are_none_and_the_report_says_so(client, settings):
+    run = make_full_run(client, settings)
+    answer = send(client, archive_of(client, run, checkpoints="false"), dry_run="true").json()
+    assert (
+        answer["report"]["notes"][1]
+        == "The archive has no checkpoints: the run cannot be forked or evaluated."
+    )
+    assert (answer["run"], answer["report"]["format"], answer["report"]["points"]) == (None, "grpolab", 7)
+
+
+def test_the_same_key_imports_an_archive_once(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    first, second = (send(client, content, headers={"Idempotency-Key": "k"}).json()["run"] for _ in range(2))
+    assert first == second
+    with client.app.state.lab.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(Run)) == 2
+
+
+def test_the_history_of_an_archive_is_no_news_for_a_webhook(client, settings):
+    from backend.webhook.sender import _of_archives
+
+    copy = imported(client, archive_of(client, make_full_run(client, settings)))
+    with client.app.state.lab.sessions() as session:
+        events = list(session.scalars(select(Event)))
+        assert _of_archives(session, events) == {copy}
+
+
+def test_a_running_run_is_archived_and_stays_stopped_elsewhere(client, settings):
+    run = make_full_run(client, settings, status="running")
+    copy = imported(client, archive_of(client, run))
+    shown = client.get(f"/api/v1/runs/{copy}").json()
+    assert (shown["status"], shown["reason"]) == ("stopped", "was running when it was archived")
+
+
+def test_a_run_that_has_not_begun_has_no_archive(client):
+    with client.app.state.lab.sessions.begin() as session:
+        run = make_run(session).id
+    answer = client.get(f"/api/v1/runs/{run}/archive")
+    assert answer.status_code == 409
+    assert "has not begun" in answer.json()["detail"]
+
+
+def changed(name, change):
+    return lambda files: files | {name: change(files[name])}
+
+
+def document(**fields):
+    return lambda content: json.dumps(json.loads(content) | fields).encode()
+
+
+def renamed(files):
+    return {
+        name.replace("checkpoints/s000009-a2/model", "checkpoints/../../model"): c
+        for name, c in files.items()
+    }
+
+
+def other_checkpoint(content):
+    return document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(content)
+
+
+HOSTILE = {
+    "another version": (changed(MANIFEST, document(format=2)), "format 2, this version reads 1"),
+    "a path that leads out": (renamed, "names a file that no archive of a run has"),
+    "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
+    "no metrics": (lambda files: {n: c for n, c in files.items() if n != "metrics.parquet"}, "is missing"),
+    "no Parquet": (changed("metrics.parquet", lambda _: b"PAR1 and no more PAR1"), "is damaged"),
+    "another table": (lambda files: files | {"metrics.parquet": files["tokens.parquet"]}, "has no column"),
+    "an unknown field": (changed("run.json", document(evil=1)), "Extra inputs are not permitted"),
+    "another config": (changed("run.json", document(config={"evil": 1})), "has a config that this version"),
+    "another trainer": (changed("run.json", document(origin="evil")), "does not know"),
+    "deep JSON": (changed("run.json", lambda _: b'{"a":' + b"[" * 100_000), "is damaged"),
+    "no attempts": (changed("run.json", document(attempts=[])), "attempts"),
+    "an event that is none": (changed("events.jsonl", lambda _: b'{"at": 1}\n'), "line 1 of events.jsonl"),
+    "a checkpoint by another name": (changed("run.json", other_checkpoint), "checkpoint"),
+    "files of no checkpoint": (changed("run.json", document(checkpoints=[])), "does not name"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_is_refused_and_nothing_is_stored(client, settings, name):
+    change, reason = HOSTILE[name]
+    run = make_full_run(client, settings)
+    files = files_of(archive_of(client, run))
+    made = change(files)
+    content = signed(made) if name != "another version" else tar_of(made)
+    answer = send(client, content)
+    assert answer.status_code == 422, answer.text
+    assert reason in answer.json()["errors"][0]["message"]
+    with client.app.state.lab.sessions() as session:
+        assert list(session.scalars(select(Run.id))) == [run]
+        assert set(session.scalars(select(Metric.run_id))) == {run}
+        assert set(session.scalars(select(Checkpoint.run_id))) == {run}
+    assert [path.name for path in (settings.state / "runs").iterdir()] == [run]
+
+
+@pytest.mark.parametrize("name", ["rollouts.parquet", "checkpoints/s000009-a2/model.safetensors"])
+def test_a_digest_that_lies_is_found(client, settings, name):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
+    assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
+
+
+def test_links_and_double_names_are_refused(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    for kind, reason in ((tarfile.SYMTYPE, "such as links"), (tarfile.REGTYPE, "twice")):
+        made = io.BytesIO(content)
+        with tarfile.open(fileobj=made, mode="a") as archive:
+            info = tarfile.TarInfo("run.json")
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+        assert reason in send(client, made.getvalue()).json()["errors"][0]["message"]
+
+
+def test_an_archive_that_was_cut_off_is_refused(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    for size in (600, len(content) // 2, len(content) - 2000):
+        assert send(client, content[:size]).status_code == 422
+
+
+def test_wishes_for_logs_are_refused_for_archives(client, settings):
+    content = archive_of(client, make_full_run(client, settings))
+    answer = send(client, content, seed=3)
+    assert answer.json()["errors"][0]["path"] == "seed"
+
+
+def test_a_fork_takes_its_inherited_metrics_along(client, settings):
+    parent = make_full_run(client, settings)
+    with client.app.state.lab.sessions.begin() as session:
+        fork = make_run(session, name="fork", parent_run=parent, fork_step=5, status="finished", last_step=7)
+        make_attempt(session, fork, 1, from_step=5)
+        write_metric(session, fork, "reward/mean", {6: 0.6, 7: 0.7})
+        fork_id = fork.id
+    copy = imported(client, archive_of(client, fork_id))
+    csv = [client.get(f"/api/v1/runs/{each}/metrics.csv").text for each in (fork_id, copy)]
+    assert csv[0] == csv[1]
+    assert csv[0].splitlines()[2] == "1,NaN"
+    assert client.get(f"/api/v1/runs/{copy}").json()["fork_step"] == 5
+
+
+def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsys, monkeypatch):
+    run = make_full_run(client, settings)
+    monkeypatch.setenv("STATE_DIR", str(settings.state))
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    file = tmp_path / "run.tar"
+    assert main(["archive", "brave-otter", "--to", str(file)]) == 0
+    assert files_of(file.read_bytes()).keys() == files_of(archive_of(client, run)).keys()
+    assert main(["archive", run, "--to", str(file)]) == 1
+    assert "already exists" in capsys.readouterr().err
+    assert main(["import", str(file), "--name", "copy"]) == 0
+    assert "Archive of GRPO Lab: 7 values of 1 metrics" in capsys.readouterr().out
+    assert main(["archive", "nobody", "--to", str(tmp_path / "x")]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["run.tar"]

@@ -1,0 +1,115 @@
+"""Export of a checkpoint: the model alone, with LoRA merged into its base, as any tool opens it.
+
+    python -m worker.checkpoints.export CHECKPOINT DIRECTORY [--dtype bfloat16] [--card README.md]
+
+CHECKPOINT is a checkpoint's directory, as it is on disk or downloaded; the base of an adapter must be where
+its base_model_name_or_path says. DIRECTORY gets safetensors (several files above 5 GB), configs, tokenizer
+and chat template; it appears when it is complete. `python -m backend.cli export` adds the model card.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from backend.durable_files import make_directory, publish, sync
+from backend.errors import GrpoLabError
+from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.policies.directories import read_config
+from worker.checkpoints.disk import need_room, on_disk
+from worker.checkpoints.files import BadCheckpoint, verify_checkpoint
+from worker.policy.adapter import add_adapter, digest, load_adapter_weights, merged_copy
+from worker.policy.model import DTYPES
+
+SHARD = "5GB"
+"""Largest file of weights, as the hub recommends."""
+
+TEXT_BYTES = 50_000_000
+"""Room for tokenizer and configs."""
+
+
+def main() -> None:
+    """Export as the command line says."""
+    parser = argparse.ArgumentParser(
+        prog="python -m worker.checkpoints.export", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("directory", type=Path, help="does not exist yet")
+    parser.add_argument("--dtype", choices=sorted(DTYPES), help="precision; without it that of the run")
+    parser.add_argument("--card", type=Path, help="file that becomes README.md")
+    arguments = parser.parse_args()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        card = arguments.card.read_text() if arguments.card else ""
+        export_checkpoint(arguments.checkpoint, arguments.directory, dtype=arguments.dtype or "", card=card)
+    except (GrpoLabError, OSError, ValueError) as error:
+        sys.exit(f"export: {getattr(error, 'detail', error)}")
+
+
+def export_checkpoint(
+    checkpoint: Path, directory: Path, *, dtype: str = "", card: str = "", shard: str = SHARD
+) -> None:
+    """Write model, tokenizer and card; nothing stays of it after an error.
+
+    Raises BadCheckpoint for a damaged checkpoint or another base, FileExistsError, DiskFault, and OSError
+    where the base cannot be opened.
+    """
+    directory = directory.absolute()
+    if directory.exists() or directory.is_symlink():
+        raise FileExistsError(f"{directory} exists already")
+    verify_checkpoint(checkpoint)
+    model = _opened(checkpoint, dtype)
+    draft = directory.with_name(f".{directory.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)  # of an export that was killed
+    needed = TEXT_BYTES + sum(weight.nbytes for weight in model.parameters())
+    try:
+        with on_disk(directory.parent, needed=needed):
+            make_directory(draft)
+            need_room(draft, needed)
+            model.save_pretrained(draft, max_shard_size=shard)
+            AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False).save_pretrained(draft)
+            if card:
+                (draft / "README.md").write_text(card)
+            for path in draft.rglob("*"):
+                sync(path)
+            publish(draft, directory)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _opened(checkpoint: Path, dtype: str) -> PreTrainedModel:
+    """The checkpoint's model on the CPU, merged where it is an adapter, in a precision or the run's."""
+    config = read_config(checkpoint, ADAPTER_CONFIG)
+    closed: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
+    if config is None:
+        precision: Any = DTYPES[dtype] if dtype else "auto"
+        return AutoModelForCausalLM.from_pretrained(
+            checkpoint, dtype=precision, local_files_only=True, **closed
+        )
+    return _merged(checkpoint, config, dtype, closed)
+
+
+@torch.no_grad()
+def _merged(checkpoint: Path, config: dict[str, Any], dtype: str, closed: dict[str, Any]) -> PreTrainedModel:
+    state = json.loads((checkpoint / "trainer/state.json").read_text())
+    base, own = config["base_model_name_or_path"], state["about"]["config"]["policy"]["dtype"]
+    # opened with its adapter by transformers, a model would be saved under the names of an adapter
+    model = AutoModelForCausalLM.from_pretrained(
+        base, revision=config["revision"] or "main", dtype=DTYPES[own], **closed
+    )
+    if digest(dict(model.named_parameters())) != state["base_sha256"]:
+        raise BadCheckpoint(checkpoint, f"{base} is not the base it was trained on")
+    model.to(DTYPES[dtype or own])  # before the sum: a wider type then holds all of it
+    add_adapter(model, adapter_of(config), base="")
+    load_adapter_weights(model, checkpoint)
+    return merged_copy(model)
+
+
+if __name__ == "__main__":
+    main()

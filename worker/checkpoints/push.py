@@ -1,0 +1,80 @@
+"""Upload of an exported model to the Hugging Face hub.
+
+    python -m worker.checkpoints.push DIRECTORY OWNER/NAME [--public] [--existing] < TOKEN
+
+The token is read from standard input and is given to the hub's client for these calls alone. The repository
+is private unless the user says otherwise, and the commit is one: either all files are there or none.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import httpx2
+from huggingface_hub import HfApi, constants
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "README.md"]
+"""Files of an export; nothing else of the directory is uploaded."""
+
+
+class PushFailed(Exception):
+    """A push that the user can mend."""
+
+
+def main() -> None:
+    """Push as the command line says; prints the address."""
+    parser = argparse.ArgumentParser(
+        prog="python -m worker.checkpoints.push", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("repository", help="owner/name")
+    parser.add_argument("--public", action="store_true")
+    parser.add_argument("--existing", action="store_true", help="commit to a repository that is there")
+    arguments = parser.parse_args()
+    token = sys.stdin.readline().strip()
+    try:
+        options = {"public": arguments.public, "existing": arguments.existing}
+        print(push(arguments.directory, arguments.repository, token, **options))  # noqa: T201 - the answer
+    except PushFailed as error:
+        sys.exit(f"push: {error}")
+
+
+def push(directory: Path, repository: str, token: str, *, public: bool, existing: bool) -> str:
+    """Upload the files of an export in one commit; the repository's address. Raises PushFailed."""
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    api = HfApi(token=token)
+    try:
+        address = api.create_repo(repository, private=not public, exist_ok=existing)
+        api.upload_folder(
+            repo_id=repository, folder_path=directory, allow_patterns=FILES, commit_message="Upload model"
+        )
+    except HFValidationError as error:
+        raise PushFailed(f"{repository!r:.100} is no name of a repository: {_first_line(error)}") from None
+    except (LocalTokenNotFoundError, HfHubHTTPError) as error:
+        raise PushFailed(_refusal(error, repository)) from None
+    except (httpx2.HTTPError, OSError) as error:
+        reason = _first_line(error) or type(error).__name__
+        raise PushFailed(f"the hub at {constants.ENDPOINT} is out of reach: {reason}") from None
+    return str(address)
+
+
+def _refusal(error: Exception, repository: str) -> str:
+    """A sentence for an answer of the hub."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 401:
+        return "the hub does not accept the token: it is wrong or has expired"
+    if status == 403:
+        return f"the token may not write to {repository}: it needs the permission to write"
+    if status == 409:
+        return f"{repository} exists already: choose another name, or add --existing to commit to it"
+    return f"the hub has refused the upload: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
+
+
+if __name__ == "__main__":
+    main()
