@@ -11,7 +11,7 @@ import { Empty } from '../components/shared/states.js';
 const LONGEST_NAME = 200;
 const ROWS = 'rows';
 const KINDS = `CSV, JSONL or Parquet; a trainer_state.json or completions of TRL; logs or rollouts of verl;
-  a TensorBoard event file, a .wandb file, a database of Trackio; or a zip or tar file of such files`;
+  a TensorBoard event file, a .wandb file, a database of Trackio; a zip or tar file of such files; or a run's archive`;
 
 /** What the service is asked for: only what differs from its guess. */
 const parametersOf = (file, { names, steps, mapping, runs }) => ({

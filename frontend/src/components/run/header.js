@@ -50,7 +50,7 @@ export function RunHeader({ run, onChange }) {
         </span>`
       }
       ${
-        isForeign(run) &&
+        run.origin &&
         html`<span class="run-origin">
           ${
             isPushed(run)
@@ -60,7 +60,7 @@ export function RunHeader({ run, onChange }) {
         </span>`
       }
       <span>
-        ${isForeign(run) && !isPushed(run) ? 'imported' : 'created'} <${Ago} time=${run.created_at} />
+        ${run.origin && !isPushed(run) ? 'imported' : 'created'} <${Ago} time=${run.created_at} />
       </span>
       ${run.tags?.map((tag) => html`<${Tag} key=${tag}>${tag}<//>`)}
     </p>
@@ -237,7 +237,7 @@ const NO_ROOM = {
 /** Why it is as it is. What somebody has to look after stands out. @param {{run: Api.RunItem}} props */
 function Reason({ run }) {
   if (!run.reason) return null;
-  const failed = isForeign(run) ? FAILED_ELSEWHERE : FAILED;
+  const failed = run.origin ? FAILED_ELSEWHERE : FAILED;
   const trouble =
     run.status === 'failed' ? failed : run.status === 'paused' && run.reason.startsWith('disk: ') ? NO_ROOM : null;
   if (!trouble)

@@ -15,6 +15,7 @@ import { Ago, Empty, Loaded } from '../shared/states.js';
 import { Visible } from '../rollouts/text.js';
 import { Restored, manifestOf } from './restored.js';
 import { Evaluate } from './evaluate.js';
+import { ArchiveLinks, ModelLink } from './exports.js';
 import { ForkLink } from './fork_link.js';
 
 /** @param {Api.RunItem} run */
@@ -313,6 +314,7 @@ export function FilesTab({ run }) {
                     </td>
                     <td class="run-checkpoint-actions">
                       <${ForkLink} run=${run} step=${item.step} small /> <${Evaluate} run=${run} steps=${[item.step]} />
+                      ${' '}<${ModelLink} run=${run} step=${item.step} />
                     </td>
                     <td class="run-files">
                       <div>
@@ -350,6 +352,7 @@ export function FilesTab({ run }) {
         </li>
       </ul>
     </section>
+    <${ArchiveLinks} run=${run} hasCheckpoints=${Boolean(checkpoints.data?.items.length)} />
   `;
 }
 

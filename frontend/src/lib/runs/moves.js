@@ -1,6 +1,6 @@
 /** What may be asked of a run in its present state, and how it stands in words. */
 
-import { isForeign, isPushed, isSilent } from './origin.js';
+import { isArchived, isForeign, isPushed, isSilent } from './origin.js';
 
 /** @typedef {'stop'|'pause'|'resume'|'retry'} Move */
 
@@ -17,12 +17,13 @@ const MOVES = {
 };
 
 /**
- * A run of another trainer can be stopped while it is pushed, and nothing else.
+ * A run from an archive never trains here. One of another trainer can be stopped while it is pushed, and nothing else.
  * @param {{status: string, wish?: string, origin?: string, writer?: string | null, seen_at?: string | null}} run
  * @returns {{move: Move, label: string}[]}
  */
 export function movesOf(run) {
   const { status, wish } = run;
+  if (isArchived(run)) return [];
   if (isForeign(run) && !(isPushed(run) && status === 'running')) return [];
   if (status === 'running' && wish && !isSilent(run)) {
     const keep = { move: /** @type {Move} */ ('resume'), label: 'Keep running' };

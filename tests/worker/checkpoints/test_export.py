@@ -1,0 +1,116 @@
+"""Exports: a plain model that transformers opens, whatever the checkpoint holds, and nothing half done."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from backend.cli import main
+from backend.config.merge import resolve
+from backend.config.run import PolicyConfig
+from tests.worker.training.test_trainer import SMALL, queued, sessions, train
+from worker.checkpoints.export import export_checkpoint
+from worker.checkpoints.files import BadCheckpoint, save_checkpoint
+from worker.policy.adapter import adapter_weights, merged_copy
+from worker.policy.model import load_policy
+
+__all__ = ["queued", "sessions", "train"]
+
+LORA = {"type": "lora", "rank": 4}
+
+
+def checkpoint(settings, directory, *, adapter=None, dtype="float32"):
+    """A policy, moved a little, and its checkpoint."""
+    config = PolicyConfig.model_validate({"adapter": adapter or {"type": "none"}, "dtype": dtype})
+    policy = load_policy(config, settings)
+    weights = adapter_weights(policy.model) or dict(policy.model.named_parameters())
+    generator = torch.Generator().manual_seed(1)
+    for weight in weights.values():
+        weight.data += 0.05 * torch.randn(weight.shape, generator=generator).to(weight.dtype)
+    about = {"config": {"policy": {"dtype": dtype}}}
+    return policy, save_checkpoint(directory, policy, {}, step=3, about=about)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(torch.tensor([[5, 6, 7, 8]])).logits.float()
+
+
+@pytest.mark.parametrize("adapter", [None, LORA])
+def test_an_export_computes_what_the_policy_does(settings, tmp_path, adapter):
+    policy, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
+    export_checkpoint(directory, tmp_path / "out", card="# Card\n")
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    torch.testing.assert_close(logits(opened), logits(policy.model), rtol=0, atol=1e-5)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "README.md",
+    } <= names
+    assert not {"trainer", "manifest.json", "adapter_config.json"} & names
+    assert AutoTokenizer.from_pretrained(tmp_path / "out")("1+1=?") == policy.tokenizer("1+1=?")
+
+
+@pytest.mark.parametrize("adapter", [None, LORA])
+def test_the_precision_is_chosen(settings, tmp_path, adapter):
+    _, directory = checkpoint(settings, tmp_path / "c", adapter=adapter)
+    export_checkpoint(directory, tmp_path / "out", dtype="bfloat16")
+    weights = load_file(tmp_path / "out/model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+    assert json.loads((tmp_path / "out/config.json").read_text())["dtype"] == "bfloat16"
+
+
+def test_float32_holds_the_whole_sum_of_a_bfloat16_base_and_its_adapter(settings, tmp_path):
+    policy, directory = checkpoint(settings, tmp_path / "c", adapter=LORA, dtype="bfloat16")
+    export_checkpoint(directory, tmp_path / "out", dtype="float32")
+    exact = merged_copy(policy.model.float()).state_dict()
+    for name, weight in load_file(tmp_path / "out/model.safetensors").items():
+        assert torch.equal(weight, exact[name]), name
+
+
+def test_large_models_are_sharded(settings, tmp_path):
+    policy, directory = checkpoint(settings, tmp_path / "c")
+    export_checkpoint(directory, tmp_path / "out", shard="200KB")
+    assert len(list((tmp_path / "out").glob("model-*-of-*.safetensors"))) > 1
+    opened = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    assert torch.equal(logits(opened), logits(policy.model))
+
+
+def test_what_cannot_be_exported_leaves_nothing_behind(settings, tmp_path):
+    _, directory = checkpoint(settings, tmp_path / "c", adapter=LORA)
+    state = json.loads((directory / "trainer/state.json").read_text())
+    (tmp_path / "there").mkdir()
+    with pytest.raises(FileExistsError, match="exists already"):
+        export_checkpoint(directory, tmp_path / "there")
+    (directory / "trainer/state.json").write_text(json.dumps(state | {"base_sha256": "0" * 64}))
+    with pytest.raises(BadCheckpoint, match="is damaged"):
+        export_checkpoint(directory, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "there"]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_run_is_exported_by_its_name_with_its_card(
+    sessions, queued, train, settings, tmp_path, monkeypatch, capsys
+):
+    config = resolve(SMALL | {"policy": {"adapter": LORA}})
+    run = queued(config)
+    train(run, config)
+    with sessions() as session:
+        url = session.get_bind().url.render_as_string(hide_password=False)
+    monkeypatch.setenv("STATE_DIR", str(settings.state))
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert main(["export", "r", "--to", str(tmp_path / "out")]) == 0, capsys.readouterr().err
+    card = (tmp_path / "out/README.md").read_text()
+    assert "A LoRA adapter was trained and merged into it." in card
+    assert "| step | reward/mean |" in card
+    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert main(["export", "r", "--to", str(tmp_path / "out")]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert main(["export", "r", "--step", "99", "--to", str(tmp_path / "x")]) == 1
+    assert "has no checkpoint of step 99" in capsys.readouterr().err
