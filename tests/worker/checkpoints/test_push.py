@@ -1,0 +1,157 @@
+"""Pushes to a hub: a small server of this machine that speaks the routes that the hub's client needs."""
+
+import base64
+import json
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from backend.cli import main
+
+pytestmark = pytest.mark.processes
+
+TOKEN = "hf_" + "s" * 34
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub with one repository that exists already."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.seen.append((self.path, self.headers.get("Authorization"), body))
+        host = f"http://127.0.0.1:{self.server.server_port}"
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self.answer(401, {"error": "Invalid credentials"})
+        if self.path == "/api/repos/create":
+            name = json.loads(body)["name"]
+            url = {"url": f"{host}/me/{name}"}
+            return self.answer(409, {"error": "exists", **url}) if name == "old" else self.answer(200, url)
+        if "/preupload/" in self.path:
+            files = [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
+                     for each in json.loads(body)["files"]]  # fmt: skip
+            return self.answer(200, {"files": files})
+        if "/commit/" in self.path:
+            done = {"success": True, "commitOid": "a" * 40, "commitUrl": f"{host}/me/new/commit/{'a' * 40}"}
+            return self.answer(200, done)
+        return self.answer(200, {"errors": [], "warnings": []})  # validate-yaml
+
+    def do_GET(self):
+        self.answer(200, {"id": "me/new", "sha": "b" * 40, "siblings": []})
+
+    def answer(self, status, document):
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch, state_dir):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "HF_TOKEN": TOKEN,
+        "HF_ONLINE": "1",
+        "HF_HUB_DISABLE_XET": "1",
+        "STATE_DIR": str(state_dir),
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def model(tmp_path):
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "config.json").write_text("{}")
+    (directory / "model.safetensors").write_bytes(b"weights")
+    (directory / "README.md").write_text("---\nlicense: unknown\n---\n# Card\n")
+    (directory / "notes.pkl").write_bytes(b"evil")
+    return directory
+
+
+def test_a_push_makes_a_private_repository_with_the_files_of_the_export(hub, model, capsys):
+    assert main(["push", str(model), "me/new"]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out.strip().endswith("/me/new")
+    [created] = [json.loads(body) for path, _, body in hub.seen if path == "/api/repos/create"]
+    assert created["name"] == "new"
+    assert created.get("private") is True or created.get("visibility") == "private"
+    [commit] = [body for path, _, body in hub.seen if "/commit/main" in path]
+    lines = [json.loads(line) for line in commit.splitlines()]
+    files = {
+        each["value"]["path"]: base64.b64decode(each["value"]["content"])
+        for each in lines
+        if each["key"] == "file"
+    }
+    assert files.keys() == {"config.json", "model.safetensors", "README.md"}
+    assert files["model.safetensors"] == b"weights"
+    assert not any(TOKEN.encode() in body for _, _, body in hub.seen)
+
+
+def test_a_repository_that_exists_is_left_alone_unless_it_is_meant(hub, model, capsys):
+    assert main(["push", str(model), "me/old"]) == 1
+    assert "me/old exists already: choose another name, or add --existing" in capsys.readouterr().err
+    assert not any("/commit/" in path for path, _, _ in hub.seen)
+    assert main(["push", str(model), "me/old", "--existing"]) == 0, capsys.readouterr().err
+
+
+def test_a_token_that_is_wrong_is_neither_accepted_nor_shown(hub, model, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong_and_secret")
+    assert main(["push", str(model), "me/new"]) == 1
+    error = capsys.readouterr().err
+    assert "does not accept the token" in error
+    assert "secret" not in error
+
+
+def test_a_hub_out_of_reach_is_one_sentence(hub, model, capsys, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert main(["push", str(model), "me/new"]) == 1
+    error = capsys.readouterr().err
+    assert "the hub at http://127.0.0.1:9 is out of reach" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_names_that_are_none_are_refused(hub, model, capsys):
+    assert main(["push", str(model), "../../etc"]) == 1
+    assert "is no name of a repository" in capsys.readouterr().err
+    assert not hub.seen
+
+
+@pytest.mark.parametrize(("name", "reason"), [("HF_ONLINE", "HF_ONLINE is off"), ("HF_TOKEN", "no token")])
+def test_without_leave_or_token_nothing_is_sent(hub, model, capsys, monkeypatch, name, reason):
+    monkeypatch.delenv(name)
+    assert main(["push", str(model), "me/new"]) == 1
+    assert reason in capsys.readouterr().err
+    assert not hub.seen
+
+
+def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypatch):
+    from backend.exports import command
+
+    started = []
+    real = command.subprocess.run
+
+    def run(arguments, **options):
+        started.append((arguments, options["env"]))
+        return real(arguments, **options)
+
+    monkeypatch.setattr(command.subprocess, "run", run)
+    assert main(["push", str(model), "me/new"]) == 0
+    [(arguments, environment)] = started
+    assert not any(TOKEN in word for word in [*arguments, *environment.values()])
+    assert os.environ["HF_TOKEN"] == TOKEN
