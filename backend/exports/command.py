@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -159,9 +160,11 @@ def serving_command(directory: Path, engine: Engine, *, host: str, port: int) ->
 
 
 def program_of(command: list[str]) -> str:
-    """Path of a command's program: beside this Python, else on PATH; raises Conflict where there is none."""
+    """Path of a command's program: beside this Python, else on PATH; raises Conflict where it cannot run."""
     beside = Path(sys.executable).with_name(command[0])
     found = str(beside) if beside.is_file() else shutil.which(command[0])
     if found is None:
         raise Conflict(f"{command[0]} is not installed here: run the line above where it is")
+    if Path(found) == beside and command[0] == "transformers" and find_spec("openai") is None:
+        raise Conflict("transformers serves with further packages: pip install 'transformers[serving]'")
     return found

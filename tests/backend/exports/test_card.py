@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ HUB = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "an
 
 
 def facts(**fields):
-    given = {
+    given: dict[str, Any] = {
         "name": "brave-otter",
         "variant": "dapo",
         "notes": "",
@@ -39,7 +40,9 @@ def facts(**fields):
 
 
 def front_matter(card):
-    return yaml.safe_load(re.fullmatch(r"---\n(.*?)\n---\n.*", card, re.DOTALL)[1])
+    found = re.fullmatch(r"---\n(.*?)\n---\n.*", card, re.DOTALL)
+    assert found is not None
+    return yaml.safe_load(found[1])
 
 
 def html(card):

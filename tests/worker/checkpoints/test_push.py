@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -15,8 +16,18 @@ pytestmark = pytest.mark.processes
 TOKEN = "hf_" + "s" * 34
 
 
+class Server(ThreadingHTTPServer):
+    """A server that remembers what it was asked."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Hub)
+        self.seen = []
+
+
 class Hub(BaseHTTPRequestHandler):
     """A hub with one repository that exists already."""
+
+    server: Server
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -54,8 +65,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch, state_dir):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.seen = []
+    server = Server()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"):
@@ -150,7 +160,7 @@ def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypa
         started.append((arguments, options["env"]))
         return real(arguments, **options)
 
-    monkeypatch.setattr(command.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     assert main(["push", str(model), "me/new"]) == 0
     [(arguments, environment)] = started
     assert not any(TOKEN in word for word in [*arguments, *environment.values()])

@@ -1,16 +1,15 @@
 """Served models: the command line, and a chat with the server that it starts."""
 
-import json
 import shutil
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
+import httpx
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.import_utils import is_serve_available
 
 from backend.cli import main
 from worker.policy.model import BUILT_IN
@@ -49,8 +48,15 @@ def test_an_engine_that_is_not_installed_is_named(model, capsys):
     assert "vllm is not installed here: run the line above where it is" in capsys.readouterr().err
 
 
+@pytest.mark.skipif(is_serve_available(), reason="the packages are installed")
+def test_packages_that_transformers_lacks_are_named(model, capsys):
+    assert main(["serve-model", str(model)]) == 1
+    assert "pip install 'transformers[serving]'" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.processes
+@pytest.mark.skipif(not is_serve_available(), reason="needs transformers[serving]")
 def test_transformers_answers_a_chat(model):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -69,15 +75,14 @@ def test_transformers_answers_a_chat(model):
 
 def _asked(server, address, body):
     """The server's answer, as soon as it listens."""
-    request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})
     deadline = time.monotonic() + 120
     while True:
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            pytest.fail(f"{error.code}: {error.read()[:500]!r}")
-        except (urllib.error.URLError, ConnectionError):
+            answer = httpx.post(address, json=body, timeout=60, trust_env=False)
+        except httpx.TransportError:
             if server.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"the server does not answer: {server.communicate()[0][-2000:]}")
             time.sleep(0.5)
+        else:
+            assert answer.status_code == 200, answer.text[:500]
+            return answer.json()

@@ -21,7 +21,7 @@ const SILENT_MS = 120_000;
 /** Whether another trainer makes it: it has no checkpoints and never trains here. @param {{origin?: string}} run */
 export const isForeign = ({ origin }) => Boolean(origin) && origin !== ARCHIVED;
 
-/** Whether it was trained by another installation: it has a config of ours, but never trains here. @param {{origin?: string}} run */
+/** Whether it comes from an archive: it has a config of ours and never trains here. @param {{origin?: string}} run */
 export const isArchived = ({ origin }) => origin === ARCHIVED;
 
 /** Whether its trainer pushes it, live. @param {{writer?: string | null}} run */
