@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmarks.service import ENDED, Service
 from tests.models.architectures import ARCHITECTURES, save
-from worker.checkpoints.merge import merge_checkpoint
+from worker.checkpoints.export import export_checkpoint
 
 pytestmark = pytest.mark.processes
 
@@ -75,7 +75,7 @@ def test_a_run_trains_and_its_checkpoint_opens(lab, name, dtype, adapter):
     if adapter == "lora":
         opened = directory / "merged"
         shutil.rmtree(opened, ignore_errors=True)
-        merge_checkpoint(checkpoint, opened)
+        export_checkpoint(checkpoint, opened)
     model = AutoModelForCausalLM.from_pretrained(opened, dtype=getattr(torch, dtype))
     first = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
     pairs = zip(model.named_parameters(), first.named_parameters(), strict=True)

@@ -295,12 +295,14 @@ def test_both_commands_do_the_same(client, settings, sqlite_url, tmp_path, capsy
     run = make_full_run(client, settings)
     monkeypatch.setenv("STATE_DIR", str(settings.state))
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
-    file = tmp_path / "run.tar"
+    directory = tmp_path / "out"
+    directory.mkdir()
+    file = directory / "run.tar"
     assert main(["archive", "brave-otter", "--to", str(file)]) == 0
     assert files_of(file.read_bytes()).keys() == files_of(archive_of(client, run)).keys()
     assert main(["archive", run, "--to", str(file)]) == 1
     assert "already exists" in capsys.readouterr().err
     assert main(["import", str(file), "--name", "copy"]) == 0
     assert "Archive of GRPO Lab: 7 values of 1 metrics" in capsys.readouterr().out
-    assert main(["archive", "nobody", "--to", str(tmp_path / "x")]) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["run.tar"]
+    assert main(["archive", "nobody", "--to", str(directory / "x")]) == 1
+    assert [path.name for path in directory.iterdir()] == ["run.tar"]

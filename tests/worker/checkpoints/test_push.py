@@ -151,10 +151,8 @@ def test_without_leave_or_token_nothing_is_sent(hub, model, capsys, monkeypatch,
 
 
 def test_the_token_is_in_no_command_line_and_no_environment(hub, model, monkeypatch):
-    from backend.exports import command
-
     started = []
-    real = command.subprocess.run
+    real = subprocess.run
 
     def run(arguments, **options):
         started.append((arguments, options["env"]))
