@@ -24,6 +24,8 @@ from tests.factories import (
     write_metric,
 )
 
+pytestmark = pytest.mark.processes
+
 ODD = "a\0b\ud83d, 答え <script>"
 VALUES = {0: 0.1, 1: math.nan, 2: math.inf, 3: -math.inf, 4: -0.0, 5: 1e-320, 9: 0.30000000000000004}
 
