@@ -31,7 +31,8 @@ from backend.imports.run_archive import (
     is_run_archive,
     read_run_archive,
 )
-from backend.imports.schemas import ColumnItem, ImportAnswer, ImportReport, RunItemOfImport
+from backend.imports.run_archive_report import FINAL, archive_answer
+from backend.imports.schemas import ImportAnswer
 from backend.imports.store import Names, experiment_of, storable_config, variant_hash
 from backend.imports.table import BadLog
 from backend.metrics.store import write_series
@@ -42,7 +43,6 @@ from backend.runs.origin import ARCHIVED
 from backend.sandbox.errors import Unusable
 from backend.settings import Settings
 
-FINAL = ("finished", "stopped", "failed")
 RESERVE_BYTES = 100_000_000
 """Left free on the disk of the checkpoints."""
 
@@ -70,12 +70,12 @@ def import_any(
     with reading(sessions) as session:
         names = _names(session, found.run, request)
     if request.dry_run:
-        return _answer(found, names, None)
+        return archive_answer(found, names, None)
     digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(found)])
     with reading(sessions) as session:
         if key and (known := made_before(session, key, digest)):
-            return _answer(found, names, known)
-    return _answer(found, names, _enter(sessions, settings, file, found, names, run_id, key, digest))
+            return archive_answer(found, names, known)
+    return archive_answer(found, names, _enter(sessions, settings, file, found, names, run_id, key, digest))
 
 
 _OF_LOGS = ("into", "step", "mapping", "runs", "seed")
@@ -256,65 +256,3 @@ def _checkpoint_rows(found: ReadArchive, run_id: str) -> Iterable[Checkpoint]:
             bytes_total=sum(place.size for place in files.values()),
             manifest={"files": sorted(files), "accuracy": each.accuracy},
         )
-
-
-def _answer(found: ReadArchive, names: Names, run_id: str | None) -> ImportAnswer:
-    run = found.run
-    completions = sum(len(packed.rollouts) for packed in found.rollouts)
-    steps = [step for own, _ in found.series.values() if len(own) for step in (int(own[0]), int(own[-1]))]
-    rows = len({int(step) for own, _ in found.series.values() for step in own})
-    item = RunItemOfImport(
-        label=run.name, is_chosen=True, run=run_id, name=names.run, rows=rows, completions=completions
-    )
-    columns = [
-        ColumnItem(column=name, metric=name, state="taken", points=len(own), reason="")
-        for name, (own, _) in sorted(found.series.items())
-    ]
-    report = ImportReport(
-        format="grpolab",
-        format_title="Archive of GRPO Lab",
-        origin=run.origin or ARCHIVED,
-        rows=rows,
-        metrics=len(found.series),
-        points=sum(len(own) for own, _ in found.series.values()),
-        first_step=min(steps, default=0),
-        last_step=max(steps, default=0),
-        step="step",
-        step_candidates=["step"],
-        columns=columns,
-        bad_lines=[],
-        bad_line_count=0,
-        restarts=[],
-        restart_count=0,
-        replaced=0,
-        completions=completions,
-        config_fields=len(run.config),
-        notes=_notes(found, completions),
-    )
-    return ImportAnswer(
-        run=run_id,
-        name=names.run,
-        experiment=names.experiment,
-        variant=names.variant,
-        seed=names.seed,
-        runs=[item],
-        report=report,
-    )
-
-
-def _notes(found: ReadArchive, completions: int) -> list[str]:
-    run = found.run
-    notes = [f"{completions:,} completions with their tokens and {len(found.events):,} events are restored."]
-    if count_of := len(found.checkpoints):
-        notes.append(
-            f"{count_of} checkpoint{'s are' if count_of > 1 else ' is'} restored; the run can be forked."
-        )
-    elif not run.origin:
-        notes.append("The archive has no checkpoints: the run cannot be forked or evaluated.")
-    if run.fork_step is not None:
-        notes.append(
-            f"The run is a fork: its metrics up to step {run.fork_step} are those of the run it left."
-        )
-    if run.status not in FINAL:
-        notes.append(f"The run was {run.status} when it was archived; here it is stopped.")
-    return notes
