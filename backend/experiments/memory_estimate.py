@@ -61,10 +61,8 @@ def memory_warnings(estimate: MemoryEstimate) -> list[str]:
         return []
     most = max(slot.usable_bytes or 0 for slot in known)
     needed = min(slot.peak_bytes or 0 for slot in known)
-    return [
-        f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB for it: "
-        "the run is expected to run out of memory"
-    ]
+    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB"
+    return [f"{sizes} for it: the run is expected to run out of memory"]
 
 
 def _shape(policy: str, settings: Settings) -> ModelShape:
@@ -156,7 +154,9 @@ def _on_slot(
     shown = MemorySlot(
         host=slot.host, device_name=slot.device_name, slots=count, verdict="unknown", peak_bytes=whole.peak
     )
-    total = _reading(slot, "memory_total_bytes") / (count if on_cpu else 1) if on_cpu else _total(slot, [slot])
+    total = (
+        _reading(slot, "memory_total_bytes") / (count if on_cpu else 1) if on_cpu else _total(slot, [slot])
+    )
     if not total:
         return shown
     others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0

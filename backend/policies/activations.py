@@ -18,10 +18,15 @@ WIDE_NORMS = ("gemma", "gpt_oss", "olmo2", "olmo3", "qwen3_next", "qwen3_5")
 
 SAME_INPUT = {
     **dict.fromkeys(
-        ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "q_a_proj", "kv_a_proj_with_mqa"), "attention"
+        ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "q_a_proj", "kv_a_proj_with_mqa"),
+        "attention",
     ),
-    **dict.fromkeys(("in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"), "linear"),
-    **dict.fromkeys(("gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "input_linear", "shared_expert_gate"), "mlp"),
+    **dict.fromkeys(
+        ("in_proj_qkvz", "in_proj_ba", "in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"), "linear"
+    ),
+    **dict.fromkeys(
+        ("gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "input_linear", "shared_expert_gate"), "mlp"
+    ),
 }
 """Linear layers that read one input, by the last word of their names."""
 
@@ -69,14 +74,16 @@ class Kept(NamedTuple):
     """Of embeddings and the final norm."""
     inputs: float
     """Of the input of one layer, which is all that recomputation keeps of it."""
+    passing: float
+    """Gradients of activations that one layer's backward pass holds at a time."""
 
     def most(self, *, recomputed: bool) -> float:
         """The bytes kept when the backward pass begins."""
         return self.rest + (len(self.layers) * self.inputs if recomputed else sum(self.layers))
 
     def again(self, *, recomputed: bool) -> float:
-        """The bytes that the backward pass adds when it computes the largest layer again."""
-        return max(self.layers) if recomputed else 0.0
+        """The bytes that the backward pass adds: passing gradients, and the largest layer computed again."""
+        return self.passing + (max(self.layers) if recomputed else 0.0)
 
 
 def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
@@ -87,13 +94,27 @@ def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
     if not run.trains_base:  # what comes before the first adapted weight needs no gradient
         layers[0] -= run.tokens * _first_norm(shape)
     final = run.tokens * (_norm(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
-    return Kept(tuple(layers), final, run.tokens * shape.hidden * run.value_bytes)
+    inputs = run.tokens * shape.hidden * run.value_bytes
+    return Kept(tuple(layers), final, inputs, passing=4.0 * run.tokens * (2 * shape.hidden + _widest(shape)))
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:
     """Whether the learner walks the tree of prefixes: on a CPU in float32, while scores are few."""
     scores = run.rows * (run.columns + 1) ** 2 * shape.heads
-    return run.on_cpu and run.value_bytes == 4 and shape.kind in ("llama", "qwen2", "qwen3") and scores <= 2**27
+    is_lean = shape.kind in ("llama", "qwen2", "qwen3") and all(
+        any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
+        for weights in shape.layers.values()
+    )
+    return run.on_cpu and run.value_bytes == 4 and is_lean and scores <= 2**27
+
+
+def _widest(shape: ModelShape) -> int:
+    """Inner values of an MLP for one token; chosen experts read a copy of their input each."""
+    chosen = shape.size("num_experts_per_tok", "top_k")
+    inner = shape.size("moe_intermediate_size", "intermediate_size") * (3 if shape.kind == "gpt_oss" else 1)
+    routed = chosen * (inner + shape.hidden)
+    has_experts = any(map(is_expert, shape.weights))
+    return max(shape.size("intermediate_size"), routed if has_experts else 0)
 
 
 def _first_norm(shape: ModelShape) -> float:
@@ -105,7 +126,9 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
     names = " ".join(weight.name for weight in weights)
     per_token = sum(_norm_of(shape, run, weight) for weight in weights)
     per_token += _linear_inputs(shape, run, weights)
-    per_token += sum(_gated(shape, run, weight) for weight in weights if weight.part in MLP_OUT and is_linear(weight))
+    per_token += sum(
+        _gated(shape, run, weight) for weight in weights if weight.part in MLP_OUT and is_linear(weight)
+    )
     if any(map(is_expert, weights)):
         per_token += _experts(shape, run)
     whole = 0.0
@@ -149,7 +172,7 @@ def _norm(shape: ModelShape, run: Pass, width: int) -> float:
 
 def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
     """Of the linear layers of one token: an input once where the weight trains, or for A and B of an adapter."""
-    seen = set() if shape.kind in COPIES_MIXED or shape.window(0) < 0 else {"mixed"}
+    seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
         source = "mixed" if weight.part in ATTENTION_OUT else SAME_INPUT.get(weight.part, weight.name)

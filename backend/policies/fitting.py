@@ -24,7 +24,9 @@ class Change(NamedTuple):
     saves_bytes: float
 
 
-def changes_that_fit(config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int) -> list[Change] | None:
+def changes_that_fit(
+    config: RunConfig, peak: Peak, capacity: float, *, row_tokens: int
+) -> list[Change] | None:
     """Changes after which a run takes at most `capacity` bytes; none where it does already, None where no
     changes do.
 
@@ -33,7 +35,11 @@ def changes_that_fit(config: RunConfig, peak: Peak, capacity: float, *, row_toke
     chosen: list[tuple[str, Any]] = []
     size = peak(config)
     while size > capacity:
-        options = (option for option in _measures(_with(config, chosen) or config, row_tokens) if option not in chosen)
+        options = (
+            option
+            for option in _measures(_with(config, chosen) or config, row_tokens)
+            if option not in chosen
+        )
         for path, value in options:
             others = [each for each in chosen if each[0] != path]
             changed = _with(config, [*others, (path, value)])
@@ -49,10 +55,14 @@ def changes_that_fit(config: RunConfig, peak: Peak, capacity: float, *, row_toke
     return list(_with_savings(config, _enlarged(config, chosen, peak, capacity), peak))
 
 
-def _enlarged(config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float) -> list[tuple[str, Any]]:
+def _enlarged(
+    config: RunConfig, chosen: list[tuple[str, Any]], peak: Peak, capacity: float
+) -> list[tuple[str, Any]]:
     """The changes with micro-batches as large as the others allow."""
     while True:
-        larger = [(path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen]
+        larger = [
+            (path, 2 * value if path == "resources.microbatch_tokens" else value) for path, value in chosen
+        ]
         changed = _with(config, larger)
         if larger == chosen or changed is None or peak(changed) > capacity:
             return chosen
@@ -72,7 +82,9 @@ def _measures(config: RunConfig, row_tokens: int) -> Iterator[tuple[str, Any]]:
     resources, sampling = config.resources, config.sampling
     most = sampling.prompts_per_step * sampling.group_size
     rows = min(most, resources.microbatch_completions or most)
-    rows = min(rows, max(1, resources.microbatch_tokens // row_tokens) if resources.microbatch_tokens else rows)
+    rows = min(
+        rows, max(1, resources.microbatch_tokens // row_tokens) if resources.microbatch_tokens else rows
+    )
     if rows > 1:
         yield "resources.microbatch_tokens", row_tokens * (rows // 2)
     yield "resources.activation_checkpointing", True

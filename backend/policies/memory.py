@@ -1,7 +1,7 @@
-"""Memory of a run by part, counted from its config and its model's shape: without torch, before anything runs.
+"""Memory of a run by part, counted from its config and its model's shape, without torch.
 
-A step lives through two phases. While it samples there are no gradients; while it learns there is no cache of
-keys and values. The peak is the larger of both. Prompts count as PROMPT_TOKENS each, completions at their cap.
+A step lives through two phases. While it samples there are no gradients; while it learns there is no cache
+of keys and values. The peak is the larger of both. Completions count at their cap.
 """
 
 import math
@@ -134,10 +134,14 @@ class _Sizes:
 
     def _pass(self, width: int) -> Pass:
         sampling, resources = self.config.sampling, self.config.resources
-        groups = math.ceil(sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step))
+        groups = math.ceil(
+            sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
+        )
         self.minibatch = rows = groups * sampling.group_size
         rows = min(rows, resources.microbatch_completions or rows)
-        rows = min(rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows)
+        rows = min(
+            rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
+        )
         return Pass(
             rows,
             self.columns - 1,
@@ -153,7 +157,9 @@ class _Sizes:
     def static(self) -> Parts:
         """What is there in both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
-        copies = sampling.staleness + (self.config.updates.resample_each_epoch and self.config.updates.epochs > 1)
+        copies = sampling.staleness + (
+            self.config.updates.resample_each_epoch and self.config.updates.epochs > 1
+        )
         found = {
             "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
             "weights": self.weights(),
@@ -272,7 +278,10 @@ class _Sizes:
         tokens = [
             min(self.columns, self.shape.window(number) or self.columns)
             for number, weights in self.shape.layers.items()
-            if any("attn.k" in weight.name or "attn.q" in weight.name or "attention.q" in weight.name for weight in weights)
+            if any(
+                "attn.k" in weight.name or "attn.q" in weight.name or "attention.q" in weight.name
+                for weight in weights
+            )
         ]
         return float(per_token * sum(tokens))
 

@@ -35,8 +35,10 @@ class ModelShape:
         if own.get("quantization_config") is not None:
             raise UnknownShape("its weights are stored quantised, and their shapes with them")
         is_tied = own.get("tie_word_embeddings", config.get("tie_word_embeddings", False)) is True
-        kept = tuple(weight for weight in weights if not (is_tied and weight.part in ("lm_head", "embed_out")))
-        shape = cls(own, kept)
+        kept = tuple(
+            weight for weight in weights if not (is_tied and weight.part in ("lm_head", "embed_out"))
+        )
+        shape = cls(own, _experts_as_one(kept))
         for name in ("hidden_size", "num_attention_heads", "vocab_size"):
             if not shape.size(name):
                 raise UnknownShape(f"its config.json has no {name}")
@@ -117,6 +119,19 @@ class ModelShape:
         if isinstance(kinds, list) and layer < len(kinds):
             return window if kinds[layer] == "sliding_attention" else 0
         return window
+
+
+def _experts_as_one(weights: Sequence[Weight]) -> tuple[Weight, ...]:
+    """The weights with one in place of all routed experts of a layer, of which there may be thousands."""
+    found: list[Weight] = []
+    experts: dict[int | None, int] = {}
+    for weight in weights:
+        if is_expert(weight):
+            experts[weight.layer] = experts.get(weight.layer, 0) + weight.values
+        else:
+            found.append(weight)
+    joined = [Weight(f"layers.layers.{layer}.experts.all", (values,)) for layer, values in experts.items()]
+    return (*found, *joined)
 
 
 def is_expert(weight: Weight) -> bool:

@@ -1,4 +1,4 @@
-"""Bytes that the tree of prefixes keeps, which the learner walks on a CPU in float32 (worker/policy/tree.py)."""
+"""Bytes that the tree of prefixes keeps, which the learner walks on a CPU in float32 (worker.policy.tree)."""
 
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,11 @@ if TYPE_CHECKING:
     from backend.policies.activations import Pass
 
 
-def tree_layer(shape: ModelShape, run: "Pass") -> tuple[tuple[float, ...], float, float]:
-    """By layer, at the end, and of one layer's input; rows share the nodes of their prompt and nothing else."""
+def tree_layer(shape: ModelShape, run: "Pass") -> tuple[tuple[float, ...], float, float, float]:
+    """By layer, at the end, of one layer's input, and gradients in passing, which are those of the scores.
+
+    Rows are taken to share the nodes of their prompt and nothing else.
+    """
     prompts = run.rows / run.rows_per_prompt
     nodes = prompts * run.prompt_tokens + run.rows * (run.columns - run.prompt_tokens)
     wide, gain = shape.head_width, 4 if run.trains_base else 0
@@ -33,4 +36,5 @@ def tree_layer(shape: ModelShape, run: "Pass") -> tuple[tuple[float, ...], float
             per_node += 4 * (2 * shape.hidden + queries)
         of_row = 4 * (queries + 2 * keys) + 4 * shape.heads * run.columns
         found.append(nodes * per_node + run.tokens * of_row + joined)
-    return tuple(found), nodes * (8 + gain) * shape.hidden, nodes * 4 * shape.hidden
+    end, scores = nodes * (8 + gain) * shape.hidden, 4.0 * run.tokens * shape.heads * run.columns
+    return tuple(found), end, nodes * 4 * shape.hidden, scores

@@ -93,8 +93,8 @@ def _weight(path: Path, name: str, entry: Any) -> Weight:
     shape = entry.get("shape") if isinstance(entry, dict) else None
     if not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS or not all(map(_is_size, shape)):
         raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} has no shape")
-    if entry.get("dtype") not in FLOATING:
-        kind = str(entry.get("dtype"))[:20]
+    kind = str(entry.get("dtype"))[:20]
+    if kind not in FLOATING:
         raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
     if math.prod(shape) > MOST_VALUES:
         raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} is larger than any model")

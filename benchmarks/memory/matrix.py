@@ -1,8 +1,7 @@
 """Estimates of memory against measured peaks, for every architecture that is tested.
 
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
-and everything that forward and backward pass keep. Reduced models of tests/models/architectures.py, with a
-real proportion of logits: 8 completions of 64 tokens in two micro-batches, a vocabulary of 1,024.
+and everything that forward and backward pass hold. Reduced models of tests/models/architectures.py: 8 completions of 64 tokens in two micro-batches.
 """
 
 from collections.abc import Iterator
@@ -25,7 +24,8 @@ from worker.policy.optimizer import PolicyOptimizer
 from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import token_batch
 
-PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 1024, 4
+PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
+RECOMPUTED = (False, True)
 TARGETS = {"falcon_h1": "q_proj,k_proj,v_proj,o_proj,in_proj,gate_proj,up_proj,down_proj"}
 """Adapted layers where all of them cannot be: peft refuses the output layer of Falcon-H1's mixer."""
 
@@ -51,7 +51,7 @@ def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
     for name in architectures:
         for dtype in ("float32", "bfloat16"):
             for adapter in ("none", "lora"):
-                for recomputed in (False, True):
+                for recomputed in RECOMPUTED:
                     config = config_of(name, dtype, adapter, recomputed=recomputed)
                     yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
 
@@ -61,7 +61,11 @@ def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool) -> RunCo
     lora = {"type": "lora", "rank": RANK, "targets": TARGETS.get(name, "all_linear")}
     return resolve(
         {
-            "policy": {"name": "tiny", "dtype": dtype, "adapter": lora if adapter == "lora" else {"type": "none"}},
+            "policy": {
+                "name": "tiny",
+                "dtype": dtype,
+                "adapter": lora if adapter == "lora" else {"type": "none"},
+            },
             "sampling": {"prompts_per_step": PROMPTS, "group_size": GROUP, "max_new_tokens": COMPLETION},
             "objective": {"kl": {"type": "none"}},
             "resources": {"activation_checkpointing": recomputed, "microbatch_completions": GROUP},
@@ -90,7 +94,9 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
 def learning_peak(model: Any, config: RunConfig) -> int:
     """Bytes in live tensors at the peak of the second learning step, when the optimizer has its moments."""
     optimizer = PolicyOptimizer(model, config.optimizer, steps=10)
-    ids = torch.randint(3, 120, (PROMPTS * GROUP, PROMPT + COMPLETION), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(
+        3, 120, (PROMPTS * GROUP, PROMPT + COMPLETION), generator=torch.Generator().manual_seed(0)
+    )
     rows = ids.tolist()
     prompts = [rows[number // GROUP * GROUP][:PROMPT] for number in range(len(rows))]
     batch = token_batch(prompts, [row[PROMPT:] for row in rows], pad_id=0, device=model.device)
@@ -110,11 +116,3 @@ def learning_peak(model: Any, config: RunConfig) -> int:
         live.ignore(held)
         step()
     return live.peak + sum(tensor.nbytes for tensor in held)
-
-
-if __name__ == "__main__":
-    import sys
-
-    for row in rows(sys.argv[1].split(",") if len(sys.argv) > 1 else tuple(ARCHITECTURES)):
-        flag = "" if abs(row.ratio - 1) < 0.1 else " *" if abs(row.ratio - 1) < 0.15 else " ****"
-        print(f"{row.architecture:12} {row.dtype:9} {row.adapter:5} {row.recomputed!s:6} {row.measured:9} {row.ratio:.3f}{flag}", flush=True)
