@@ -1,4 +1,4 @@
-"""Bytes that a forward pass keeps for its backward pass: the tensors that torch's autograd saves, layer by layer.
+"""Bytes that a forward pass keeps for its backward pass: what autograd saves, layer by layer.
 
 The rules follow what transformers' layers compute, operation by operation; `make bench-memory` compares them
 with the tensors that are really saved. N tokens are rows x columns, padding included.
@@ -118,6 +118,8 @@ def _widest(shape: ModelShape) -> int:
 
 
 def _first_norm(shape: ModelShape) -> float:
+    if shape.kind == "cohere2":
+        return 8 * shape.hidden + 4
     is_first = "olmo" not in shape.kind and shape.kind != "gpt_neox"
     return 4 * shape.hidden + 4 if is_first else 0
 
@@ -171,12 +173,13 @@ def _norm(shape: ModelShape, run: Pass, width: int) -> float:
 
 
 def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
-    """Of the linear layers of one token: an input once where the weight trains, or for A and B of an adapter."""
+    """Of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
         source = "mixed" if weight.part in ATTENTION_OUT else SAME_INPUT.get(weight.part, weight.name)
         source = f"{source} of shared experts" if "shared" in weight.name and source != "mlp" else source
+        source = "attention" if shape.kind == "cohere2" and source == "mlp" else source  # both read one norm
         inputs = weight.shape[1]
         if run.trains_base:
             per_token += 0 if source in seen else inputs * run.value_bytes

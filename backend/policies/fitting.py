@@ -1,4 +1,4 @@
-"""Whether a run fits a device, and the changes to its config that make it fit, those that cost least first."""
+"""Changes to a config that make a run fit a device, those that cost least first."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,8 @@
 """Estimates of memory against measured peaks, for every architecture that is tested.
 
 Measured is what one learning step holds in live tensors at its peak, on a CPU: weights, optimizer, gradients
-and everything that forward and backward pass hold. Reduced models of tests/models/architectures.py: 8 completions of 64 tokens in two micro-batches.
+and everything that forward and backward pass hold. The models are the reduced ones of
+tests/models/architectures.py, the step 8 completions of 64 tokens in two micro-batches.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import torch
 from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.run import RunConfig
-from backend.policies.memory import PROCESS_BYTES, phases_of
+from backend.policies.memory import phases_of
 from backend.policies.model_shape import ModelShape
 from backend.policies.weight_files import Weight
 from benchmarks.memory.live import LiveBytes
@@ -25,7 +26,6 @@ from worker.policy.recompute import enable_recompute
 from worker.policy.token_batch import token_batch
 
 PROMPTS, GROUP, PROMPT, COMPLETION, VOCABULARY, RANK = 2, 4, 16, 48, 128, 4
-RECOMPUTED = (False, True)
 TARGETS = {"falcon_h1": "q_proj,k_proj,v_proj,o_proj,in_proj,gate_proj,up_proj,down_proj"}
 """Adapted layers where all of them cannot be: peft refuses the output layer of Falcon-H1's mixer."""
 
@@ -51,7 +51,7 @@ def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
     for name in architectures:
         for dtype in ("float32", "bfloat16"):
             for adapter in ("none", "lora"):
-                for recomputed in RECOMPUTED:
+                for recomputed in (False, True):
                     config = config_of(name, dtype, adapter, recomputed=recomputed)
                     yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
 
@@ -83,12 +83,18 @@ def measured_and_estimated(name: str, config: RunConfig, device: str = "cpu") ->
         [Weight(key, tuple(weight.shape)) for key, weight in model.state_dict().items()],
     )
     adapter = config.policy.adapter if isinstance(config.policy.adapter, LoraAdapter) else None
-    memory = phases_of(config, shape, adapter, on_cpu=True, prompt_tokens=PROMPT)[1]
+    on_cpu = device == "cpu"
+    memory = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=PROMPT)[1]
     if adapter is not None:
         add_adapter(model, adapter, base=name)
     if config.resources.activation_checkpointing:
         enable_recompute(model)
-    return learning_peak(model, config), memory.peak - PROCESS_BYTES
+    estimated = memory.peak - memory.parts["context"]
+    if on_cpu:
+        return learning_peak(model, config), estimated
+    torch.cuda.reset_peak_memory_stats()
+    learning_peak(model, config)
+    return torch.cuda.max_memory_allocated(), estimated
 
 
 def learning_peak(model: Any, config: RunConfig) -> int:
@@ -116,3 +122,17 @@ def learning_peak(model: Any, config: RunConfig) -> int:
         live.ignore(held)
         step()
     return live.peak + sum(tensor.nbytes for tensor in held)
+
+
+def table(found: list[Row]) -> str:
+    """Estimate over measured peak, one line for each architecture and precision."""
+    kinds = [(adapter, recomputed) for adapter in ("none", "lora") for recomputed in (False, True)]
+    lines = [
+        "| architecture | precision | full | full, recomputed | LoRA | LoRA, recomputed |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    ratios = {(row.architecture, row.dtype, row.adapter, row.recomputed): row.ratio for row in found}
+    for name, dtype in dict.fromkeys((row.architecture, row.dtype) for row in found):
+        cells = " | ".join(f"{ratios[name, dtype, *kind]:.2f}" for kind in kinds)
+        lines.append(f"| {name} | {dtype} | {cells} |")
+    return "\n".join(lines)

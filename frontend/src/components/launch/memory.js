@@ -68,8 +68,7 @@ function MemoryOf({ memory, whose, onApply }) {
   return html`<section class="memory" aria-label=${`Memory${of}`}>
     <details>
       <summary>
-        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak, while it
-        ${memory.phase === 'sample' ? 'samples' : 'learns'}
+        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak, ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
       </summary>
       <${Parts} parts=${memory.parts ?? {}} whole=${memory.peak_bytes} />
       <p class="form-help">
