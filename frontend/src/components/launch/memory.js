@@ -90,7 +90,7 @@ function MemoryOf({ memory, whose, onApply }) {
 
 /** @param {{parts: Record<string, number>, whole: number}} props */
 function Parts({ parts, whole }) {
-  return html`<table class="table memory-parts">
+  return html`<table class="table estimates memory-parts">
     <caption class="visually-hidden">Memory by part</caption>
     <tbody>
       ${Object.entries(parts).map(
@@ -107,7 +107,10 @@ function Parts({ parts, whole }) {
 /** @param {{slot: Api.MemorySlot, onApply: (changes: Api.MemoryChange[]) => void}} props */
 function Slot({ slot, onApply }) {
   const where = `${slot.slots > 1 ? `${plural(slot.slots, 'slot')} of ` : ''}${slot.host}`;
-  const room = typeof slot.usable_bytes === 'number' ? ` (${formatBytes(slot.usable_bytes)} usable each)` : '';
+  const room =
+    typeof slot.usable_bytes === 'number'
+      ? ` (${formatBytes(slot.usable_bytes)} usable${slot.slots > 1 ? ' each' : ''})`
+      : '';
   const place = html`<span title=${slot.device_name}>${where}${room}</span>`;
   const changes = slot.changes ?? [];
   if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${place}`;
@@ -120,13 +123,13 @@ function Slot({ slot, onApply }) {
       ${changes.map(
         ({ path, value, saves_bytes: saved }) => html`<li key=${path}>
           <span title=${path}>${MEASURES[path] ?? path}${typeof value === 'number' ? `: ${value} tokens` : ''}</span>
-          ${' '}saves ${formatBytes(saved)}
+          ${' '}(saves ${formatBytes(saved)})
         </li>`,
       )}
     </ul>
     ${
       mayChange.value &&
-      html`<button class="button-quiet" onClick=${() => onApply(changes)}>
+      html`<button class="button" onClick=${() => onApply(changes)}>
         Apply ${plural(changes.length, 'change')}
       </button>`
     }`;
