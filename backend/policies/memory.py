@@ -5,14 +5,13 @@ of keys and values. The peak is the larger of both. Completions count at their c
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 from backend.policies.activations import Kept, Pass, kept_bytes
+from backend.policies.adapters import adapts
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
-from backend.policies.weight_files import Weight
 
 PROMPT_TOKENS = 256
 """Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
@@ -79,26 +78,6 @@ def phases_of(
 
 def _nonzero(parts: Parts) -> Parts:
     return {name: size for name, size in parts.items() if size}
-
-
-def adapts(adapter: LoraAdapter | None) -> Callable[[Weight], bool]:
-    """Which weights an adapter has its matrices beside, as worker/policy/adapter.py chooses them."""
-    targets = adapter.targets.replace(" ", "").split(",") if adapter else []
-
-    def is_target(weight: Weight) -> bool:
-        if not targets or not is_linear(weight):
-            return False
-        module = weight.name.removesuffix(".weight")
-        in_attention = any("attn" in part or "attention" in part for part in module.split(".")[:-1])
-        return any(
-            target == "all_linear"
-            or (target == "attention" and in_attention)
-            or module == target
-            or module.endswith(f".{target}")
-            for target in targets
-        )
-
-    return is_target
 
 
 class _Sizes:

@@ -17,13 +17,11 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
 /** @typedef {{seeds: number[], error: string}} Seeds */
-
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
  *   string}, nameErrors: string[],
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
- *   onApply: import('./memory.js').Apply,
- *   children: any}} props
+ *   onApply: import('./memory.js').Apply, children: any}} props
  *   `children` stand below the button
  */
 export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, onApply, children }) {
