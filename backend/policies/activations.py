@@ -44,9 +44,9 @@ class Pass:
     columns: int
     """Tokens of each row, padding included."""
     value_bytes: int
-    """Of the policy's precision."""
+    """Bytes of the policy's precision."""
     adapter_bytes: int = 0
-    """Of the adapter's precision; 0: no adapter, every weight trains."""
+    """Bytes of the adapter's precision; 0: no adapter, every weight trains."""
     rank: int = 0
     is_adapted: Callable[[Weight], bool] = lambda _: False
     on_cpu: bool = False
@@ -71,9 +71,9 @@ class Kept(NamedTuple):
     layers: tuple[float, ...]
     """By layer."""
     rest: float
-    """Of embeddings and the final norm."""
+    """Bytes of embeddings and the final norm."""
     inputs: float
-    """Of the input of one layer, which is all that recomputation keeps of it."""
+    """Bytes of the input of one layer, which is all that recomputation keeps of it."""
     passing: float
     """Gradients of activations that one layer's backward pass holds at a time."""
 
@@ -87,7 +87,7 @@ class Kept(NamedTuple):
 
 
 def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
-    """What the model's body keeps; the output layer's part is `logits_bytes`."""
+    """Bytes that the model's body keeps; the output layer's part is `logits_bytes`."""
     if uses_tree(shape, run):
         return Kept(*tree_layer(shape, run))
     layers = [_layer(shape, run, number, weights) for number, weights in shape.layers.items()]
@@ -146,7 +146,7 @@ def _layer(shape: ModelShape, run: Pass, number: int, weights: tuple[Weight, ...
 
 
 def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Of one norm of a layer, whose gain is given; 0 for other weights."""
+    """Bytes of one norm of a layer, whose gain is given; 0 for other weights."""
     if len(weight.shape) != 1 or "norm" not in weight.name or not weight.name.endswith(".weight"):
         return 0.0
     if ".mamba." in weight.name or ".linear_attn." in weight.name:
@@ -163,7 +163,7 @@ def _norm_of(shape: ModelShape, run: Pass, weight: Weight) -> float:
 
 
 def _norm(shape: ModelShape, run: Pass, width: int) -> float:
-    """Of a norm of one token: its input in float32, the inverse length, and what the gain multiplies."""
+    """Bytes of a norm of one token: its wide input, the inverse length, what the gain multiplies."""
     if shape.kind == "gpt_neox":
         return run.value_bytes * (width + 2)
     if shape.kind == "cohere2":
@@ -173,7 +173,7 @@ def _norm(shape: ModelShape, run: Pass, width: int) -> float:
 
 
 def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) -> float:
-    """Of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
+    """Bytes of the linear layers of one token: inputs of weights that train, or of A and B of an adapter."""
     seen = set() if shape.kind in COPIES_MIXED else {"mixed"}
     per_token = 0.0
     for weight in filter(is_linear, weights):
@@ -194,12 +194,12 @@ def _linear_inputs(shape: ModelShape, run: Pass, weights: tuple[Weight, ...]) ->
 
 
 def _gated(shape: ModelShape, run: Pass, weight: Weight) -> float:
-    """Of the nonlinear part of an MLP: gate, activation and the other factor; of a plain one its input."""
+    """Bytes of the nonlinear part of an MLP: gate, activation and factor; of a plain one its input."""
     return (1 if shape.kind == "gpt_neox" else 3) * run.value_bytes * weight.shape[1]
 
 
 def _experts(shape: ModelShape, run: Pass) -> float:
-    """Of the routed experts of one token, which are copied together for one grouped product."""
+    """Bytes of the routed experts of one token, which are copied together for one grouped product."""
     count = shape.size("num_experts", "num_local_experts", "n_routed_experts")
     chosen = shape.size("num_experts_per_tok", "top_k") or 1
     inner = shape.size("moe_intermediate_size", "intermediate_size")

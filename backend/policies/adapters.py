@@ -77,7 +77,7 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
 
 
 def adapts(adapter: LoraAdapter | None) -> Callable[[Weight], bool]:
-    """Which weights an adapter has its matrices beside, as worker/policy/adapter.py chooses them."""
+    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them."""
     targets = adapter.targets.replace(" ", "").split(",") if adapter else []
 
     def is_target(weight: Weight) -> bool:

@@ -20,7 +20,7 @@ CONTEXT_BYTES = 600_000_000
 """CUDA's own memory in a process that computes with torch: a round number, not measured."""
 
 PROCESS_BYTES = 550_000_000
-"""Of a trainer on a CPU before it loads a policy: half of what one and its spare take (SLOT_BYTES)."""
+"""Bytes of a trainer on a CPU before it loads a policy: half of what one and its spare take (SLOT_BYTES)."""
 
 CHUNK_ELEMENTS = 2**27
 """Logits that the learner holds at once (worker/policy/logprobs.py; a test compares them)."""
@@ -32,7 +32,7 @@ SMALL_WEIGHT = 4096
 """Values below which torchao keeps the moments of a weight in float32."""
 
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
-"""Of both moments of a value, with the scales of their blocks."""
+"""Bytes of both moments of a value, with the scales of their blocks."""
 
 WIDTH = {"float32": 4, "bfloat16": 2}
 
@@ -42,12 +42,12 @@ Parts = dict[str, float]
 
 
 class Memory(NamedTuple):
-    """What a run takes at its peak."""
+    """The memory of a run at its peak."""
 
     phase: Phase
     parts: Parts
     host_bytes: float
-    """What is kept in the host's memory instead."""
+    """Bytes: what is kept in the host's memory instead."""
 
     @property
     def peak(self) -> float:
@@ -134,7 +134,7 @@ class _Sizes:
         )
 
     def static(self) -> Parts:
-        """What is there in both phases."""
+        """The parts of both phases."""
         sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
         copies = sampling.staleness + (
             self.config.updates.resample_each_epoch and self.config.updates.epochs > 1
@@ -152,7 +152,7 @@ class _Sizes:
         return found
 
     def weights(self) -> float:
-        """Of the policy's own weights, in fewer bits where it is quantised."""
+        """Bytes of the policy's own weights, in fewer bits where it is quantised."""
         kind = self.config.policy.quantization
         rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
         each = {"int8": 1.0, "nf4": 0.5 + 4 / 64, "none": 0.0}[kind]
@@ -161,7 +161,7 @@ class _Sizes:
         return (self.shape.parameters - values) * self.width + values * each + scales
 
     def optimizer(self) -> float:
-        """Of master weights and moments."""
+        """Bytes of master weights and moments."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
         return (4 * self.values if has_masters else 0) + self._moments()
 
@@ -173,13 +173,13 @@ class _Sizes:
 
     @property
     def reference(self) -> float:
-        """Of the reference's weights; under a fresh adapter it is the base."""
+        """Bytes of the reference's weights; under a fresh adapter it is the base."""
         objective = self.config.objective
         is_base = isinstance(self.config.policy.adapter, LoraAdapter) and objective.reference.type == "fixed"
         return float(self.values * self.trained_width if objective.needs_reference and not is_base else 0)
 
     def critic(self) -> float:
-        """Of the critic's weights and moments: a float32 copy, or an adapter of its own."""
+        """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
         if self.config.objective.advantage.type != "critic":
             return 0.0
         kept = 0 if self.config.resources.offload_optimizer and not self.on_cpu else self._moments()
@@ -205,7 +205,7 @@ class _Sizes:
         return kept_bytes(self.shape, run)
 
     def begin_of_backward(self) -> Parts:
-        """While the last micro-batch's loss is computed: what it keeps, and the gradients of those before."""
+        """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
         kept, logits = self._kept(self.run), self.logits_bytes(self.run)
         again = max(0.0, kept.again(recomputed=self.recomputed) - logits)
         is_first = self.run.rows >= self.minibatch
@@ -218,7 +218,7 @@ class _Sizes:
 
     @property
     def gradients_at_end(self) -> float:
-        """Of all gradients when a backward pass ends: those of this pass, and of the step in float32."""
+        """Bytes of all gradients when a backward pass ends: of this pass, and of the step in float32."""
         several = self.run.rows < self.minibatch
         if self.config.resources.offload_optimizer and not self.on_cpu:
             return float(self.trained_width * self.values)
@@ -226,7 +226,7 @@ class _Sizes:
         return float((4 + beside) * self.values)
 
     def logits_bytes(self, run: Pass) -> float:
-        """Of the output layer: all logits of a micro-batch, or a chunk of them and all hidden states."""
+        """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
         tokens = run.rows * self.config.sampling.max_new_tokens
         cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
         chunk = max(1, CHUNK_ELEMENTS // self.shape.vocabulary)
@@ -252,7 +252,7 @@ class _Sizes:
         }
 
     def row_cache(self, width: int) -> float:
-        """Of the keys and values of one row at its full length, in layers that have them."""
+        """Bytes of the keys and values of one row at its full length, in layers that have them."""
         per_token = self.shape.kv_heads * (self.shape.head_width + self.shape.value_width) * width
         tokens = [
             min(self.columns, self.shape.window(number) or self.columns)
@@ -276,7 +276,7 @@ class _Sizes:
         return float(merged + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
 
     def host(self) -> float:
-        """What a GPU's host keeps for it."""
+        """Bytes that a GPU's host keeps for it."""
         if self.on_cpu:
             return 0.0
         resources = self.config.resources

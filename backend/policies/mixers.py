@@ -19,7 +19,7 @@ DELTA_CHUNK = 64
 
 
 def attention(shape: ModelShape, run: "Pass", *, window: int) -> float:
-    """Of one layer's attention: queries, keys, values, output and the sums of its kernel, or all scores."""
+    """Bytes of one layer's attention: queries, keys, values, output and sums, or all scores."""
     width, columns = run.value_bytes, run.columns
     heads, keys, values = shape.heads, shape.kv_heads, shape.kv_heads
     wide, narrow = shape.head_width, shape.value_width
@@ -44,12 +44,12 @@ def attention(shape: ModelShape, run: "Pass", *, window: int) -> float:
 
 
 def convolution(shape: ModelShape, run: "Pass") -> float:
-    """Of LFM2's short convolution: its three inputs, what it convolves and what comes out."""
+    """Bytes of LFM2's short convolution: its three inputs, what it convolves and what comes out."""
     return run.tokens * run.value_bytes * shape.hidden * (5 if run.trains_base else 4)
 
 
 def delta_rule(shape: ModelShape, run: "Pass") -> float:
-    """Of a gated delta net, in float32 and chunks (Qwen3-Next, Qwen3.5)."""
+    """Bytes of a gated delta net, in float32 and chunks (Qwen3-Next, Qwen3.5)."""
     heads, key_heads = shape.size("linear_num_value_heads"), shape.size("linear_num_key_heads")
     keys, values = shape.size("linear_key_head_dim"), shape.size("linear_value_head_dim")
     chunk, width, base = DELTA_CHUNK, run.value_bytes, run.trains_base
@@ -62,7 +62,7 @@ def delta_rule(shape: ModelShape, run: "Pass") -> float:
 
 
 def state_space(shape: ModelShape, run: "Pass") -> float:
-    """Of Mamba 2, in float32 and chunks (Falcon-H1, Granite 4)."""
+    """Bytes of Mamba 2, in float32 and chunks (Falcon-H1, Granite 4)."""
     heads, wide = shape.size("mamba_n_heads"), shape.size("mamba_d_head")
     state, groups = shape.size("mamba_d_state"), shape.size("mamba_n_groups") or 1
     chunk, width, base = shape.size("mamba_chunk_size") or 256, run.value_bytes, run.trains_base

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def tree_layer(shape: ModelShape, run: "Pass") -> tuple[tuple[float, ...], float, float, float]:
-    """By layer, at the end, of one layer's input, and gradients in passing, which are those of the scores.
+    """Bytes by layer, at the end, of one layer's input, and passing gradients, those of the scores.
 
     Rows are taken to share the nodes of their prompt and nothing else.
     """
