@@ -143,7 +143,7 @@ bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox agai
 bench-durability: .venv/runtime.stamp ## time launches and stored steps with and without forcing each commit to the disk
 	@.venv/bin/python -m benchmarks.durability $(ARGS)
 
-bench-memory: .venv/runtime.stamp ## memory of a training step before and after each measure
+bench-memory: .venv/dev.stamp ## memory of a training step by measure; ARGS=estimates compares the form's estimates
 	@.venv/bin/python -m benchmarks.memory $(ARGS)
 
 bench-start: .venv/runtime.stamp ## time from launching a run until it trains, with a broker and without

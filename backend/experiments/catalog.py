@@ -19,6 +19,7 @@ from backend.config.rewards import reward_catalog
 from backend.config.rules import warnings
 from backend.config.run import RunConfig
 from backend.experiments.estimates import estimates
+from backend.experiments.memory_estimate import memory_estimate, memory_warnings
 from backend.experiments.schemas import Seed, Validated, ValidateRequest
 from backend.formula.loss import formula
 from backend.http.dependencies import ReadSession, SettingsOf
@@ -180,7 +181,7 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
     """The complete config of a run, its loss as a formula, and what it will take; 422 says what is wrong."""
     request = _as_request(body)
     config = runnable(settings, request.base, request.variant, request.seed)
-    written = formula(config)
+    written, memory = formula(config), memory_estimate(session, config, settings)
     return Json(
         {
             "config": config.model_dump(mode="json"),
@@ -189,7 +190,8 @@ def validate(body: dict[str, Any], session: ReadSession, settings: SettingsOf) -
             "formula_notes": written["notes"],
             "formula_legend": written["legend"],
             "estimates": estimates(session, config, settings),
-            "warnings": warnings(config),
+            "memory": memory.model_dump(mode="json"),
+            "warnings": [*warnings(config), *memory_warnings(memory)],
         }
     )
 

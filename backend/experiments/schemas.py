@@ -1,8 +1,8 @@
 """Experiments as the HTTP interface shows and takes them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, JsonValue, field_validator
 
 from backend.runs.schemas import Body, Fields, Judged, Name, Tag
 
@@ -106,6 +106,48 @@ class Symbol(BaseModel):
     meaning: str
 
 
+class MemoryChange(BaseModel):
+    """A field of the config to change so that a run takes less memory."""
+
+    path: str
+    value: JsonValue
+    saves_bytes: float
+    """On top of what the changes before it save."""
+
+
+class MemorySlot(BaseModel):
+    """A kind of worker slot of one host, and whether a run fits there."""
+
+    host: str
+    device_name: str
+    slots: int
+    """How many there are."""
+    verdict: Literal["fits", "fits with changes", "does not fit", "unknown"]
+    """unknown: the worker has not said how much memory it has."""
+    peak_bytes: float
+    usable_bytes: float | None = None
+    changes: list[MemoryChange] = []
+    """In order; all of them together make it fit."""
+
+
+class MemoryEstimate(BaseModel):
+    """Memory of a run at its peak, counted from its config and its policy's files."""
+
+    unknown: str = ""
+    """Why there are no numbers; empty where there are."""
+    peak_bytes: float | None = None
+    host_bytes: float | None = None
+    """Kept in the memory of a GPU's host."""
+    phase: Literal["sample", "learn"] | None = None
+    """The half of a step in which the peak comes."""
+    parts: dict[str, float] = {}
+    """Bytes by part at the peak, the largest first."""
+    prompt_tokens: int | None = None
+    """Tokens that a prompt was taken to have; completions count at their cap."""
+    device: Literal["cpu", "gpu"] | None = None
+    slots: list[MemorySlot] = []
+
+
 class Validated(BaseModel):
     """A config that can be run."""
 
@@ -122,6 +164,7 @@ class Validated(BaseModel):
     """Numbers per run. Time is `seconds_low` to `seconds_high`: measured on `like_runs` runs of these sizes,
     else scaled from `scaled_runs` runs of the policy, else (both 0) from the policy's size; `seconds` is the
     median of the first. null: nothing to estimate from."""
+    memory: MemoryEstimate
     warnings: list[str]
 
 

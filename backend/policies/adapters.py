@@ -1,6 +1,6 @@
 """Checks of adapter directories, as peft writes them: LoRA alone, for the policy that is named."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -8,6 +8,8 @@ from pydantic import ValidationError
 
 from backend.config.adapters import LoraAdapter
 from backend.policies.directories import leads_out, read_config
+from backend.policies.model_shape import is_linear
+from backend.policies.weight_files import Weight
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -72,6 +74,33 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
             else ",".join(map(str, targets or ())),
         }
     )
+
+
+def is_fused(module: str) -> bool:
+    """Whether this is the output layer of a Mamba mixer: its kernel reads the weight alone, not an adapter."""
+    return module.endswith(".mamba.out_proj")
+
+
+def adapts(adapter: LoraAdapter | None) -> Callable[[Weight], bool]:
+    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them."""
+    targets = adapter.targets.replace(" ", "").split(",") if adapter else []
+
+    def is_target(weight: Weight) -> bool:
+        if not targets or not is_linear(weight):
+            return False
+        module = weight.name.removesuffix(".weight")
+        if is_fused(module):
+            return False
+        in_attention = any("attn" in part or "attention" in part for part in module.split(".")[:-1])
+        return any(
+            target == "all_linear"
+            or (target == "attention" and in_attention)
+            or module == target
+            or module.endswith(f".{target}")
+            for target in targets
+        )
+
+    return is_target
 
 
 def _base_error(config: Mapping[str, Any], policy: str) -> str:

@@ -1,13 +1,15 @@
 """Memory of one learner pass and of a run's weights and optimizer, before and after each measure.
 
-    python -m benchmarks.memory
+    python -m benchmarks.memory              # the measures: writes results.md beside this file
+    python -m benchmarks.memory estimates    # estimates against measured peaks: writes docs/one-gpu.md
 
 On a CPU, with a reduced Qwen3 that has the proportions of a real one, in bfloat16: 4 layers of 256, 2,048
 tokens of vocabulary, 8 completions of 64 tokens. What autograd keeps is counted by its hooks, so the ratios
-do not depend on an allocator; a GPU's kernels keep less of attention. Writes results.md beside this file.
+do not depend on an allocator; a GPU's kernels keep less of attention.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from backend.config.adapters import LoraAdapter
 from backend.config.run import OptimizerConfig
+from benchmarks.memory.matrix import rows as matrix_rows
+from benchmarks.memory.matrix import table as matrix_table
 from benchmarks.memory.measure import saved_bytes
+from tests.models.architectures import ARCHITECTURES
 from worker.policy.adapter import add_adapter
 from worker.policy.logprobs import token_logprobs
 from worker.policy.optimizer import PolicyOptimizer
@@ -28,6 +33,8 @@ QUARTER = 128
 """Tokens of two of the eight completions."""
 
 RESULTS = Path(__file__).parent / "results.md"
+PAGE = Path(__file__).parents[2] / "docs" / "one-gpu.md"
+BEGIN, END = "<!-- estimates against measured peaks -->", "<!-- end of estimates -->"
 PROMPT, COMPLETION, ROWS, VOCABULARY = 16, 48, 8, 2048
 
 
@@ -151,9 +158,23 @@ def table(rows: list[tuple[Measure, Measured]]) -> str:
     return "\n".join(lines) + f"\n\n1.00 is {sizes}.\n"
 
 
+def estimates(architectures: Sequence[str]) -> None:
+    """Compare estimates with measured peaks and write the table into docs/one-gpu.md, if it is whole."""
+    found = []
+    for row in matrix_rows(architectures):
+        print(f"{row.architecture} {row.dtype} {row.adapter} {row.recomputed}: {row.ratio:.3f}", flush=True)
+        found.append(row)
+    if tuple(architectures) == tuple(ARCHITECTURES):
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{matrix_table(found)}\n{END}{rest.partition(END)[2]}")
+
+
 def main() -> None:
-    """Measure everything, print and keep the table."""
+    """Measure what was asked for, print and keep the table."""
     torch.set_num_threads(2)
+    if sys.argv[1:2] == ["estimates"]:
+        estimates(sys.argv[2:] or tuple(ARCHITECTURES))
+        return
     text = table([(measure, measured(measure)) for measure in MEASURES])
     print(text)
     RESULTS.write_text(text)

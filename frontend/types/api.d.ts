@@ -251,6 +251,7 @@ declare namespace Api {
     config_fields: number;
     notes: string[];
   }
+  type JsonValue = unknown;
   interface KeptRun {
     id: string;
     name: string;
@@ -267,6 +268,30 @@ declare namespace Api {
     variant: string;
     seed: number;
     status: string;
+  }
+  interface MemoryChange {
+    path: string;
+    value: JsonValue;
+    saves_bytes: number;
+  }
+  interface MemoryEstimate {
+    unknown?: string;
+    peak_bytes?: number | null;
+    host_bytes?: number | null;
+    phase?: 'sample' | 'learn' | null;
+    parts?: Record<string, number>;
+    prompt_tokens?: number | null;
+    device?: 'cpu' | 'gpu' | null;
+    slots?: MemorySlot[];
+  }
+  interface MemorySlot {
+    host: string;
+    device_name: string;
+    slots: number;
+    verdict: 'fits' | 'fits with changes' | 'does not fit' | 'unknown';
+    peak_bytes: number;
+    usable_bytes?: number | null;
+    changes?: MemoryChange[];
   }
   interface MetricSummary {
     last: SpreadItem;
@@ -558,6 +583,7 @@ declare namespace Api {
     formula_notes: string[];
     formula_legend: Symbol[];
     estimates: Record<string, number | null>;
+    memory: MemoryEstimate;
     warnings: string[];
   }
   interface VariantSummary {

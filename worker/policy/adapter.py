@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from backend.config.adapters import LoraAdapter
 from backend.errors import FieldError, InvalidConfig
-from backend.policies.adapters import ADAPTER_WEIGHTS
+from backend.policies.adapters import ADAPTER_WEIGHTS, is_fused
 
 NAME = "default"
 """peft's name of the only adapter."""
@@ -66,7 +66,9 @@ def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     """Names of the linear layers to adapt, the shortest that name no other layer."""
     head = model.get_output_embeddings()
     linear = [
-        name for name, part in model.named_modules() if isinstance(part, nn.Linear) and part is not head
+        name
+        for name, part in model.named_modules()
+        if isinstance(part, nn.Linear) and part is not head and not is_fused(name)
     ]
     chosen: set[str] = set()
     for target in targets:

@@ -18,6 +18,7 @@ import {
   parseSeeds,
   requestsOf,
   variantOfRecipe,
+  withChanges,
 } from '../lib/launch/form.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
@@ -301,6 +302,8 @@ function LaunchForm({ offers, query, change, fork }) {
           verdicts=${verdicts}
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
+          onApply=${(/** @type {number[]} */ indexes, /** @type {Api.MemoryChange[]} */ changes) =>
+            change(withChanges(query, fulls, indexes, changes))}
           ...${launch}
         >
           <${Insist} insist=${insist} check=${check.data} failure=${launch.failure} onInsist=${setInsist} />

@@ -9,6 +9,7 @@ import { sandboxGaps } from '../../lib/service/workers.js';
 import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
+import { MemoryEstimates } from './memory.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -16,15 +17,14 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
 /** @typedef {{seeds: number[], error: string}} Seeds */
-
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
  *   string}, nameErrors: string[],
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
- *   children: any}} props
+ *   onApply: import('./memory.js').Apply, children: any}} props
  *   `children` stand below the button
  */
-export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, children }) {
+export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, onApply, children }) {
   const count = form.variants.length * seeds.seeds.length;
   const wrong =
     verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
@@ -78,6 +78,7 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
       </div>`
     }
     <${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
+    <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${verdicts} onApply=${onApply} />
   </section>`;
 }
 
@@ -137,7 +138,6 @@ const COSTS = [
     text: (of) => formatDurationRange(of('seconds_low'), of('seconds_high')),
     isSummed: true,
   },
-  { key: 'memory_bytes', title: 'memory', text: (of) => formatBytes(of('memory_bytes')), isSummed: false },
   { key: 'tokens_at_most', title: 'max. tokens', text: (of) => formatShort(of('tokens_at_most')), isSummed: true },
   { key: 'disk_bytes', title: 'max. records', text: (of) => formatBytes(of('disk_bytes')), isSummed: true },
   { key: 'checkpoints', title: 'max. checkpoints', text: (of) => formatShort(of('checkpoints')), isSummed: true },

@@ -217,5 +217,24 @@ export function ownerOf(path, variant, base) {
   return 'below';
 }
 
+/**
+ * Base and variants with some fields changed in some variants: in the base where that changes all of them.
+ * @param {Form} form @param {Fields[]} fulls full configs of the variants
+ * @param {number[]} indexes @param {{path: string, value: any}[]} changes
+ * @returns {{base: Form['base'], variants: Form['variants']}}
+ */
+export function withChanges({ base, variants }, fulls, indexes, changes) {
+  const isShared = indexes.length === variants.length;
+  const changed = (/** @type {Fields} */ fields, /** @type {typeof changes} */ some, /** @type {number} */ i) =>
+    some.reduce((layer, { path, value }) => setAt(layer, path, value, fulls[i]), fields);
+  return {
+    base: isShared ? changed(base, changes, 0) : base,
+    variants: variants.map((variant, i) => {
+      const own = changes.filter(({ path }) => !isShared || getAt(variant, path) !== undefined);
+      return indexes.includes(i) ? /** @type {typeof variant} */ (changed(variant, own, i)) : variant;
+    }),
+  };
+}
+
 /** Key of a request, equal for equal content. @param {unknown} value */
 export const contentKey = (value) => spell(value);

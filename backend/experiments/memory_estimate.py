@@ -1,0 +1,179 @@
+"""Memory that a run takes by part, and on which workers it fits, as the launch form shows it."""
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+from sqlalchemy.orm import Session
+
+from backend.config.adapters import ContinuedAdapter, LoraAdapter, NoAdapter
+from backend.config.problems import SumsProblem
+from backend.config.run import RunConfig
+from backend.db.models import Worker
+from backend.experiments.schemas import MemoryChange, MemoryEstimate, MemorySlot
+from backend.policies.adapters import ADAPTER_CONFIG, adapter_of
+from backend.policies.directories import read_config
+from backend.policies.fitting import USABLE, changes_that_fit
+from backend.policies.memory import PROMPT_TOKENS, Memory, memory_of
+from backend.policies.model_shape import ModelShape, UnknownShape
+from backend.policies.offered import is_built_in
+from backend.policies.weight_files import UnreadableWeights, read_weights
+from backend.settings import Settings
+from backend.workers.store import live_slots
+
+BUILT_IN = Path(__file__).parents[2] / "worker" / "policy"
+"""The folder of the built-in policies' files."""
+
+MOST_SLOTS = 64
+"""Slots that the form lists; those of one size on one host count once."""
+
+
+def memory_estimate(session: Session, config: RunConfig, settings: Settings) -> MemoryEstimate:
+    """The memory of a run here; `unknown` says why there are no numbers, where there are none."""
+    try:
+        shape = _shape(config.policy.name, settings)
+        adapter = _adapter(config, settings)
+    except (UnreadableWeights, UnknownShape) as error:
+        return MemoryEstimate(unknown=str(error))
+    slots = live_slots(session)
+    has_gpu = any(_is_gpu(slot) for slot in slots)
+    on_cpu = bool(slots) and not has_gpu
+    found = _memory(config, config, shape, adapter, settings, on_cpu=on_cpu)
+    return MemoryEstimate(
+        peak_bytes=found.peak,
+        host_bytes=found.host_bytes,
+        phase=found.phase,
+        parts=dict(sorted(found.parts.items(), key=lambda part: -part[1])),
+        prompt_tokens=_prompt_tokens(config, shape),
+        device="cpu" if on_cpu else "gpu",
+        slots=[
+            _on_slot(slot, count, config, shape, adapter, settings)
+            for slot, count in _distinct(slots)[:MOST_SLOTS]
+        ],
+    )
+
+
+def memory_warnings(estimate: MemoryEstimate) -> list[str]:
+    """One sentence where a run fits no worker as it is."""
+    known = [slot for slot in estimate.slots if slot.verdict != "unknown"]
+    if not known or len(known) < len(estimate.slots) or any(slot.verdict == "fits" for slot in known):
+        return []
+    most = max(slot.usable_bytes or 0 for slot in known)
+    needed = min(slot.peak_bytes or 0 for slot in known)
+    sizes = f"needs about {needed / 1e9:.1f} GB of memory, and no worker has more than {most / 1e9:.1f} GB"
+    return [f"{sizes} for it: the run is expected to run out of memory"]
+
+
+def _shape(policy: str, settings: Settings) -> ModelShape:
+    """Raises UnreadableWeights or UnknownShape."""
+    directory = BUILT_IN / policy if is_built_in(policy) else settings.models_dir / policy
+    config = read_config(directory)
+    if config is None:
+        raise UnknownShape("the files of this policy are not here: its size is unknown until the first run")
+    return ModelShape.of(config, read_weights(directory))
+
+
+def _adapter(config: RunConfig, settings: Settings) -> LoraAdapter | None:
+    """The adapter, from its directory where it is a continued one."""
+    adapter = config.policy.adapter
+    if isinstance(adapter, NoAdapter):
+        return None
+    if isinstance(adapter, ContinuedAdapter):
+        found = read_config(settings.models_dir / adapter.name, ADAPTER_CONFIG) or {}
+        try:
+            return adapter_of(found).with_(dtype=adapter.dtype)
+        except ValidationError as error:
+            raise UnknownShape(f"{ADAPTER_CONFIG} of the adapter does not say how large it is") from error
+    return adapter
+
+
+def _memory(
+    changed: RunConfig,
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    settings: Settings,
+    *,
+    on_cpu: bool,
+) -> Memory:
+    """The memory of a config that may differ from the one whose adapter is given."""
+    if changed.policy.adapter != config.policy.adapter:
+        adapter = _adapter(changed, settings)
+    return memory_of(changed, shape, adapter, on_cpu=on_cpu, prompt_tokens=_prompt_tokens(changed, shape))
+
+
+def _prompt_tokens(config: RunConfig, shape: ModelShape) -> int:
+    """Tokens that a prompt is taken to have: of the built-in problems as they are, else PROMPT_TOKENS."""
+    room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
+    if all(isinstance(source, SumsProblem) for source in config.problems) and not config.policy.chat_template:
+        sums = [source for source in config.problems if isinstance(source, SumsProblem)]
+        return min(room, max(source.operands * (len(str(source.high)) + 1) + 1 for source in sums))
+    return min(room, PROMPT_TOKENS)
+
+
+def _is_gpu(slot: Worker) -> bool:
+    return slot.device.startswith("cuda")
+
+
+def _distinct(slots: list[Worker]) -> list[tuple[Worker, int]]:
+    """One slot of each kind and host, and how many are like it."""
+    kinds: dict[tuple[object, ...], Worker] = {}
+    counts: Counter[tuple[object, ...]] = Counter()
+    for slot in slots:
+        kind = (slot.host, slot.device, slot.device_name, _total(slot, slots))
+        kinds.setdefault(kind, slot)
+        counts[kind] += 1
+    return [(slot, counts[kind]) for kind, slot in kinds.items()]
+
+
+def _reading(slot: Worker, name: str) -> float:
+    value = slot.stats.get(name)
+    return float(value) if isinstance(value, int | float) and 0 < value < 2**60 else 0.0
+
+
+def _total(slot: Worker, slots: list[Worker]) -> float:
+    """Memory that a run has in a slot: a GPU's, or an equal share of the machine's; 0 where nobody said."""
+    if _is_gpu(slot):
+        return _reading(slot, "gpu_memory_total_bytes")
+    beside = sum(other.host == slot.host and not _is_gpu(other) for other in slots)
+    return _reading(slot, "memory_total_bytes") / max(1, beside)
+
+
+def _on_slot(
+    slot: Worker,
+    count: int,
+    config: RunConfig,
+    shape: ModelShape,
+    adapter: LoraAdapter | None,
+    settings: Settings,
+) -> MemorySlot:
+    on_cpu = not _is_gpu(slot)
+    found = partial(_memory, config=config, shape=shape, adapter=adapter, settings=settings, on_cpu=on_cpu)
+    whole = found(config)
+    shown = MemorySlot(
+        host=slot.host, device_name=slot.device_name, slots=count, verdict="unknown", peak_bytes=whole.peak
+    )
+    total = (
+        _reading(slot, "memory_total_bytes") / (count if on_cpu else 1) if on_cpu else _total(slot, [slot])
+    )
+    if not total:
+        return shown
+    others = _reading(slot, "gpu_memory_bytes") if not on_cpu and slot.run_id is None else 0.0
+    usable = max(0.0, USABLE * total - others)
+    host = _reading(slot, "memory_total_bytes")
+
+    def peak(changed: RunConfig) -> float:
+        memory = found(changed)
+        return memory.peak if on_cpu or memory.host_bytes <= USABLE * (host or 2**60) else float("inf")
+
+    row = _prompt_tokens(config, shape) + config.sampling.max_new_tokens
+    changes = changes_that_fit(config, peak, usable, row_tokens=row)
+    verdict = "does not fit" if changes is None else "fits with changes" if changes else "fits"
+    return shown.model_copy(
+        update={
+            "verdict": verdict,
+            "usable_bytes": usable,
+            "changes": [MemoryChange(**change._asdict()) for change in changes or ()],
+        }
+    )

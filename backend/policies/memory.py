@@ -1,0 +1,284 @@
+"""Memory of a run by part, counted from its config and its model's shape, without torch.
+
+A step lives through two phases. While it samples there are no gradients; while it learns there is no cache
+of keys and values. The peak is the larger of both. Completions count at their cap.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+from backend.config.adapters import LoraAdapter
+from backend.config.run import RunConfig
+from backend.policies.activations import Kept, Pass, kept_bytes
+from backend.policies.adapters import adapts
+from backend.policies.model_shape import ModelShape, is_expert, is_linear
+
+PROMPT_TOKENS = 256
+"""Tokens that a prompt is taken to have, chat template included, where the context leaves room for them."""
+
+CONTEXT_BYTES = 600_000_000
+"""CUDA's own memory in a process that computes with torch: a round number, not measured."""
+
+PROCESS_BYTES = 550_000_000
+"""Bytes of a trainer on a CPU before it loads a policy: half of what one and its spare take (SLOT_BYTES)."""
+
+CHUNK_ELEMENTS = 2**27
+"""Logits that the learner holds at once (worker/policy/logprobs.py; a test compares them)."""
+
+LOGIT_BYTES = 16
+"""For each logit in float32: itself, its log-probability, and two terms of the entropy or of the gradient."""
+
+SMALL_WEIGHT = 4096
+"""Values below which torchao keeps the moments of a weight in float32."""
+
+MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
+"""Bytes of both moments of a value, with the scales of their blocks."""
+
+WIDTH = {"float32": 4, "bfloat16": 2}
+
+Phase = Literal["sample", "learn"]
+Parts = dict[str, float]
+"""Bytes by part, at the moment of the peak."""
+
+
+class Memory(NamedTuple):
+    """The memory of a run at its peak."""
+
+    phase: Phase
+    parts: Parts
+    host_bytes: float
+    """Bytes: what is kept in the host's memory instead."""
+
+    @property
+    def peak(self) -> float:
+        """Bytes on the device."""
+        return sum(self.parts.values())
+
+
+def memory_of(
+    config: RunConfig, shape: ModelShape, adapter: LoraAdapter | None, *, on_cpu: bool, prompt_tokens: int = 0
+) -> Memory:
+    """The memory of a run; `adapter` is the config's, read from its directory where it is a continued one."""
+    phases = phases_of(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    return max(phases, key=lambda memory: memory.peak)
+
+
+def phases_of(
+    config: RunConfig, shape: ModelShape, adapter: LoraAdapter | None, *, on_cpu: bool, prompt_tokens: int = 0
+) -> list[Memory]:
+    """The memory of each phase of a step at its own peak: sampling, then learning."""
+    sizes = _Sizes(config, shape, adapter, on_cpu=on_cpu, prompt_tokens=prompt_tokens)
+    moments = [sizes.begin_of_backward(), {"gradients": sizes.gradients_at_end}, *sizes.critic_phase()]
+    if config.resources.offload_reference and not on_cpu:
+        moments.append({"reference": sizes.reference, "logits": sizes.logits_bytes(sizes.run)})
+    learning = max(moments, key=lambda parts: sum(parts.values()))
+    both: tuple[tuple[Phase, Parts], ...] = (("sample", sizes.sampling()), ("learn", learning))
+    return [Memory(phase, _nonzero({**sizes.static(), **parts}), sizes.host()) for phase, parts in both]
+
+
+def _nonzero(parts: Parts) -> Parts:
+    return {name: size for name, size in parts.items() if size}
+
+
+class _Sizes:
+    """The parts of one run."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        shape: ModelShape,
+        adapter: LoraAdapter | None,
+        *,
+        on_cpu: bool,
+        prompt_tokens: int,
+    ) -> None:
+        self.config, self.shape, self.adapter, self.on_cpu = config, shape, adapter, on_cpu
+        self.width = WIDTH[config.policy.dtype]
+        self.is_adapted = adapts(adapter)
+        self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
+        self.trained = self._trained()
+        self.values = sum(self.trained)
+        room = max(1, (shape.size("max_position_embeddings") or 10**9) - config.sampling.max_new_tokens)
+        self.prompt = prompt_tokens or min(PROMPT_TOKENS, room)
+        self.columns = self.prompt + config.sampling.max_new_tokens
+        self.run = self._pass(self.width)
+
+    def _trained(self) -> list[int]:
+        """Values of each weight that trains."""
+        if self.adapter is None:
+            return [weight.values for weight in self.shape.weights]
+        rank = self.adapter.rank
+        chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
+        return [rank * size for weight in chosen for size in weight.shape]
+
+    def _pass(self, width: int) -> Pass:
+        sampling, resources = self.config.sampling, self.config.resources
+        groups = math.ceil(
+            sampling.prompts_per_step / min(self.config.updates.minibatches, sampling.prompts_per_step)
+        )
+        self.minibatch = rows = groups * sampling.group_size
+        rows = min(rows, resources.microbatch_completions or rows)
+        rows = min(
+            rows, max(1, resources.microbatch_tokens // self.columns) if resources.microbatch_tokens else rows
+        )
+        return Pass(
+            rows,
+            self.columns - 1,
+            width,
+            adapter_bytes=self.trained_width if self.adapter else 0,
+            rank=self.adapter.rank if self.adapter else 0,
+            is_adapted=self.is_adapted,
+            on_cpu=self.on_cpu,
+            rows_per_prompt=min(rows, sampling.group_size),
+            prompt_tokens=self.prompt,
+        )
+
+    def static(self) -> Parts:
+        """The parts of both phases."""
+        sampling, offload = self.config.sampling, self.config.resources.offload_optimizer
+        copies = sampling.staleness + (
+            self.config.updates.resample_each_epoch and self.config.updates.epochs > 1
+        )
+        found = {
+            "context": float(PROCESS_BYTES if self.on_cpu else CONTEXT_BYTES),
+            "weights": self.weights(),
+            "adapter": float(self.values * self.trained_width if self.adapter else 0),
+            "optimizer": 0.0 if offload and not self.on_cpu else self.optimizer(),
+            "copies": float(copies * self.values * self.trained_width),
+            "critic": self.critic(),
+        }
+        if not self.config.resources.offload_reference or self.on_cpu:
+            found["reference"] = self.reference
+        return found
+
+    def weights(self) -> float:
+        """Bytes of the policy's own weights, in fewer bits where it is quantised."""
+        kind = self.config.policy.quantization
+        rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
+        each = {"int8": 1.0, "nf4": 0.5 + 4 / 64, "none": 0.0}[kind]
+        values = sum(weight.values for weight in rounded)
+        scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
+        return (self.shape.parameters - values) * self.width + values * each + scales
+
+    def optimizer(self) -> float:
+        """Bytes of master weights and moments."""
+        has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
+        return (4 * self.values if has_masters else 0) + self._moments()
+
+    def _moments(self) -> float:
+        if self.config.updates.rule != "adam":
+            return 0.0
+        each = MOMENT_BYTES[self.config.optimizer.moments]
+        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in self.trained)
+
+    @property
+    def reference(self) -> float:
+        """Bytes of the reference's weights; under a fresh adapter it is the base."""
+        objective = self.config.objective
+        is_base = isinstance(self.config.policy.adapter, LoraAdapter) and objective.reference.type == "fixed"
+        return float(self.values * self.trained_width if objective.needs_reference and not is_base else 0)
+
+    def critic(self) -> float:
+        """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
+        if self.config.objective.advantage.type != "critic":
+            return 0.0
+        kept = 0 if self.config.resources.offload_optimizer and not self.on_cpu else self._moments()
+        return self.values * (4 if self.adapter is None else self.trained_width) + kept
+
+    def critic_phase(self) -> list[Parts]:
+        """The critic's backward pass, where there is one: in float32 unless it shares an adapted base."""
+        if self.config.objective.advantage.type != "critic":
+            return []
+        run = self._pass(4 if self.adapter is None else self.width)
+        kept = self._kept(run)
+        activations = kept.most(recomputed=self.recomputed) + kept.again(recomputed=self.recomputed)
+        gradients = 4.0 * self.values
+        return [{"gradients": gradients if run.rows < self.minibatch else 0, "activations": activations},
+                {"gradients": gradients}]  # fmt: skip
+
+    @property
+    def recomputed(self) -> bool:
+        """Whether layers keep their inputs alone."""
+        return self.config.resources.activation_checkpointing
+
+    def _kept(self, run: Pass) -> Kept:
+        return kept_bytes(self.shape, run)
+
+    def begin_of_backward(self) -> Parts:
+        """The parts when the last backward pass begins: what it keeps, and gradients of the passes before."""
+        kept, logits = self._kept(self.run), self.logits_bytes(self.run)
+        again = max(0.0, kept.again(recomputed=self.recomputed) - logits)
+        is_first = self.run.rows >= self.minibatch
+        offload = self.config.resources.offload_optimizer and not self.on_cpu
+        return {
+            "gradients": 0.0 if is_first or offload else 4.0 * self.values,
+            "activations": kept.most(recomputed=self.recomputed) + again,
+            "logits": logits,
+        }
+
+    @property
+    def gradients_at_end(self) -> float:
+        """Bytes of all gradients when a backward pass ends: of this pass, and of the step in float32."""
+        several = self.run.rows < self.minibatch
+        if self.config.resources.offload_optimizer and not self.on_cpu:
+            return float(self.trained_width * self.values)
+        beside = self.trained_width if several and self.trained_width != 4 else 0
+        return float((4 + beside) * self.values)
+
+    def logits_bytes(self, run: Pass) -> float:
+        """Bytes of the output layer: all logits, or a chunk of them and all hidden states."""
+        tokens = run.rows * self.config.sampling.max_new_tokens
+        cap = 4 if self.shape.config.get("final_logit_softcapping") else 0
+        chunk = max(1, CHUNK_ELEMENTS // self.shape.vocabulary)
+        hidden = tokens * self.shape.hidden * run.value_bytes if tokens > chunk else 0
+        return min(tokens, chunk) * self.shape.vocabulary * float(LOGIT_BYTES + cap) + hidden
+
+    def sampling(self) -> Parts:
+        """The cache, its logits and a copy of the weights in another precision.
+
+        A GPU takes as many rows at a time as fit; one group is the least.
+        """
+        sampling, evaluation = self.config.sampling, self.config.evaluation
+        rows = sampling.group_size
+        if self.on_cpu:
+            evaluated = evaluation.prompts * evaluation.k if evaluation.every else 0
+            rows = max(sampling.prompts_per_step * sampling.group_size, evaluated)
+        width = 2 if sampling.precision == "bfloat16" else self.width
+        is_cut = sampling.top_p < 1 or sampling.top_k > 0
+        return {
+            "cache": rows * self.row_cache(width),
+            "logits": rows * self.shape.vocabulary * (64.0 if is_cut else 32.0),
+            "sampler": self._sampler_copy(),
+        }
+
+    def row_cache(self, width: int) -> float:
+        """Bytes of the keys and values of one row at its full length, in layers that have them."""
+        per_token = self.shape.kv_heads * (self.shape.head_width + self.shape.value_width) * width
+        tokens = [
+            min(self.columns, self.shape.window(number) or self.columns)
+            for number, weights in self.shape.layers.items()
+            if any(
+                "attn.k" in weight.name or "attn.q" in weight.name or "attention.q" in weight.name
+                for weight in weights
+            )
+        ]
+        return float(per_token * sum(tokens))
+
+    def _sampler_copy(self) -> float:
+        precision = self.config.sampling.precision
+        if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
+            return 0.0
+        linear = [weight.values for weight in self.shape.weights if is_linear(weight)]
+        merged = sum(weight.values for weight in self.shape.weights if self.is_adapted(weight)) * self.width
+        if precision == "bfloat16":
+            return float(merged + (self.shape.parameters * 2 if self.width == 4 else 0))
+        experts = sum(weight.values for weight in self.shape.weights if is_expert(weight))
+        return float(merged + sum(linear) * (self.width if self.on_cpu else 1) + experts * self.width)
+
+    def host(self) -> float:
+        """Bytes that a GPU's host keeps for it."""
+        if self.on_cpu:
+            return 0.0
+        resources = self.config.resources
+        found = PROCESS_BYTES + (self.optimizer() + 4 * self.values if resources.offload_optimizer else 0)
+        return found + (self.reference if resources.offload_reference else 0)

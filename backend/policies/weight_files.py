@@ -1,0 +1,105 @@
+"""Names and shapes of a model's weights, from the headers of its safetensors files: no weight is read.
+
+A header is a length in 8 bytes and that much JSON. Files are hostile: lengths, names and shapes are bounded.
+"""
+
+import json
+import math
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST_HEADER_BYTES = 64 * 2**20
+MOST_FILES = 1000
+MOST_WEIGHTS = 500_000
+MOST_DIMENSIONS = 8
+MOST_VALUES = 10**14
+"""Of one weight, and of a model."""
+
+LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d{1,5})\.")
+FLOATING = frozenset({"F64", "F32", "F16", "BF16"})
+
+
+class UnreadableWeights(ValueError):
+    """A weight file that is no safetensors file of floating-point weights."""
+
+
+class Weight(NamedTuple):
+    """A weight of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def values(self) -> int:
+        """The number of its values."""
+        return math.prod(self.shape)
+
+    @property
+    def layer(self) -> int | None:
+        """The number of its layer; None for embeddings, the final norm and the output layer."""
+        found = LAYER.search(self.name)
+        return int(found[1]) if found else None
+
+    @property
+    def part(self) -> str:
+        """The last word of its module, such as q_proj."""
+        return self.name.removesuffix(".weight").rpartition(".")[2]
+
+
+def read_weights(directory: Path) -> tuple[Weight, ...]:
+    """The weights in a directory's *.safetensors files; raises UnreadableWeights."""
+    try:
+        files = sorted(directory.glob("*.safetensors"))
+        key = tuple((path, (status := path.stat()).st_size, status.st_mtime_ns) for path in files)
+        if not key or len(key) > MOST_FILES:
+            raise UnreadableWeights(f"{len(key)} weight files; 1 to {MOST_FILES} are expected")
+        return _weights_of(key)
+    except OSError as error:
+        raise UnreadableWeights(f"the weights cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=64)
+def _weights_of(files: tuple[tuple[Path, int, int], ...]) -> tuple[Weight, ...]:
+    found: dict[str, Weight] = {}
+    for path, size, _ in files:
+        for name, entry in _header(path, size).items():
+            if name != "__metadata__":
+                found[name] = _weight(path, name, entry)
+        if len(found) > MOST_WEIGHTS:
+            raise UnreadableWeights(f"more than {MOST_WEIGHTS:,} weights")
+    if sum(weight.values for weight in found.values()) > MOST_VALUES:
+        raise UnreadableWeights(f"more than {MOST_VALUES:,} values")
+    return tuple(found.values())
+
+
+def _header(path: Path, size: int) -> dict[str, Any]:
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(MOST_HEADER_BYTES, size - 8):
+            raise UnreadableWeights(f"{path.name[:80]} has no header of a safetensors file")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableWeights(f"the header of {path.name[:80]} is no JSON") from error
+    if not isinstance(header, dict):
+        raise UnreadableWeights(f"the header of {path.name[:80]} is no JSON object")
+    return header
+
+
+def _weight(path: Path, name: str, entry: Any) -> Weight:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    if not isinstance(shape, list) or len(shape) > MOST_DIMENSIONS or not all(map(_is_size, shape)):
+        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} has no shape")
+    kind = str(entry.get("dtype"))[:20]
+    if kind not in FLOATING:
+        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} holds {kind}, not floating-point numbers")
+    if math.prod(shape) > MOST_VALUES:
+        raise UnreadableWeights(f"{path.name[:80]}: {name[:80]!r} is larger than any model")
+    return Weight(name, tuple(shape))
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_VALUES

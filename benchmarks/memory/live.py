@@ -1,0 +1,50 @@
+"""Peak of the bytes in live tensors: what an allocator without rounding would hold, on any device."""
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts the storages that operations make within, until nothing refers to them any more.
+
+    A tensor that autograd keeps is alive; a view belongs to what it is a view of. What a kernel uses inside
+    one operation is not seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._ends: dict[int, Any] = {}
+
+    def ignore(self, tensors: Any) -> None:
+        """Leave out tensors that were there before."""
+        for tensor in tensors:
+            self._known[tensor.untyped_storage()] = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run an operation and count what it returns."""
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
+                self._see(tensor.untyped_storage())
+        return result
+
+    def _see(self, storage: Any) -> None:
+        if storage in self._known:
+            return
+        size = storage.nbytes()
+        self._known[storage] = size
+        weakref.finalize(storage, self._forget, size)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+
+    def _forget(self, size: int) -> None:
+        self.now -= size

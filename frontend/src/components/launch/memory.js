@@ -1,0 +1,136 @@
+/** Memory of a run at its peak, by part, and the workers on which it fits. */
+import { html } from '../../dom.js';
+import { mayChange } from '../../app/state.js';
+import { formatBytes, plural } from '../../lib/text/format.js';
+import { spell } from '../../lib/launch/layers.js';
+import { Icon } from '../shared/icons.js';
+
+/** @typedef {import('./validation.js').Verdict} Verdict */
+/** @typedef {Api.MemoryEstimate} Memory */
+/** @typedef {(indexes: number[], changes: Api.MemoryChange[]) => void} Apply */
+
+/** @type {Record<string, string>} */
+const TITLES = {
+  activations: 'Activations',
+  adapter: 'Adapter',
+  cache: 'Cache of keys and values',
+  context: 'Process and CUDA context',
+  copies: 'Older weights that sample',
+  critic: 'Critic and its optimizer',
+  gradients: 'Gradients',
+  logits: 'Logits',
+  optimizer: 'Optimizer',
+  reference: 'Reference',
+  sampler: 'Rounded weights that sample',
+  weights: 'Weights',
+};
+
+/** @type {Record<string, string>} */
+const MEASURES = {
+  'resources.microbatch_tokens': 'smaller micro-batches',
+  'resources.activation_checkpointing': 'recomputed activations',
+  'optimizer.moments': '8-bit optimizer',
+  'policy.adapter': 'LoRA',
+  'policy.quantization': '4-bit base (QLoRA)',
+  'resources.offload_reference': "reference in the host's memory",
+  'resources.offload_optimizer': "optimizer in the host's memory",
+};
+
+/**
+ * Variants that take the same memory are shown once.
+ * @param {{names: string[], verdicts: Verdict[], onApply: Apply}} props
+ */
+export function MemoryEstimates({ names, verdicts, onApply }) {
+  /** @type {Map<string, {memory: Memory, indexes: number[]}>} */
+  const groups = new Map();
+  verdicts.forEach(({ valid }, index) => {
+    if (!valid?.memory) return;
+    const key = spell(valid.memory);
+    const group = groups.get(key) ?? { memory: valid.memory, indexes: [] };
+    group.indexes.push(index);
+    groups.set(key, group);
+  });
+  return [...groups].map(
+    ([key, { memory, indexes }]) => html`<${MemoryOf}
+      key=${key}
+      memory=${memory}
+      whose=${groups.size > 1 ? indexes.map((index) => names[index]).join(', ') : ''}
+      onApply=${(/** @type {Api.MemoryChange[]} */ changes) => onApply(indexes, changes)}
+    />`,
+  );
+}
+
+/** @param {{memory: Memory, whose: string, onApply: (changes: Api.MemoryChange[]) => void}} props */
+function MemoryOf({ memory, whose, onApply }) {
+  const of = whose ? ` of ${whose}` : '';
+  if (typeof memory.peak_bytes !== 'number')
+    return html`<p class="form-help memory">Memory${of}: ${memory.unknown}</p>`;
+  return html`<section class="memory" aria-label=${`Memory${of}`}>
+    <details>
+      <summary>
+        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak, ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
+      </summary>
+      <${Parts} parts=${memory.parts ?? {}} whole=${memory.peak_bytes} />
+      <p class="form-help">
+        Counted for a ${memory.device === 'cpu' ? 'processor' : 'GPU'}, prompts of ${memory.prompt_tokens} tokens and
+        completions of maximum length.
+        ${(memory.host_bytes ?? 0) > 0 && memory.device === 'gpu' && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
+      </p>
+    </details>
+    <ul class="memory-slots">
+      ${memory.slots?.map(
+        (slot) => html`<li key=${`${slot.host} ${slot.device_name} ${slot.usable_bytes}`}>
+          <${Slot} slot=${slot} onApply=${onApply} />
+        </li>`,
+      )}
+    </ul>
+    ${!memory.slots?.length && html`<p class="form-help">No worker is running that it could be compared with.</p>`}
+  </section>`;
+}
+
+/** @param {{parts: Record<string, number>, whole: number}} props */
+function Parts({ parts, whole }) {
+  return html`<table class="table estimates memory-parts">
+    <caption class="visually-hidden">Memory by part</caption>
+    <tbody>
+      ${Object.entries(parts).map(
+        ([name, bytes]) => html`<tr key=${name}>
+          <th scope="row">${TITLES[name] ?? name}</th>
+          <td class="memory-bar"><meter min="0" max=${whole} value=${bytes} aria-hidden="true"></meter></td>
+          <td class="number">${formatBytes(bytes)}</td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+/** @param {{slot: Api.MemorySlot, onApply: (changes: Api.MemoryChange[]) => void}} props */
+function Slot({ slot, onApply }) {
+  const where = `${slot.slots > 1 ? `${plural(slot.slots, 'slot')} of ` : ''}${slot.host}`;
+  const room =
+    typeof slot.usable_bytes === 'number'
+      ? ` (${formatBytes(slot.usable_bytes)} usable${slot.slots > 1 ? ' each' : ''})`
+      : '';
+  const place = html`<span title=${slot.device_name}>${where}${room}</span>`;
+  const changes = slot.changes ?? [];
+  if (slot.verdict === 'fits') return html`<${Icon} name="check" size=${12} /> Fits on ${place}`;
+  if (slot.verdict === 'unknown') return html`${place} has not said how much memory it has`;
+  if (slot.verdict === 'does not fit')
+    return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Does not fit on</span> ${place}, whatever is
+      changed: it takes ${formatBytes(slot.peak_bytes)}`;
+  return html`<span class="memory-no"><${Icon} name="warn" size=${12} /> Fits with changes on</span> ${place}
+    <ul class="memory-changes">
+      ${changes.map(
+        ({ path, value, saves_bytes: saved }) => html`<li key=${path}>
+          <span title=${path}>${MEASURES[path] ?? path}${typeof value === 'number' ? `: ${value} tokens` : ''}</span>
+          ${' '}(saves ${formatBytes(saved)})
+        </li>`,
+      )}
+    </ul>
+    ${
+      mayChange.value &&
+      html`<button class="button" onClick=${() => onApply(changes)}>
+        Apply ${plural(changes.length, 'change')}
+      </button>`
+    }`;
+}

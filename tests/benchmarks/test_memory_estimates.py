@@ -1,0 +1,46 @@
+"""Estimates of memory within 15 % of measured peaks: a cut of `make bench-memory ARGS=estimates`."""
+
+import pytest
+import torch
+
+from benchmarks.memory.live import LiveBytes
+from benchmarks.memory.matrix import config_of, measured_and_estimated
+
+
+@pytest.mark.parametrize(
+    ("architecture", "dtype", "adapter", "recomputed"),
+    [
+        ("qwen3", "float32", "none", False),
+        ("qwen3", "bfloat16", "lora", True),
+        ("gemma2", "bfloat16", "none", False),
+        ("lfm2", "float32", "lora", False),
+        ("qwen3_moe", "bfloat16", "none", True),
+        ("mistral", "bfloat16", "lora", False),
+    ],
+)
+def test_an_estimate_is_within_15_percent_of_the_measured_peak(architecture, dtype, adapter, recomputed):
+    config = config_of(architecture, dtype, adapter, recomputed=recomputed)
+    measured, estimated = measured_and_estimated(architecture, config)
+    assert estimated == pytest.approx(measured, rel=0.15)
+
+
+def test_live_bytes_are_those_of_tensors_that_are_still_there():
+    kept = torch.zeros(1000)
+    with LiveBytes() as live:
+        live.ignore([kept])
+        twice = kept * 2
+        view = twice[:10]
+        del twice
+        assert live.now == 4000
+        del view
+        assert live.now == 0
+        assert live.peak == 4000
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("adapter", ["none", "lora"])
+@pytest.mark.parametrize("architecture", ["qwen3", "mistral", "gemma2"])
+def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, adapter):
+    config = config_of(architecture, "bfloat16", adapter, recomputed=False)
+    measured, estimated = measured_and_estimated(architecture, config, device="cuda")
+    assert estimated == pytest.approx(measured, rel=0.15)

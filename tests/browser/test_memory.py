@@ -1,0 +1,74 @@
+"""Memory at the launch form: what fits which worker, and one click that applies the changes."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+from backend.workers.devices import Slot
+from backend.workers.store import register_slot, report_slot
+from tests.browser.service import HOSTILE, opened, running
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        yield service
+
+
+@pytest.fixture(params=[(400, "dark"), (1400, "light"), (400, "light"), (1400, "dark")], ids=str)
+def page(request, service, browser):
+    width, scheme = request.param
+    context = opened(browser, service, width, scheme, height=1400)
+    yield context.new_page()
+    context.close()
+
+
+def slots(service, *sizes):
+    """Workers with GPUs of these sizes; the first has a hostile name."""
+    with service.sessions.begin() as session:
+        for number, size in enumerate(sizes):
+            slot = Slot(number, "cuda:0", HOSTILE if number == 0 else "NVIDIA H100", 2, "GPU-0")
+            register_slot(session, f"w{number}", slot, host=f"host-{number}", pid=number)
+            stats = {"gpu_memory_total_bytes": size, "memory_total_bytes": 64e9} if size else {}
+            report_slot(session, f"w{number}", "idle", None, stats)
+
+
+def test_one_click_makes_a_run_fit(service, page, tmp_path):
+    slots(service, 80e9, 1.1e9, 0)
+    sampling = {"prompts_per_step": 32, "group_size": 16, "max_new_tokens": 900}
+    query = urlencode({"base": json.dumps({"sampling": sampling}), "seeds": "0"})
+    page.goto(f"{service.base}/launch?{query}")
+    memory = page.get_by_role("region", name="Memory")
+    expect(memory).to_contain_text("at its peak, while it learns")
+    expect(memory).to_contain_text("Fits on host-0")
+    expect(memory).to_contain_text("Fits with changes on host-1")
+    expect(memory).to_contain_text("host-2 has not said how much memory it has")
+    memory.get_by_text("at its peak").click()
+    expect(memory.get_by_role("row", name="Activations")).to_be_visible()
+    page.screenshot(path=str(tmp_path / "memory.png"), full_page=True)
+    memory.screenshot(path=str(tmp_path / "box.png"))
+    memory.get_by_role("button", name="Apply").click()
+    expect(memory).to_contain_text("Fits on host-1")
+    assert "microbatch_tokens" in page.url
+
+
+def test_validate_says_what_fits(service):
+    slots(service, 80e9, 0.7e9, 4e9)
+    answer = service.client.post("/validate", json={"steps": 10}).raise_for_status().json()
+    memory = answer["memory"]
+    assert memory["device"] == "gpu"
+    assert memory["peak_bytes"] == pytest.approx(sum(memory["parts"].values()))
+    assert [slot["verdict"] for slot in memory["slots"]] == ["fits", "fits with changes", "fits"]
+    slots(service, 0.1e9, 0.1e9, 0.1e9)
+    answer = service.client.post("/validate", json={"steps": 10}).raise_for_status().json()
+    assert {slot["verdict"] for slot in answer["memory"]["slots"]} == {"does not fit"}
+    assert any("is expected to run out of memory" in warning for warning in answer["warnings"])
+
+
+def test_a_policy_whose_files_are_not_here_is_unknown(service):
+    service.client.get("/policies").raise_for_status()
+    answer = service.client.post("/validate", json={"policy": {"name": "tiny_moe"}}).raise_for_status().json()
+    assert answer["memory"]["unknown"] == ""
+    assert answer["memory"]["parts"]["weights"] > 0
