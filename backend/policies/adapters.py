@@ -77,7 +77,7 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
 
 
 def is_fused(module: str) -> bool:
-    """Whether this is the output layer of a Mamba mixer: its kernel reads the weight alone, not an adapter."""
+    """Whether this is the output projection of a Mamba layer, whose kernel reads the weight alone."""
     return module.endswith(".mamba.out_proj")
 
 
