@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from backend.config.metrics import interval_of, is_interval_end
 from backend.config.presets import PRESETS
 from backend.config.problems import HubProblem
 from backend.config.run import RunConfig
@@ -150,21 +151,26 @@ def _at(facts: CardFacts, name: str, step: int) -> str:
 def _evaluation(facts: CardFacts) -> str:
     rows = []
     for name, points in sorted(facts.curves.items()):
-        if name.startswith("eval/") and len(points):
+        if name.startswith("eval/") and len(points) and not is_interval_end(name):
             step, value = int(points.steps[-1]), float(points.values[-1])
-            rows.append([name, f"{value:.4g}", _interval(facts.config, name, value), str(step)])
+            rows.append([name, f"{value:.4g}", _interval(facts, name, value, step), str(step)])
     if not rows:
         return "The run was not evaluated on held-out problems up to this step."
     prompts = facts.config.evaluation.prompts
     head = table(["metric", "value", "95 % interval", "step"], rows)
-    return f"{head}\n\nUp to {prompts:,} held-out prompts; the interval is Wilson's, over prompts."
+    return f"{head}\n\nUp to {prompts:,} held-out prompts; intervals over prompts: Wilson's, of suites a bootstrap."
 
 
-def _interval(config: RunConfig, name: str, share: float) -> str:
-    """Wilson's score interval of a share of solved prompts."""
-    if name != "eval/accuracy" or not 0 <= share <= 1:
+def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
+    """The recorded ends of a suite's interval; Wilson's score interval of the held-out accuracy; else ""."""
+    ends = [facts.curves.get(end) for end in interval_of(name)]
+    recorded = [float(points.values[-1]) for points in ends if points and int(points.steps[-1]) == step]
+    if len(recorded) == len(ends):
+        low, high = recorded
+    elif name == "eval/accuracy" and 0 <= share <= 1:
+        low, high = wilson(share, facts.config.evaluation.prompts)
+    else:
         return ""
-    low, high = wilson(share, config.evaluation.prompts)
     return f"{low:.3f} to {high:.3f}"
 
 

@@ -85,6 +85,18 @@ def test_recipe_curves_evaluation_and_config_are_there():
     assert json.loads(config) == facts().config.model_dump(mode="json")
 
 
+def test_a_suite_has_its_recorded_interval():
+    ends = {"": 0.5, "_low": 0.41, "_high": 0.625}
+    steps = np.array([10, 20])
+    curves = {
+        f"eval/math500/accuracy{end}": Points(steps, np.array([0.1, value])) for end, value in ends.items()
+    }
+    card = model_card(facts(curves=curves))
+    assert "| eval/math500/accuracy | 0.5 | 0.410 to 0.625 | 20 |" in card
+    assert "accuracy\\_low" not in card
+    assert "accuracy_low" not in card
+
+
 def test_the_interval_is_wilsons():
     low, high = wilson(0.5, 128)
     assert (round(low, 4), round(high, 4)) == (0.4147, 0.5853)
