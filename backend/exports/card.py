@@ -158,7 +158,8 @@ def _evaluation(facts: CardFacts) -> str:
         return "The run was not evaluated on held-out problems up to this step."
     prompts = facts.config.evaluation.prompts
     head = table(["metric", "value", "95 % interval", "step"], rows)
-    return f"{head}\n\nUp to {prompts:,} held-out prompts; intervals over prompts: Wilson's, of suites a bootstrap."
+    source = f"Up to {prompts:,} held-out prompts. Intervals over prompts: Wilson's; of suites, a bootstrap."
+    return f"{head}\n\n{source}"
 
 
 def _interval(facts: CardFacts, name: str, share: float, step: int) -> str:
