@@ -22,7 +22,7 @@ from trl.experimental.gmpo import GMPOConfig, GMPOTrainer
 
 from benchmarks.parity.batches import GROUP_SIZE, ROWS, random_batch
 from benchmarks.parity.cases import CASES, DIFFERENT, MAX_NEW_TOKENS, Case, every_combination
-from benchmarks.step.workload import POLICY
+from benchmarks.step.workload import TINY
 
 FIRST_PROMPT_ID = 5
 """The prompt of row i is the single token FIRST_PROMPT_ID + i, by which a model knows its row."""
@@ -129,8 +129,8 @@ def main() -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     transformers.utils.logging.disable_progress_bar()
-    model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(POLICY)
+    model = AutoModelForCausalLM.from_pretrained(TINY.policy, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
     # rewards and sampler log-probabilities become tensors of the default type: double, as the rest is
     torch.set_default_dtype(torch.float64)
     found = []

@@ -28,13 +28,13 @@ from backend.imports.plan import metric_name
 from backend.settings import Settings
 from benchmarks.peers import ROOT, python_of_trl
 from benchmarks.service import Service
-from benchmarks.step.workload import GROUP_SIZE, MAX_NEW_TOKENS, PROMPTS_PER_STEP
+from benchmarks.step.workload import TINY
 from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
 ID = "benchmark"
 SMALL = (4, 4, 32)
-FULL = (PROMPTS_PER_STEP, GROUP_SIZE, MAX_NEW_TOKENS)
+FULL = (TINY.prompts_per_step, TINY.group_size, TINY.max_new_tokens)
 """Prompts of a step, completions of each, tokens of each at most."""
 WARM_UP_STEPS = 6
 """Steps that are not counted."""

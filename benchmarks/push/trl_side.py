@@ -24,11 +24,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "backend" / "push" / "client"))
 from grpolab import GRPOLabCallback  # noqa: E402
 
-from benchmarks.step.workload import (  # noqa: E402
-    LEARNING_RATE,
-    POLICY,
-    correctness,
-)
+from benchmarks.step.workload import TINY, correctness  # noqa: E402
 
 LOGGERS = ("nothing", "GRPO Lab", "Trackio")
 PROJECT = "push-benchmark"
@@ -105,8 +101,8 @@ def main() -> None:
         return [correctness(text, right) for text, right in zip(completions, answer, strict=True)]
 
     trainer = trl.GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32),
-        processing_class=AutoTokenizer.from_pretrained(POLICY),
+        model=AutoModelForCausalLM.from_pretrained(TINY.policy, dtype=torch.float32),
+        processing_class=AutoTokenizer.from_pretrained(TINY.policy),
         reward_funcs=reward,
         train_dataset=Dataset.from_list(job["prompts"]),
         args=trl.GRPOConfig(
@@ -122,7 +118,7 @@ def main() -> None:
             temperature=1.0,
             loss_type="grpo",
             beta=0.0,
-            learning_rate=LEARNING_RATE,
+            learning_rate=TINY.learning_rate,
             lr_scheduler_type="constant",
             gradient_checkpointing=False,
             save_strategy="no",

@@ -1,60 +1,105 @@
 """A training step against TRL's, on the same policy, prompts, batch and machine, in alternating rounds.
 
-    python -m benchmarks.step
+    python -m benchmarks.step              the tiny policy, and a policy of 80 M parameters
+    python -m benchmarks.step --only large
 
 TRL lives in an environment of its own, `.venv-trl`, which is made on the first run. Writes results.md beside
 this file; `make docs` brings it into docs/.
 """
 
 import argparse
+import json
 import os
 import platform
 import sys
+import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen3Config
+
 from benchmarks.peers import python_of_trl, run
-from benchmarks.step.workload import (
-    GROUP_SIZE,
-    LEARNING_RATE,
-    MAX_NEW_TOKENS,
-    PROMPTS_PER_STEP,
-    WARM_UP_STEPS,
-)
+from benchmarks.step.workload import TINY, Workload
 from worker.problems.sums import Sums
 
 HERE = Path(__file__).parent
+FIGURES = HERE / "figures.json"
+"""What was measured of each workload, so that one can be measured again without the other."""
+
+VOCABULARY = 32_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="seconds per training step, GRPO Lab against TRL")
-    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", choices=("tiny", "large"))
     arguments = parser.parse_args()
+    tables = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    with tempfile.TemporaryDirectory() as directory:
+        if arguments.only != "large":
+            tables["tiny"] = table(
+                measured(TINY, arguments), TINY, "tiny policy of 0.8 M parameters", arguments
+            )
+        if arguments.only != "tiny":
+            work = Workload(large_policy(Path(directory) / "large"), 4, 4, 64, 1e-5, 1, 4)
+            title = f"random Qwen3 of 80 M parameters, vocabulary {VOCABULARY:,}"
+            tables["large"] = table(measured(work, arguments), work, title, arguments)
+    FIGURES.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    text = "\n\n".join(tables[name] for name in ("tiny", "large") if name in tables)
+    print(f"\n{text}")
+    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+
+
+def measured(work: Workload, arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """The figures of each round of both sides."""
     problem = Sums(seed=0)
-    asked = [problem.sample(index, "train") for index in range(PROMPTS_PER_STEP * arguments.steps)]
+    asked = [problem.sample(index, "train") for index in range(work.prompts_per_step * work.steps)]
     prompts = [{"prompt": prompt.text, "answer": prompt.answer} for prompt in asked]
-    job = {"steps": arguments.steps, "threads": arguments.threads, "seed": 0, "prompts": prompts}
+    job = {"workload": work._asdict(), "threads": arguments.threads, "seed": 0, "prompts": prompts}
     sides: dict[str, list[dict[str, Any]]] = {"TRL": [], "GRPO Lab": []}
     for number in range(arguments.rounds):
         sides["TRL"].append(run(python_of_trl(), HERE / "trl_side.py", job))
         sides["GRPO Lab"].append(run(sys.executable, HERE / "our_side.py", job))
         times = ", ".join(f"{name} {rounds[-1]['median_seconds']:.3f} s" for name, rounds in sides.items())
         print(f"round {number + 1}: {times}", flush=True)
-    text = table(sides, arguments)
-    print(f"\n{text}")
-    (HERE / "results.md").write_text(text + "\n", encoding="utf-8")
+    return sides
 
 
-def table(sides: dict[str, list[dict[str, Any]]], arguments: argparse.Namespace) -> str:
+def large_policy(directory: Path) -> str:
+    """A policy of 80 M random weights, which runs into the cap: both sides do equal work."""
+    tokenizer = AutoTokenizer.from_pretrained(TINY.policy)
+    tokenizer.add_tokens([f"<w{number}>" for number in range(VOCABULARY - len(tokenizer))])
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=640,
+        intermediate_size=1920,
+        num_hidden_layers=12,
+        num_attention_heads=10,
+        num_key_value_heads=5,
+        head_dim=64,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return str(directory)
+
+
+def table(
+    sides: dict[str, list[dict[str, Any]]], work: Workload, policy: str, arguments: argparse.Namespace
+) -> str:
     """The figures in Markdown."""
     setting = (
-        f"{PROMPTS_PER_STEP} prompts x {GROUP_SIZE} completions of at most {MAX_NEW_TOKENS} tokens, "
-        f"tiny policy, learning rate {LEARNING_RATE:g}; {arguments.threads} threads, {platform.machine()}, "
-        f"Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
-        f"{arguments.steps - WARM_UP_STEPS} counted steps."
+        f"{work.prompts_per_step} prompts x {work.group_size} completions of at most {work.max_new_tokens} "
+        f"tokens, {policy}, learning rate {work.learning_rate:g}; {arguments.threads} threads, "
+        f"{platform.machine()}, Python {platform.python_version()}; {arguments.rounds} alternating rounds of "
+        f"{work.steps - work.warm_up_steps} counted steps."
     )
     head = ["| trainer | versions | median step | fastest step | of TRL's |", "|---|---|---|---|---|"]
     lines = [setting, "", *head]

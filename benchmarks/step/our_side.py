@@ -7,7 +7,7 @@ import time
 
 import torch
 import transformers
-from workload import GROUP_SIZE, LEARNING_RATE, MAX_NEW_TOKENS, PROMPTS_PER_STEP, report
+from workload import Workload, report
 
 from backend.config.merge import resolve
 from backend.settings import Settings
@@ -33,30 +33,33 @@ class Listener(Nothing):
 
 def main() -> None:
     job = json.load(sys.stdin)
+    work = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     listener = Listener()
     base = {
-        "steps": job["steps"],
+        "policy": {"name": work.path.name},
+        "steps": work.steps,
         "sampling": {
-            "prompts_per_step": PROMPTS_PER_STEP,
-            "group_size": GROUP_SIZE,
-            "max_new_tokens": MAX_NEW_TOKENS,
+            "prompts_per_step": work.prompts_per_step,
+            "group_size": work.group_size,
+            "max_new_tokens": work.max_new_tokens,
         },
-        "optimizer": {"lr": LEARNING_RATE},
+        "optimizer": {"lr": work.learning_rate},
         "evaluation": {"every": 0},
         "checkpointing": {"every": 0},
     }
     trainer = Trainer(
         resolve(base, {}, job["seed"]),
         listener,  # type: ignore[arg-type]
-        settings=Settings(),
+        settings=Settings(models_dir=work.path.parent),
         checkpoints=Nothing(),  # type: ignore[arg-type]
         device="cpu",
         stopping=threading.Event(),
     )
     trainer.train()
     seconds = [after - before for before, after in zip(listener.ends, listener.ends[1:], strict=False)]
-    report(seconds, listener.accuracy, {"transformers": transformers.__version__, "torch": torch.__version__})
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+    report(work, seconds, listener.accuracy, versions)
 
 
 if __name__ == "__main__":

@@ -12,15 +12,7 @@ import transformers
 import trl
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-from workload import (
-    GROUP_SIZE,
-    LEARNING_RATE,
-    MAX_NEW_TOKENS,
-    POLICY,
-    PROMPTS_PER_STEP,
-    correctness,
-    report,
-)
+from workload import Workload, correctness, report
 
 
 class Stopwatch(TrainerCallback):
@@ -38,6 +30,7 @@ class Stopwatch(TrainerCallback):
 
 def main() -> None:
     job = json.load(sys.stdin)
+    work = Workload(**job["workload"])
     torch.set_num_threads(job["threads"])
     logging.disable(logging.WARNING)
     accuracy: list[float] = []
@@ -50,8 +43,8 @@ def main() -> None:
     stopwatch = Stopwatch()
     with tempfile.TemporaryDirectory() as directory:
         trainer = trl.GRPOTrainer(
-            model=AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32),
-            processing_class=AutoTokenizer.from_pretrained(POLICY),
+            model=AutoModelForCausalLM.from_pretrained(work.policy, dtype=torch.float32),
+            processing_class=AutoTokenizer.from_pretrained(work.policy),
             reward_funcs=reward,
             train_dataset=Dataset.from_list(job["prompts"]),
             callbacks=[stopwatch],
@@ -60,14 +53,14 @@ def main() -> None:
                 use_cpu=True,
                 bf16=False,
                 seed=job["seed"],
-                max_steps=job["steps"],
-                per_device_train_batch_size=PROMPTS_PER_STEP * GROUP_SIZE,
-                num_generations=GROUP_SIZE,
-                max_completion_length=MAX_NEW_TOKENS,
+                max_steps=work.steps,
+                per_device_train_batch_size=work.prompts_per_step * work.group_size,
+                num_generations=work.group_size,
+                max_completion_length=work.max_new_tokens,
                 temperature=1.0,
                 loss_type="grpo",
                 beta=0.0,
-                learning_rate=LEARNING_RATE,
+                learning_rate=work.learning_rate,
                 lr_scheduler_type="constant",
                 gradient_checkpointing=False,
                 shuffle_dataset=False,
@@ -80,7 +73,7 @@ def main() -> None:
         )
         trainer.train()
     versions = {"trl": trl.__version__, "transformers": transformers.__version__, "torch": torch.__version__}
-    report(stopwatch.seconds, accuracy, versions)
+    report(work, stopwatch.seconds, accuracy, versions)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The workload of both sides of the step benchmark: policy, prompts, sizes. Imports neither of them."""
+"""The workloads of both sides of the step benchmark: policy, prompts, sizes. Imports neither of them."""
 
 import json
 import re
@@ -6,12 +6,29 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
-POLICY = Path(__file__).parents[2] / "worker" / "policy" / "tiny"
-PROMPTS_PER_STEP, GROUP_SIZE, MAX_NEW_TOKENS = 16, 8, 64
-LEARNING_RATE = 3e-4
-WARM_UP_STEPS = 5
-"""Steps that are run but not counted."""
+
+class Workload(NamedTuple):
+    """What both trainers do."""
+
+    policy: str
+    """Directory of the policy."""
+    prompts_per_step: int = 16
+    group_size: int = 8
+    max_new_tokens: int = 64
+    learning_rate: float = 3e-4
+    warm_up_steps: int = 5
+    """Steps that are run but not counted."""
+    steps: int = 30
+
+    @property
+    def path(self) -> Path:
+        """Its policy's directory."""
+        return Path(self.policy)
+
+
+TINY = Workload(str(Path(__file__).parents[2] / "worker" / "policy" / "tiny"))
 
 BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 
@@ -22,9 +39,11 @@ def correctness(text: str, answer: str) -> float:
     return float(bool(boxes) and boxes[-1].strip() == answer)
 
 
-def report(step_seconds: Sequence[float], accuracy: Sequence[float], versions: dict[str, str]) -> None:
+def report(
+    work: Workload, step_seconds: Sequence[float], accuracy: Sequence[float], versions: dict[str, str]
+) -> None:
     """One line of JSON for the parent process."""
-    counted = step_seconds[WARM_UP_STEPS:]
+    counted = step_seconds[work.warm_up_steps :]
     figures = {"median_seconds": median(counted), "fastest_seconds": min(counted), "steps": len(counted)}
     print(
         json.dumps(

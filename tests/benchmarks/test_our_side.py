@@ -5,12 +5,13 @@ import sys
 import pytest
 
 from benchmarks.peers import ROOT, run
+from benchmarks.step.workload import TINY
 
 pytestmark = pytest.mark.processes
 
 
 def test_our_side_of_the_step_benchmark_counts_the_steps_after_the_warm_up():
-    job = {"steps": 6, "threads": 1, "seed": 0}
+    job = {"workload": TINY._replace(steps=6)._asdict(), "threads": 1, "seed": 0}
     answer = run(sys.executable, ROOT / "benchmarks/step/our_side.py", job)
     assert answer["steps"] == 1
     assert 0 < answer["fastest_seconds"] == answer["median_seconds"]
