@@ -20,6 +20,8 @@ class Nothing:
 
     def verdict(self, *_args: object) -> None: ...
 
+    def show_life(self, *_args: object) -> None: ...
+
     def read(self, _query: object) -> dict[str, Any]:
         """Nothing was recorded before."""
         return {}
