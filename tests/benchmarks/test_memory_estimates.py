@@ -38,6 +38,7 @@ def test_live_bytes_are_those_of_tensors_that_are_still_there():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
 @pytest.mark.parametrize("adapter", ["none", "lora"])
 @pytest.mark.parametrize("architecture", ["qwen3", "mistral", "gemma2"])
 def test_an_estimate_is_within_15_percent_of_what_cuda_allocates(architecture, adapter):

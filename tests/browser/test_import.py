@@ -66,7 +66,9 @@ def test_a_log_is_looked_at_corrected_and_imported(page, service):
 
     expect(page.get_by_role("heading", name="old baseline")).to_be_visible()
     expect(page.locator(".run-origin")).to_have_text(f"Imported from CSV {NAME}")
-    expect(page.get_by_role("tab")).to_have_text(["Overview", "Charts", "Rollouts", "Config", "Events"])
+    expect(page.get_by_role("tab")).to_have_text(
+        ["Overview", "Charts", "Rollouts", "Evaluations", "Config", "Events"]
+    )
     for name in ("Resume", "Retry", "Stop", "Clone", "Fork"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
         expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)

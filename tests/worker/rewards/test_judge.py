@@ -110,11 +110,9 @@ def test_512_completions_are_judged_in_seconds_by_a_judge_that_takes_one(server,
 
     server.respond = respond
     term = asked(JudgeReward())
-    started = time.monotonic()
     found = rewards(term, *(f"number {number}" for number in range(512)))
-    assert time.monotonic() - started < 10  # measured: docs/rewards.md; one after the other it takes 512
     assert found == [number % 11 / 10 for number in range(512)]
-    assert server.most <= 256
+    assert 64 <= server.most <= 256  # at once; docs/rewards.md has the seconds
 
 
 def test_the_judge_gets_question_rubric_and_completion_and_the_key_stays_in_the_header(server, asked):
@@ -232,9 +230,7 @@ def test_a_server_that_hangs_is_left_after_its_time(server, asked):
 
     server.respond = respond
     term = asked(JudgeReward(timeout_seconds=0.3, retries=1))
-    started = time.monotonic()
     assert rewards(term, "fine", "odd") == [0.1, None]
-    assert time.monotonic() - started < 4
     assert "no answer within 0.3 seconds" in term.last_failure
 
 

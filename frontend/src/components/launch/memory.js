@@ -65,16 +65,18 @@ function MemoryOf({ memory, whose, onApply }) {
   const of = whose ? ` of ${whose}` : '';
   if (typeof memory.peak_bytes !== 'number')
     return html`<p class="form-help memory">Memory${of}: ${memory.unknown}</p>`;
+  const needsHost = memory.device === 'gpu' && (memory.host_bytes ?? 0) > 0;
   return html`<section class="memory" aria-label=${`Memory${of}`}>
     <details>
       <summary>
-        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak, ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
+        Memory${of}: <strong>about ${formatBytes(memory.peak_bytes)}</strong> at its peak,${' '}
+        ${memory.phase === 'sample' ? 'while it samples' : 'while it learns'}
       </summary>
       <${Parts} parts=${memory.parts ?? {}} whole=${memory.peak_bytes} />
       <p class="form-help">
         Counted for a ${memory.device === 'cpu' ? 'processor' : 'GPU'}, prompts of ${memory.prompt_tokens} tokens and
         completions of maximum length.
-        ${(memory.host_bytes ?? 0) > 0 && memory.device === 'gpu' && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
+        ${needsHost && ` The host needs ${formatBytes(memory.host_bytes)} more.`}
       </p>
     </details>
     <ul class="memory-slots">
