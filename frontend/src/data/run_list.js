@@ -50,10 +50,13 @@ export function useRuns(parameters) {
 
   useEffect(() => {
     const abort = new AbortController();
+    const count = now.current.items.length;
     setState((old) => ({ ...old, loading: true }));
-    firstRuns(parameters, now.current.items.length, abort.signal).then(
+    firstRuns(parameters, count, abort.signal).then(
       ({ items, next }) => {
         if (abort.signal.aborted) return;
+        // pages that came meanwhile stay: the list is read again, as long as it is now
+        if (now.current.key === key && now.current.items.length > count) return setRound((n) => n + 1);
         rememberRuns(items.map(({ id }) => id));
         setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
       },
@@ -69,20 +72,22 @@ export function useRuns(parameters) {
     const { next, items, key: loaded } = now.current;
     if (!next || loaded !== key || isFetching.current) return; // a cursor belongs to the list that gave it
     isFetching.current = true;
+    let isStale = false;
     try {
       const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });
       rememberRuns(page.items.map(({ id }) => id));
-      setState((old) =>
-        old.items === items || old.next === next
-          ? { ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }
-          : old,
-      );
+      isStale = now.current.items !== items && now.current.next !== next;
+      if (!isStale)
+        setState((old) => ({ ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }));
     } catch (error) {
       setState((old) => ({ ...old, error: /** @type {import('./api.js').ApiError} */ (error) }));
     } finally {
       isFetching.current = false;
     }
+    if (isStale) again.current(); // the list was read again meanwhile, and whoever asked still wants more
   }, [key]);
+  const again = useRef(more);
+  again.current = more;
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   const put = useCallback(
