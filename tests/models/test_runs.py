@@ -36,6 +36,7 @@ def lab(tmp_path_factory):
         service.wait()
         yield service, directory
     finally:
+        service.http.close()
         service.stop()
 
 
