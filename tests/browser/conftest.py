@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.browser.service import Service
+from tests.browser.watched import watched
+
 expect.set_options(timeout=30_000)  # a busy machine is slow, not wrong
 
 FRONTEND = Path(__file__).parents[2] / "frontend"
@@ -60,6 +63,13 @@ def browser(chromium: Path) -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(service: Service, browser: Browser) -> Iterator[Page]:
+    """A page of the file's own service, which fails its test when a hostile text is executed."""
+    with watched(browser, service.base) as page:
+        yield page
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,9 @@
 import tarfile
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
-from tests.browser.watched import watched
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +14,6 @@ def service(tmp_path_factory):
         service.trained = service.launch("trained")
         service.train(service.trained, 4, end="finished")
         yield service
-
-
-@pytest.fixture
-def page(service, chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        with watched(browser, service.base) as page:
-            yield page
-        browser.close()
 
 
 def test_an_archive_is_downloaded_and_imported(page, service, tmp_path):

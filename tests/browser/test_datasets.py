@@ -4,11 +4,9 @@ import gzip
 import json
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import running
-from tests.browser.watched import watched
 
 ROWS = [{"prompt": f"{n}+1=?", "answer": n + 1} for n in range(40)]
 GOOD = "\n".join(map(json.dumps, ROWS)).encode()
@@ -19,15 +17,6 @@ NAME = "my </script>\u202e<img src=x onerror=__hit(1)>.jsonl.gz"
 def service(tmp_path_factory):
     with running(tmp_path_factory.mktemp("lab")) as service:
         yield service
-
-
-@pytest.fixture
-def page(service, chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        with watched(browser, service.base) as page:
-            yield page
-        browser.close()
 
 
 def file(name, content):

@@ -4,12 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-from tests.browser.conftest import ARGUMENTS
 from tests.browser.service import VIEWER_TOKEN, running
 from tests.browser.test_pages import AXE
-from tests.browser.watched import watched
 
 NAME = "old <img src=x onerror=__hit(1)>.csv"
 ROWS = "".join(f"{step},{step * 10},{step / 10},{2 - step / 10},phase-{step}\n" for step in range(1, 9))
@@ -26,15 +24,6 @@ STATE = {
 def service(tmp_path_factory):
     with running(tmp_path_factory.mktemp("lab")) as service:
         yield service
-
-
-@pytest.fixture
-def page(service, chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        with watched(browser, service.base) as page:
-            yield page
-        browser.close()
 
 
 def choose(page, name, content):
@@ -148,14 +137,13 @@ def test_a_narrow_window_shows_the_whole_page(page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_viewer_is_told_that_only_operators_import(service, chromium):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=ARGUMENTS)
-        headers = {"Authorization": f"Bearer {VIEWER_TOKEN}"}
-        page = browser.new_context(base_url=service.base, extra_http_headers=headers).new_page()
-        page.goto("/import")
-        expect(page.get_by_role("heading", name="Only operators import logs")).to_be_visible()
-        page.goto("/runs")
-        expect(page.get_by_text("columns")).to_be_visible()
-        expect(page.get_by_text("Import a log")).to_have_count(0)
-        browser.close()
+def test_a_viewer_is_told_that_only_operators_import(service, browser):
+    headers = {"Authorization": f"Bearer {VIEWER_TOKEN}"}
+    context = browser.new_context(base_url=service.base, extra_http_headers=headers)
+    page = context.new_page()
+    page.goto("/import")
+    expect(page.get_by_role("heading", name="Only operators import logs")).to_be_visible()
+    page.goto("/runs")
+    expect(page.get_by_text("columns")).to_be_visible()
+    expect(page.get_by_text("Import a log")).to_have_count(0)
+    context.close()
