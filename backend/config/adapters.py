@@ -36,8 +36,8 @@ class LoraAdapter(Frozen):
 
     targets: Annotated[str, Field(pattern=TARGETS, max_length=8192)] = "all_linear"
     """Adapted layers: all_linear, attention, or names of linear layers with commas between them, such as
-    q_proj,v_proj. The output layer, embeddings, output projections of Mamba layers and the fused experts of a
-    mixture are not adapted."""
+    q_proj,v_proj. The output layer, embeddings, output projections of Mamba layers and the experts of a
+    mixture are not adapted, nor are a mixture's dense layers gate_proj, up_proj and down_proj."""
 
     init: Literal["kaiming", "gaussian"] = "kaiming"
     """Distribution of A at the start."""

@@ -1,6 +1,6 @@
 """Checks of adapter directories, as peft writes them: LoRA alone, for the policy that is named."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -81,15 +81,30 @@ def is_fused(module: str) -> bool:
     return module.endswith(".mamba.out_proj")
 
 
-def adapts(adapter: LoraAdapter | None) -> Callable[[Weight], bool]:
-    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them."""
+EXPERT_LAYERS = frozenset({"gate_proj", "up_proj", "down_proj"})
+
+
+def reserved_layers(weights: Iterable[str]) -> frozenset[str]:
+    """Names of linear layers that peft takes for those of routed experts, in a model that has such experts.
+
+    peft turns them into targets inside the fused experts, and leaves out the dense and shared layers.
+    """
+    return EXPERT_LAYERS if any(".experts." in name for name in weights) else frozenset()
+
+
+def adapts(adapter: LoraAdapter | None, weights: Iterable[Weight]) -> Callable[[Weight], bool]:
+    """A test for the weights that an adapter stands beside, as worker/policy/adapter.py chooses them.
+
+    `weights` are all of the model's.
+    """
     targets = adapter.targets.replace(" ", "").split(",") if adapter else []
+    reserved = reserved_layers(weight.name for weight in weights)
 
     def is_target(weight: Weight) -> bool:
         if not targets or not is_linear(weight):
             return False
         module = weight.name.removesuffix(".weight")
-        if is_fused(module):
+        if is_fused(module) or weight.part in reserved:
             return False
         in_attention = any("attn" in part or "attention" in part for part in module.split(".")[:-1])
         return any(

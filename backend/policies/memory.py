@@ -94,7 +94,7 @@ class _Sizes:
     ) -> None:
         self.config, self.shape, self.adapter, self.on_cpu = config, shape, adapter, on_cpu
         self.width = WIDTH[config.policy.dtype]
-        self.is_adapted = adapts(adapter)
+        self.is_adapted = adapts(adapter, shape.weights)
         self.trained_width = WIDTH[adapter.dtype] if adapter else self.width
         self.trained = self._trained()
         self.values = sum(self.trained)

@@ -58,7 +58,7 @@ def adapt(model, name):
     torch.manual_seed(2)
     with torch.no_grad():
         for weight in adapter_weights(model).values():
-            weight.copy_(0.2 * torch.randn_like(weight))
+            weight.copy_(0.05 * torch.randn_like(weight))
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from backend.config.adapters import LoraAdapter
 from backend.errors import FieldError, InvalidConfig
-from backend.policies.adapters import ADAPTER_WEIGHTS, is_fused
+from backend.policies.adapters import ADAPTER_WEIGHTS, is_fused, reserved_layers
 
 NAME = "default"
 """peft's name of the only adapter."""
@@ -55,6 +55,9 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
     ):  # peft could not merge into rounded weights; `merged_copy` does not ask it to
         warnings.filterwarnings("ignore", "TorchaoLoraLinear was instantiated", UserWarning)
         model.add_adapter(config)
+    if config.target_parameters:
+        reason = f"peft would adapt the fused experts in place of {targets}"
+        raise InvalidConfig([FieldError("policy.adapter.targets", reason)])
     config.base_model_name_or_path, config.revision = base, revision or None
     dtype = getattr(torch, adapter.dtype)
     for weight in adapter_weights(model).values():
@@ -65,10 +68,14 @@ def add_adapter(model: PreTrainedModel, adapter: LoraAdapter, *, base: str, revi
 def target_modules(model: PreTrainedModel, targets: Sequence[str]) -> list[str]:
     """Names of the linear layers to adapt, the shortest that name no other layer."""
     head = model.get_output_embeddings()
+    reserved = reserved_layers(name for name, _ in model.named_parameters())
     linear = [
         name
         for name, part in model.named_modules()
-        if isinstance(part, nn.Linear) and part is not head and not is_fused(name)
+        if isinstance(part, nn.Linear)
+        and part is not head
+        and not is_fused(name)
+        and _last(name) not in reserved
     ]
     chosen: set[str] = set()
     for target in targets:

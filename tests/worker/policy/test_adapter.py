@@ -8,12 +8,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPTNeoXConfig
 
+from backend.config.adapters import LoraAdapter
 from backend.config.merge import resolve
 from backend.config.run import OptimizerConfig, PolicyConfig, SamplingConfig
 from backend.errors import InvalidConfig
 from backend.policies.offered import policy_errors
+from tests.models.architectures import build
 from worker.checkpoints.files import BadCheckpoint, load_checkpoint, save_checkpoint
-from worker.policy.adapter import adapter_weights, merged_copy, target_modules, without_adapter
+from worker.policy.adapter import adapter_weights, add_adapter, merged_copy, target_modules, without_adapter
 from worker.policy.critic import CriticModel
 from worker.policy.logprobs import token_logprobs
 from worker.policy.model import BUILT_IN, frozen_copy, load_policy
@@ -296,3 +298,17 @@ def test_a_frozen_copy_keeps_only_the_adapter_of_its_own(load):
     assert torch.equal(logprobs(copy.model), logprobs(adapted.model))
     assert not any(weight.requires_grad for weight in copy.model.parameters())
     assert any(weight.requires_grad for weight in adapted.model.parameters())
+
+
+def test_layers_with_the_names_of_experts_are_left_alone():
+    model = build("deepseek_v3", vocabulary=64, dtype=torch.float32)
+    add_adapter(model, LoraAdapter(rank=2), base="deepseek_v3")
+    assert {name.split(".")[-3] for name in adapter_weights(model)} == {
+        "q_a_proj",
+        "q_b_proj",
+        "kv_a_proj_with_mqa",
+        "kv_b_proj",
+        "o_proj",
+    }
+    with pytest.raises(InvalidConfig, match="'gate_proj' names no linear layer of a deepseek_v3"):
+        target_modules(build("deepseek_v3", vocabulary=64, dtype=torch.float32), ["gate_proj"])
