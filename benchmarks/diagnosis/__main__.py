@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.diagnosis.problems import service_with_problems
 from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Planted, suite
 from benchmarks.diagnosis.results import report
-from benchmarks.diagnosis.store import keep, recorded
+from benchmarks.diagnosis.store import keep, recorded, write
 from benchmarks.service import ENDED, Service
 
 RESULTS = Path(__file__).parent / "results.md"
@@ -53,8 +53,11 @@ def caption() -> str:
 
 def train(missing: list[Planted]) -> None:
     """Train the missing runs; a plant of mid-run waits for the healthy run that it forks from."""
-    with service_with_problems() as service:
-        _Queue(service, missing).work()
+    try:
+        with service_with_problems() as service:
+            _Queue(service, missing).work()
+    finally:
+        write(recorded())
 
 
 class _Queue:
