@@ -11,12 +11,11 @@ from backend.diagnosis.diagnose import diagnose
 from backend.diagnosis.findings import Diagnosis
 from backend.diagnosis.log import Log, Series
 from benchmarks.diagnosis.controls import CONTROLS, VIEWS, Change, as_it_is
+from benchmarks.diagnosis.lead import lead_table, surely_lower
 from benchmarks.diagnosis.peers import alarms
-from benchmarks.diagnosis.recipes import HELD_OUT, PLANTED, PLANTS, RECIPES, Part, Planted
+from benchmarks.diagnosis.recipes import PLANTED, PLANTS, RECIPES, Part, Planted
 
 ILL = frozenset({"collapsed", "declining", "recovered", "never_learned"})
-SURE = 3.0
-"""Standard errors by which a held-out accuracy is surely below the best."""
 
 
 class Judged(NamedTuple):
@@ -80,9 +79,8 @@ def judged(
 
 def _fell(accuracy: Any) -> bool:
     best, end = float(np.max(accuracy)), float(accuracy[-1])
-    error = math.sqrt(max(best * (1 - best), 0.01) / HELD_OUT)
-    never_rose = best - float(accuracy[0]) < SURE * error * math.sqrt(2)
-    return never_rose or (end <= 0.5 * best and best - end > SURE * error * math.sqrt(2))
+    never_rose = best - float(accuracy[0]) < surely_lower(best)
+    return never_rose or (end <= 0.5 * best and best - end > surely_lower(best))
 
 
 def interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
@@ -128,6 +126,8 @@ def report(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> str:
         "| planted | fell | found | cause first | among two | rightly named | onset off, median | 9 in 10 |",
         "|---|---|---|---|---|---|---|---|",
         *(_row(name, [run for run in fell if run.key.plant == name], fell) for name in PLANTS),
+        "",
+        *lead_table([run.log for run in fell], [run.log for run in healthy]),
         "",
         *_views(results, part),
         "",

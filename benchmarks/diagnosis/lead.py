@@ -1,0 +1,75 @@
+"""Lead of the diagnosis: a run is judged while it trains, and the held-out accuracy shows its fall later."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple
+
+from backend.diagnosis.diagnose import diagnose
+from backend.diagnosis.log import Log
+from backend.diagnosis.online import is_due
+from benchmarks.diagnosis.recipes import HELD_OUT
+
+ALARMS = frozenset({"collapsed", "declining"})
+SURE = 3.0
+"""Standard errors by which a held-out accuracy is surely below the best."""
+
+
+class Lead(NamedTuple):
+    """Steps at which a fall was seen; None: it was not."""
+
+    by_diagnosis: int | None
+    by_accuracy: int | None
+    """The first evaluation that is surely below the best before it."""
+
+
+def lead(log: Log) -> Lead:
+    """When the diagnosis and when the held-out accuracy show that a run falls."""
+    return Lead(next(_alarms(log), None), next(_falls(log), None))
+
+
+def _alarms(log: Log) -> Iterator[int]:
+    last = max((int(series.steps[-1]) for series in log.series.values() if len(series)), default=0)
+    for step in range(1, last + 1):
+        if is_due(step):
+            known = {name: series.between(0, step) for name, series in log.series.items()}
+            if diagnose(replace(log, series=known, status="", reason="")).outcome.verdict in ALARMS:
+                yield step
+
+
+def _falls(log: Log) -> Iterator[int]:
+    best = 0.0
+    accuracy = log.series["eval/accuracy"]
+    for step, value in zip(accuracy.steps, accuracy.values, strict=True):
+        if best - value > surely_lower(best):
+            yield int(step)
+        best = max(best, float(value))
+
+
+def surely_lower(best: float) -> float:
+    """The difference of two accuracies on HELD_OUT problems that chance does not explain."""
+    return SURE * math.sqrt(2 * max(best * (1 - best), 0.01) / HELD_OUT)
+
+
+def lead_table(fell: Iterable[Log], healthy: Iterable[Log]) -> list[str]:
+    """What judging every 10 steps found before the end of runs that fell, and of healthy ones."""
+    found = [lead(log) for log in fell]
+    both = sorted(
+        each.by_accuracy - each.by_diagnosis
+        for each in found
+        if each.by_diagnosis is not None and each.by_accuracy is not None
+    )
+    tenth = len(both) // 10
+    spread = f"{median(both):g} ({both[tenth]} to {both[-1 - tenth]})" if both else "none"
+    alarmed = [each.by_diagnosis is not None for each in found]
+    shown = [each.by_accuracy is not None for each in found]
+    false = [each.by_diagnosis is not None for each in map(lead, healthy)]
+    return [
+        "| judged every 10 steps while it trains | |",
+        "|---|---|",
+        f"| falls called collapsed or declining | {sum(alarmed)} of {len(alarmed)} |",
+        f"| falls that an evaluation shows, one every 10 steps | {sum(shown)} of {len(shown)} |",
+        f"| steps from the alarm to that evaluation, median (8 in 10 runs) | {spread} |",
+        f"| healthy runs called collapsed or declining at any time | {sum(false)} of {len(false)} |",
+    ]
