@@ -98,6 +98,11 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 
 def save(name: str, directory: Path, *, vocabulary: int) -> None:
-    """Write a model of the architecture with its tokenizer, as `from_pretrained` expects it."""
-    build(name, vocabulary=vocabulary).save_pretrained(directory)
+    """Write a model of the architecture with its tokenizer, as `from_pretrained` expects it.
+
+    Every eighth token ends a text, so that random texts have different lengths.
+    """
+    model = build(name, vocabulary=vocabulary)
+    model.generation_config.eos_token_id = list(range(2, vocabulary, 8))
+    model.save_pretrained(directory)
     tokenizer().save_pretrained(directory)
