@@ -31,14 +31,16 @@ CHECKPOINTS = "checkpoints"
 
 CHECKPOINT_NAME = re.compile(r"s\d{6,10}-a\d{1,9}")
 CHECKPOINT_FILE = re.compile(
-    r"checkpoints/(?P<checkpoint>s\d{6,10}-a\d{1,9})/(?P<file>(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199})"
+    r"checkpoints/(?P<checkpoint>s\d{6,10}-a\d{1,9})/"
+    r"(?P<file>(trainer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,190}\.(safetensors|json|jinja|model|txt))"
 )
-"""A file of a checkpoint: the only names under which an import writes anything."""
+"""A file of a checkpoint: the only names under which an import writes anything. None is code or a pickle."""
 
 Step = Annotated[int, Field(ge=-1, lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Word = Annotated[str, Field(max_length=200)]
 Text = Annotated[str, Field(max_length=100_000)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -95,6 +97,23 @@ class ArchivedCheckpoint(Strict):
     accuracy: Annotated[float, Field(allow_inf_nan=False)] | None
 
 
+class ArchivedBest(Strict):
+    """The best value of a metric that has a direction."""
+
+    value: Number
+    step: Step
+
+
+class ArchivedSummary(Strict):
+    """The last and the best value of each metric."""
+
+    step: Step = 0
+    last: Annotated[
+        dict[Word, Number | Literal["NaN", "Infinity", "-Infinity"]], Field(max_length=10_000)
+    ] = {}
+    best: Annotated[dict[Word, ArchivedBest], Field(max_length=10_000)] = {}
+
+
 class ArchivedRun(Strict):
     """The document run.json."""
 
@@ -109,7 +128,7 @@ class ArchivedRun(Strict):
     status: Literal["queued", "running", "paused", "finished", "stopped", "failed"]
     reason: Text
     last_step: Annotated[int, Field(ge=0, lt=2**31)]
-    summary: dict[str, Any]
+    summary: ArchivedSummary
     tags: Annotated[list[Word], Field(max_length=100)]
     notes: Text
     fork_step: Annotated[int, Field(ge=0, lt=2**31)] | None

@@ -18,6 +18,8 @@ MOST_DISTINCT = 200
 """Different labels in one answer; a column with more names no runs."""
 REPLY_BYTES = 600_000
 """Text of one answer, before it becomes JSON; a row is always answered."""
+MOST_ROW_BYTES = 700_000
+"""Exact texts of a row: as base64 they fit into an answer of the sandbox."""
 
 
 def _import(_request: Request) -> None:
@@ -155,12 +157,15 @@ def cells(request: Request) -> dict[str, Any]:
     columns = [[_bytes(value) for value in batch.column(name).to_pylist()] for name in texts]
     used, total = batch.num_rows, 0
     for number, values in enumerate(zip(*columns, strict=True)):
-        total += sum(len(value or b"") for value in values)
+        size = sum(len(value or b"") for value in values)
+        if not number and size > MOST_ROW_BYTES:
+            raise ValueError(
+                f"row {row} has texts of {size:,} bytes; at most {MOST_ROW_BYTES:,} are expected"
+            )
+        total += size
         if number and total > REPLY_BYTES:
             used = number
             break
-    if total > 2 * REPLY_BYTES and used == 1:
-        raise ValueError(f"row {row} has texts of {total:,} bytes")
     found = [_numbers(batch.column(name).slice(0, used)) for name in names]
     packed = {
         "numbers": b"".join(values.tobytes() for values, _ in found),

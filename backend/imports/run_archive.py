@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from backend.archives.contents import (
     CHECKPOINT_FILE,
+    CHECKPOINTS,
     EVENTS,
     FORMAT,
     MANIFEST,
@@ -108,7 +109,7 @@ def read_run_archive(file: IO[bytes], run_id: str) -> ReadArchive:
         packed = read_rollouts(run_id, rollouts, tokens, attempts)
         with _copy(file, sandbox, EVENTS, places[EVENTS]) as log:
             events = _events(log.content)
-    return ReadArchive(run, series, packed, events, _checkpoints(file, places, run))
+    return ReadArchive(run, series, packed, events, _checkpoints(file, places, manifest, run))
 
 
 def _places(file: LogFile) -> dict[str, Place]:
@@ -219,11 +220,12 @@ def _run(file: IO[bytes], place: Place) -> ArchivedRun:
         raise BadLog(f"is damaged: {RUN} has attempts out of order")
     if not run.origin:
         try:
-            RunConfig.model_validate(run.config)
+            config = RunConfig.model_validate(run.config)
         except ValidationError as error:
             first = error.errors()[0]
             reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
             raise BadLog(f"has a config that this version does not know ({reason})") from None
+        run.config = config.model_dump(mode="json")  # complete, as every run of this service has it
     return run
 
 
@@ -307,8 +309,10 @@ def _events(file: IO[bytes]) -> list[ArchivedEvent]:
     return found
 
 
-def _checkpoints(file: IO[bytes], places: dict[str, Place], run: ArchivedRun) -> dict[str, dict[str, Place]]:
-    """Files of each checkpoint; its own manifest must be the one of its row and name the others."""
+def _checkpoints(
+    file: IO[bytes], places: dict[str, Place], manifest: Manifest, run: ArchivedRun
+) -> dict[str, dict[str, Place]]:
+    """Files of each checkpoint; its own manifest must be the one of its row and describe the others."""
     found: dict[str, dict[str, Place]] = {each.name: {} for each in run.checkpoints}
     for name, place in places.items():
         if (match := CHECKPOINT_FILE.fullmatch(name)) is not None:
@@ -323,7 +327,11 @@ def _checkpoints(file: IO[bytes], places: dict[str, Place], run: ArchivedRun) ->
             raise BadLog(f"is damaged: the manifest of checkpoint {each.name} is not the one of its row")
         own = _json(file, files["manifest.json"], "manifest.json")
         named = own.get("files") if isinstance(own, dict) else None
-        if not isinstance(named, dict) or named.keys() != files.keys() - {"manifest.json"}:
+        prefix = f"{CHECKPOINTS}/{each.name}/"
+        there = {
+            name: manifest.files[prefix + name].model_dump() for name in files if name != "manifest.json"
+        }
+        if named != there:
             raise BadLog(f"is damaged: checkpoint {each.name} has other files than its manifest names")
     if found and run.origin:
         raise BadLog("has checkpoints of another trainer's run, which has none")

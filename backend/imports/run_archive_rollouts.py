@@ -1,6 +1,6 @@
 """Rollouts of an archive: completions with their prompts, and the tokens that were recorded of them."""
 
-import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from backend.archives.contents import ROLLOUTS, TOKENS
 from backend.archives.tables import EXACT, NUMBERS, TEXTS, VALUE, VALUES, exact_name
 from backend.db.text import unstorable
 from backend.imports.cells import Cells, column_names, read_cells
+from backend.imports.lines import parse
 from backend.imports.log_file import LogFile
 from backend.imports.table import BadLog
 from backend.rollouts.packing import Tokens
@@ -22,6 +23,15 @@ MOST_COMPLETIONS = 500_000
 MOST_TOKENS = 200_000_000
 MOST_ARRAYS = 64
 MOST_OF_GROUP = 4_096
+MOST_TEXT_BYTES = 1_000_000_000
+"""Of all completions with their prompts: a few kB of Parquet unpack to any number of them."""
+MOST_GROUP_BYTES = 500_000_000
+"""Memory that the completions of one prompt take before they are packed."""
+TOKEN_BYTES = 64
+"""Memory of a token with its id and text, about; each value that it has takes 4 more."""
+
+KIND = re.compile(r"train|eval(/[a-z0-9][a-z0-9_-]{0,31})?")
+REASON = re.compile(r"\w{0,16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +69,17 @@ Position = tuple[int, int, int]
 
 
 class _Packer:
-    """Completions in the order of the table, packed for the database as soon as a step is complete."""
+    """Completions in the order of the table, packed for the database as soon as a group is complete."""
 
     def __init__(self, run_id: str, attempts: AbstractSet[int]) -> None:
         self._run_id = run_id
         self._attempts = attempts
         self._place = (-1, -1)
-        self._groups: list[ArchivedGroup] = []
+        self._group: ArchivedGroup | None = None
+        self._group_bytes = 0
+        self._text_bytes = 0
         self.packed: list[PackedGroups] = []
+        """One for each step of an attempt."""
 
     def add(self, at: Position, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
         """Enter a completion; those of a group follow one another, from place 0 on. Raises ValueError."""
@@ -74,20 +87,35 @@ class _Packer:
         if attempt not in self._attempts:
             raise ValueError(f"is of attempt {attempt}, which the run does not have")
         if position == 0:
+            self.finish()
             if self._place != (step, attempt):
-                self.finish()
-                self._place = (step, attempt)
-            self._groups.append(group)
-        last = self._groups[-1] if self._groups and self._place == (step, attempt) else None
+                self.packed.append(PackedGroups())
+            self._place, self._group, self._group_bytes = (step, attempt), group, 0
+        last = self._group if self._place == (step, attempt) else None
         if last is None or len(last.completions) != position or last.prompt_index != group.prompt_index:
             raise ValueError("is out of order")
+        self._count(group, completion)
         last.completions.append(completion)
 
+    def _count(self, group: ArchivedGroup, completion: ArchivedCompletion) -> None:
+        text = len(group.prompt) + len(group.answer) + len(completion.text)
+        self._text_bytes += text
+        if self._text_bytes > MOST_TEXT_BYTES:
+            raise ValueError(f"makes more than {MOST_TEXT_BYTES:,} characters of text")
+        tokens = len(completion.token_strings) * (TOKEN_BYTES + 4 * len(completion.arrays))
+        self._group_bytes += text + tokens
+        if self._group_bytes > MOST_GROUP_BYTES:
+            raise ValueError(f"belongs to a group of more than {MOST_GROUP_BYTES:,} bytes")
+
     def finish(self) -> None:
-        """Pack what there is; raises ValueError for what the database cannot hold."""
-        if self._groups:
-            self.packed.append(pack_groups(self._run_id, *self._place, self._groups))
-            self._groups = []
+        """Pack the last group; raises ValueError for what the database cannot hold."""
+        if self._group is not None:
+            more = pack_groups(self._run_id, *self._place, [self._group])
+            step = self.packed[-1]
+            step.groups.extend(more.groups)
+            step.rollouts.extend(more.rollouts)
+            step.tokens.extend(more.tokens)
+            self._group = None
 
 
 def read_rollouts(
@@ -101,6 +129,8 @@ def read_rollouts(
             try:
                 group, completion, at = _completion(cells, place, own_tokens.of(row))
                 packer.add(at, group, completion)
+            except BadLog:
+                raise
             except (TypeError, ValueError, KeyError, OverflowError) as error:
                 raise BadLog(f"is damaged: row {row} of {ROLLOUTS} {error}"[:300]) from None
             row += 1
@@ -119,11 +149,11 @@ def _completion(
     text = {name: _utf8(cells.texts[name][place]) for name in TEXTS} | {
         name: _exact(cells, name, place) for name in EXACT
     }
-    if text["kind"] not in {"train", "eval"} or len(text["finish_reason"]) > 16:
+    if not KIND.fullmatch(text["kind"]) or not REASON.fullmatch(text["finish_reason"]):
         raise ValueError("has an unknown kind or reason to finish")
     if not 0 <= whole["position"] < MOST_OF_GROUP:
         raise ValueError(f"has place {whole['position']} in its group")
-    rewards, flags = json.loads(text["rewards"]), json.loads(text["flags"])
+    rewards, flags = parse(text["rewards"]), parse(text["flags"])
     if not isinstance(rewards, dict) or not isinstance(flags, list) or unstorable([rewards, flags]):
         raise ValueError("has rewards or flags that cannot be stored")
     if tokens is not None and len(tokens.ids) != whole["tokens"]:
@@ -182,9 +212,12 @@ class _Tokens:
 
     def of(self, row: int) -> Tokens | None:
         """The tokens of the completion in a row of the rollouts, which are asked for one after another."""
-        pieces = []
+        pieces, count = [], 0
         while self._next is not None and self._next[0] == row:
             pieces.append(self._next[1])
+            count += len(pieces[-1].strings)
+            if count * TOKEN_BYTES > MOST_GROUP_BYTES:
+                raise ValueError(f"has more than {MOST_GROUP_BYTES // TOKEN_BYTES:,} tokens")
             self._next = next(self._pieces, None)
         return _joined(pieces) if pieces else None
 
@@ -201,10 +234,7 @@ class _Tokens:
             is_right = cells.is_there["rollout"].all() and cells.is_there["id"].all()
             if not is_right or not (np.abs(rows) < 2**31).all() or not (np.abs(ids) < 2**31).all():
                 raise BadLog(f"is damaged: {TOKENS} has a token without an id")
-            strings = [
-                (exact if exact is not None else text or b"").decode("utf-8", "surrogatepass")
-                for text, exact in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
-            ]
+            strings = _token_strings(cells)
             starts = np.flatnonzero(np.append(True, rows[1:] != rows[:-1]))
             for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
                 arrays = {
@@ -214,6 +244,16 @@ class _Tokens:
                 }
                 own = Tokens(strings[start:end], ids[start:end].astype(np.int32), arrays)
                 yield int(rows[start]), own
+
+
+def _token_strings(cells: Cells) -> list[str]:
+    try:
+        return [
+            (exact if exact is not None else text or b"").decode("utf-8", "surrogatepass")
+            for text, exact in zip(cells.texts["token"], cells.texts["token_exact"], strict=True)
+        ]
+    except UnicodeDecodeError:
+        raise BadLog(f"is damaged: {TOKENS} has a token that is no text") from None
 
 
 def _joined(pieces: list[Tokens]) -> Tokens:

@@ -167,7 +167,7 @@ def _store(
         "steps": run.steps,
         "last_step": run.last_step,
         "attempt": run.attempts[-1].number,
-        "summary": run.summary,
+        "summary": run.summary.model_dump(),
         "tags": redact_document(run.tags),
         "notes": redact(run.notes),
         "fork_step": run.fork_step,

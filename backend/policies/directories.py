@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from backend.db.text import DEEPEST, is_too_deep
 from backend.policies.architectures import architecture_error
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -27,7 +28,7 @@ def read_config(directory: Path, name: str = "config.json") -> dict[str, Any] | 
         config = json.loads((directory / name).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return config if isinstance(config, dict) else None
+    return config if isinstance(config, dict) and not is_too_deep(config) else None
 
 
 def directory_error(directory: Path, *, inside: Path | None = None) -> str:
@@ -49,7 +50,8 @@ def directory_error(directory: Path, *, inside: Path | None = None) -> str:
     for name in CONFIG_FILES:
         config = read_config(directory, name)
         if config is None and (directory / name).exists():
-            return f"its {name} is no JSON object of at most {MOST_CONFIG_BYTES:,} bytes"
+            limits = f"{MOST_CONFIG_BYTES:,} bytes and {DEEPEST} levels"
+            return f"its {name} is no JSON object of at most {limits}"
         if _names_code(config):
             return f"its {name} requires custom code (auto_map, trust_remote_code), which is never run"
     if not any(directory.glob("*.safetensors")):

@@ -10,6 +10,10 @@ from backend.policies.weight_files import Weight
 MOST_SIZE = 10**7
 """Larger numbers of a config are no sizes."""
 
+MOST_LAYERS = 1_000
+MOST_WEIGHTS = 20_000
+"""Larger than any model, the routed experts of a layer counted as one: the estimate would take minutes."""
+
 NO_LINEAR = ("embed", "wte", "wpe", "lm_head", "mlp.gate.weight", "router.weight")
 """Parts of the names of weights with two dimensions that are no linear layer of the body."""
 
@@ -44,6 +48,10 @@ class ModelShape:
                 raise UnknownShape(f"its config.json has no {name}")
         if not shape.layers:
             raise UnknownShape("its weights name no layers")
+        if len(shape.layers) > MOST_LAYERS or len(shape.weights) > MOST_WEIGHTS:
+            count = f"{len(shape.layers):,} layers and {len(shape.weights):,} weights"
+            limits = f"{MOST_LAYERS:,} and {MOST_WEIGHTS:,}"
+            raise UnknownShape(f"it has {count}; at most {limits} are estimated")
         return shape
 
     def size(self, *names: str) -> int:

@@ -157,8 +157,11 @@ def _plain(value: float | None) -> float | None:
 
 
 def _tokens(group: RecordedGroup) -> list[Tokens]:
+    """Tokens of each completion; none of one whose token strings were not recorded."""
     return [
         Tokens(completion.token_strings, np.asarray(completion.token_ids, np.int32), completion.arrays)
+        if len(completion.token_strings)
+        else Tokens((), np.empty(0, np.int32))
         for completion in group.completions
     ]
 

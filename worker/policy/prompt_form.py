@@ -7,6 +7,7 @@ from typing import Any
 
 from backend.config.run import PolicyConfig
 from backend.errors import FieldError, InvalidConfig
+from worker.policy.template_limits import limited
 from worker.prompt import Prompt
 
 Messages = list[Mapping[str, Any]]
@@ -99,9 +100,10 @@ class PromptForm:
     def _render(self, messages: Messages, **options: Any) -> Any:
         options = {"tokenize": False, "add_generation_prompt": True} | options
         try:
-            return self.tokenizer.apply_chat_template(
-                messages, return_dict=False, **options, **self.template_kwargs
-            )
+            with limited():
+                return self.tokenizer.apply_chat_template(
+                    messages, return_dict=False, **options, **self.template_kwargs
+                )
         except Exception as error:  # a template raises whatever it likes about messages
             reason = shortened(str(error) or type(error).__name__, 200)
             raise invalid("policy.chat_template", f"the policy's chat template refuses: {reason}") from error

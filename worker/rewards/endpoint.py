@@ -83,7 +83,9 @@ class Endpoint:
 
     async def _ask_unknown(self, bodies: Mapping[str, Body]) -> dict[str, Any]:
         free = asyncio.Semaphore(self.concurrency)
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        headers = {"Content-Type": "application/json"}
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
         limits = httpx2.Limits(max_connections=self.concurrency, max_keepalive_connections=self.concurrency)
         async with httpx2.AsyncClient(headers=headers, limits=limits, timeout=None) as client:
 
@@ -120,7 +122,8 @@ class Endpoint:
 
     async def _post(self, client: httpx2.AsyncClient, body: Body) -> tuple[int, Mapping[str, str], bytes]:
         content = b""
-        async with client.stream("POST", self.url, json=body) as response:
+        asked = json.dumps(body, ensure_ascii=False).encode(errors="replace")  # texts may hold half a pair
+        async with client.stream("POST", self.url, content=asked) as response:
             async for block in response.aiter_bytes():
                 content += block
                 if len(content) > MAX_ANSWER_BYTES:

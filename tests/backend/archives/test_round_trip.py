@@ -7,12 +7,17 @@ import tarfile
 from hashlib import sha256
 from urllib.parse import urlencode
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import func, select
 
 from backend.archives.contents import MANIFEST, TABLES
 from backend.cli import main
+from backend.config.run import RunConfig
 from backend.db.models import Checkpoint, Event, Metric, Run
+from backend.imports import run_archive_rollouts
 from backend.runs.events import add_event
 from tests.factories import (
     MadeCompletion,
@@ -214,7 +219,56 @@ def other_checkpoint(content):
     return document(checkpoints=[json.loads(content)["checkpoints"][0] | {"name": "s000001-a1"}])(content)
 
 
+def cells(*, row=0, **values):
+    """Parquet with other values in a row."""
+
+    def change(content):
+        table = pq.read_table(io.BytesIO(content))
+        rows = table.to_pylist()
+        rows[row] |= values
+        made = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), made)
+        return made.getvalue()
+
+    return change
+
+
+def more_of_a_checkpoint(files):
+    """The archive with a pickle that the checkpoint's own manifest names too."""
+    directory, pickle = "checkpoints/s000009-a2", b"\x80\x04."
+    own = json.loads(files[f"{directory}/manifest.json"])
+    own["files"]["optimizer.pt"] = {"bytes": len(pickle), "sha256": sha256(pickle).hexdigest()}
+    return with_manifest(files | {f"{directory}/optimizer.pt": pickle}, own)
+
+
+def wrong_digest(files):
+    """The archive with a checkpoint whose own manifest lies about its weights."""
+    own = json.loads(files["checkpoints/s000009-a2/manifest.json"])
+    own["files"]["model.safetensors"]["bytes"] += 1
+    return with_manifest(files, own)
+
+
+def with_manifest(files, own):
+    content, run = json.dumps(own).encode(), json.loads(files["run.json"])
+    run["checkpoints"][0]["sha256"] = sha256(content).hexdigest()
+    named = {"checkpoints/s000009-a2/manifest.json": content, "run.json": json.dumps(run).encode()}
+    return files | named
+
+
 HOSTILE = {
+    "a summary of other types": (
+        changed("run.json", document(summary={"step": 9, "last": {}, "best": {"reward/mean": "x"}})),
+        "summary.best.reward/mean",
+    ),
+    "deep rewards": (changed("rollouts.parquet", cells(rewards="[" * 100_000)), "nested too deeply"),
+    "a reason with NUL": (changed("rollouts.parquet", cells(finish_reason="\0")), "reason to finish"),
+    "a token that is no text": (
+        changed("tokens.parquet", cells(token_exact=b"\xff")),
+        "has a token that is no text",
+    ),
+    "a row of megabytes": (changed("rollouts.parquet", cells(text="x" * 700_001)), "at most 700,000"),
+    "a pickle in a checkpoint": (more_of_a_checkpoint, "names a file that no archive of a run has"),
+    "a checkpoint's manifest that lies": (wrong_digest, "other files than its manifest names"),
     "another version": (changed(MANIFEST, document(format=2)), "format 2, this version reads 1"),
     "a path that leads out": (renamed, "names a file that no archive of a run has"),
     "a file too many": (lambda files: files | {"evil.py": b""}, "names a file that no archive of a run has"),
@@ -254,6 +308,53 @@ def test_a_digest_that_lies_is_found(client, settings, name):
     files = files_of(archive_of(client, make_full_run(client, settings)))
     answer = send(client, tar_of(files | {name: files[name][:-1] + b"x"}))
     assert "is not the file that was archived" in answer.json()["errors"][0]["message"]
+
+
+def test_a_few_bytes_of_parquet_fill_no_memory(client, settings, monkeypatch):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    long = signed(files | {"rollouts.parquet": cells(text="x" * 600_000)(files["rollouts.parquet"])})
+    for limit, reason in (
+        ("MOST_TEXT_BYTES", "characters of text"),
+        ("MOST_GROUP_BYTES", "belongs to a group"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(run_archive_rollouts, limit, 500_000)
+            assert reason in send(client, long).json()["errors"][0]["message"]
+    with monkeypatch.context() as patch:
+        patch.setattr(run_archive_rollouts, "MOST_GROUP_BYTES", 64)
+        assert "has more than 1 tokens" in send(client, signed(files)).json()["errors"][0]["message"]
+
+
+def test_tokens_that_are_counted_and_not_there_take_no_memory(client, settings):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    tokens = pq.read_table(io.BytesIO(files["tokens.parquet"]))
+    kept = io.BytesIO()
+    pq.write_table(tokens.filter(pc.not_equal(tokens["rollout"], 1)), kept)
+    lying = {"rollouts.parquet": cells(row=1, tokens=2**31 - 1)(files["rollouts.parquet"])}
+    run = imported(client, signed(files | lying | {"tokens.parquet": kept.getvalue()}))
+    [group] = client.get("/api/v1/rollouts", params={"run": run, "step": 2}).json()["items"]
+    shown = [client.get(f"/api/v1/rollouts/{each['id']}/tokens").json() for each in group["completions"]]
+    assert [each["tokens"] for each in group["completions"]][1] == 2**31 - 1
+    assert [len(each["tokens"]) for each in shown] == [group["completions"][0]["tokens"], 0]
+
+
+def test_the_rollouts_of_a_suite_are_restored(client, settings):
+    run = make_full_run(client, settings)
+    with client.app.state.lab.sessions.begin() as session:
+        make_group(session, session.get(Run, run), step=9, attempt=2, kind="eval/math500")
+    copy = imported(client, archive_of(client, run))
+    params = {"run": copy, "kind": "eval/math500"}
+    assert [each["step"] for each in client.get("/api/v1/rollouts", params=params).json()["items"]] == [9]
+
+
+def test_a_config_that_leaves_fields_out_is_stored_whole(client, settings):
+    files = files_of(archive_of(client, make_full_run(client, settings)))
+    short = {"evaluation": {"suites": [{}]}, "stop_rules": [], "steps": "10"}
+    copy = imported(client, signed(files | {"run.json": document(config=short)(files["run.json"])}))
+    config = client.get(f"/api/v1/runs/{copy}").json()["config"]
+    assert config == RunConfig.model_validate(short).model_dump(mode="json")
+    answer = client.post(f"/api/v1/runs/{copy}/evaluations", json={"suites": ["none"]})
+    assert answer.status_code == 422, answer.text
 
 
 def test_links_and_double_names_are_refused(client, settings):

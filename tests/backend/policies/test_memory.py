@@ -155,3 +155,11 @@ def test_a_model_stored_quantised_or_without_sizes_is_unknown():
                 ModelShape.of(CONFIG | {name: value}, WEIGHTS)
     with pytest.raises(UnknownShape, match="no layers"):
         ModelShape.of(CONFIG, WEIGHTS[:3])
+
+
+def test_more_layers_and_weights_than_any_model_has_are_not_estimated():
+    layers = [Weight(f"model.layers.{n}.mlp.up_proj.weight", (INNER, HIDDEN)) for n in range(1_001)]
+    many = [Weight(f"model.layers.0.x{n}.weight", (2, 2)) for n in range(20_001)]
+    for weights in (layers, many):
+        with pytest.raises(UnknownShape, match="at most 1,000 and 20,000 are estimated"):
+            ModelShape.of(CONFIG, weights)

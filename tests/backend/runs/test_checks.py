@@ -70,6 +70,13 @@ def test_code_hidden_in_another_file_is_refused(settings, model, name):
     assert f"its {name} requires custom code" in reason(settings)
 
 
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_deep_config_is_refused_and_the_others_are_still_offered(settings, model, name):
+    (model / name).write_text('{"a": ' + "[" * 900 + "]" * 900 + "}")
+    assert "config.json" in reason(settings)
+    assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
+
+
 def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):
     outside = tmp_path / "outside"
     model.rename(outside)

@@ -1,5 +1,6 @@
 """Prompts as the policy reads them: chat templates, messages, tools, and what is refused by name."""
 
+import resource
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from backend.config.run import PolicyConfig
 from backend.errors import InvalidConfig
+from worker.policy import template_limits
 from worker.policy.prompt_form import PromptForm, prompt_form
 from worker.prompt import Prompt
 from worker.warm_start.tokenizer import build_tokenizer
@@ -133,3 +135,23 @@ def test_a_config_without_sense_is_refused(fields, words):
     with pytest.raises(ValueError, match=r"system_prompt|chat_template_kwargs") as caught:
         PolicyConfig(**fields)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "0.2 seconds"),
+        ("{{ 'a' * 10**10 }}", "bytes of memory"),
+        ("{{ 'a' | center(10**10) }}", "bytes of memory"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{% include '/etc/passwd' %}", "no loader"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    ],
+)
+def test_a_hostile_template_is_refused_in_time_and_memory(monkeypatch, template, reason):
+    monkeypatch.setattr(template_limits, "MOST_SECONDS", 0.2)
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    path, message = refusal(lambda: form(template))
+    assert (path, reason in message) == ("policy.chat_template", True), message
+    assert resource.getrlimit(resource.RLIMIT_DATA) == limits
+    assert form().text(SUM) == "<user>1+1=?</user><assistant>"

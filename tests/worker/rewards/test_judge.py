@@ -211,6 +211,13 @@ def test_the_last_number_ends_the_judges_own_text(server, asked, text, wanted):
     assert rewards(asked(JudgeReward(answer="last_number")), "fine", "odd") == [0.1, wanted]
 
 
+def test_half_a_pair_of_surrogates_is_asked_about_as_well(server, asked):
+    server.respond = grade(10)
+    assert rewards(asked(JudgeReward()), "seven \ud83d") == [1]
+    assert "seven ?" in server.requests[0][2]["messages"][1]["content"]
+    assert server.requests[0][1]["Content-Type"] == "application/json"
+
+
 def test_a_busy_server_is_asked_again(server, asked):
     seen: Counter[str] = Counter()
 
