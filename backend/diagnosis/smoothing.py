@@ -29,7 +29,8 @@ def robust_noise(values: Floats) -> float:
 
 def window_for(sigma: float, *, scale: float, count: int) -> int:
     """Points of a mean whose standard error is a twentieth of `scale`: 3 to an eighth of all."""
-    wanted = math.ceil((sigma / (0.05 * scale)) ** 2) if scale > 0 else 3
+    ratio = 20 * sigma / scale if scale > 0 else 0.0
+    wanted = math.ceil(ratio**2) if ratio < 1e6 else count  # NaN where differences overflow
     return int(np.clip(wanted, 3, max(3, count // 8)))
 
 

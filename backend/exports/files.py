@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from io import BytesIO
@@ -37,6 +38,6 @@ def model_stream(directory: Path, checkpoint: Checkpoint, card: str) -> Iterator
                 file = opened.enter_context((directory / name).open("rb"))
             except OSError:
                 raise Conflict(f"checkpoint {checkpoint.path} is incomplete: {name} is missing") from None
-            members.append(Member(name, file, (directory / name).stat().st_size))
+            members.append(Member(name, file, os.fstat(file.fileno()).st_size))  # its name may be gone
         opened.pop_all()  # the stream closes them
         return tar_stream(members)

@@ -73,9 +73,11 @@ def import_any(
         return archive_answer(found, names, None)
     digest = digest_of([request.file, request.name, request.experiment, request.variant, _content(found)])
     with reading(sessions) as session:
-        if key and (known := made_before(session, key, digest)):
-            return archive_answer(found, names, known)
-    return archive_answer(found, names, _enter(sessions, settings, file, found, names, run_id, key, digest))
+        made = made_before(session, key, digest) if key else None
+    made = made or _enter(sessions, settings, file, found, names, run_id, key, digest)
+    with reading(sessions) as session:  # another request with this key may have given it another name
+        names = names._replace(run=session.scalar(select(Run.name).where(Run.id == made)) or names.run)
+    return archive_answer(found, names, made)
 
 
 _OF_LOGS = ("into", "step", "mapping", "runs", "seed")

@@ -71,7 +71,7 @@ def adapter_of(config: Mapping[str, Any]) -> LoraAdapter:
             "rslora": bool(config.get("use_rslora")),
             "targets": targets.replace("all-linear", "all_linear")
             if isinstance(targets, str)
-            else ",".join(map(str, targets or ())),
+            else ",".join(map(str, targets if isinstance(targets, list) else ())),
         }
     )
 

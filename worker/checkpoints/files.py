@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import transformers
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -139,7 +140,7 @@ def load_checkpoint(
     parts named there are taken over, where it holds them.
     """
     verify_checkpoint(directory)
-    state = json.loads((directory / "trainer/state.json").read_text())
+    state = _state_of(directory)
     if state["format"] != FORMAT:
         raise BadCheckpoint(directory, f"has format {state['format']}, this version reads {FORMAT}")
     if fitting is None and (strangers := sorted(state["parts"].keys() ^ parts.keys())):
@@ -148,8 +149,24 @@ def load_checkpoint(
     taken = sorted(parts.keys() & state["parts"].keys() & (parts.keys() if fitting is None else set(fitting)))
     for name in taken:
         file = directory / f"trainer/{name}.safetensors"
-        parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
-    return Loaded(int(state["step"]), taken, sorted(parts.keys() - set(taken)), state["versions"])
+        try:
+            parts[name].restore(state["parts"][name], load_file(file) if file.is_file() else {})
+        except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise BadCheckpoint(directory, f"its {name} cannot be restored: {error!r:.200}") from error
+    return Loaded(state["step"], taken, sorted(parts.keys() - set(taken)), state["versions"])
+
+
+def _state_of(directory: Path) -> dict[str, Any]:
+    """trainer/state.json, whose writer may be another installation; raises BadCheckpoint."""
+    try:
+        state = json.loads((directory / "trainer/state.json").read_text())
+        kinds = {"format": int, "step": int, "parts": dict, "versions": dict}
+        is_right = all(type(state[name]) is kind for name, kind in kinds.items())
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        is_right = False
+    if not is_right:
+        raise BadCheckpoint(directory, "trainer/state.json is no state of a trainer")
+    return state
 
 
 @torch.no_grad()
@@ -191,7 +208,7 @@ def _load_model(directory: Path, policy: Policy) -> None:
 
 
 def _load_adapter(directory: Path, policy: Policy) -> None:
-    state = json.loads((directory / "trainer/state.json").read_text())
+    state = _state_of(directory)
     if (before := state.get("base_sha256")) != policy.base_sha256:
         raise BadCheckpoint(
             directory,

@@ -128,6 +128,15 @@ def test_the_window_has_a_standard_error_of_a_twentieth():
     assert window_for(0.4, scale=1.0, count=1000) == 64
     assert window_for(0.4, scale=1.0, count=80) == 10
     assert window_for(0.0, scale=1.0, count=5) == 3
+    for sigma in (1e300, np.inf, np.nan):  # of a log whose numbers are absurd
+        assert window_for(sigma, scale=5e-324, count=80) == 10
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("huge", [1e300, 1.7e308, 5e-324])
+def test_absurd_numbers_have_a_verdict(huge):
+    values = np.tile([huge, -huge, 0.0, huge / 2], 20)
+    assert outcome_of(values, **{"eval/accuracy": values, "policy/entropy": values}).verdict
 
 
 def test_means_and_medians_begin_with_fewer_points():

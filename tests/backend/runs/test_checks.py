@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from backend.config.adapters import ContinuedAdapter
 from backend.config.previews import training_sum
 from backend.config.problems import SumsProblem
 from backend.config.run import PolicyConfig
@@ -75,6 +76,16 @@ def test_a_deep_config_is_refused_and_the_others_are_still_offered(settings, mod
     (model / name).write_text('{"a": ' + "[" * 900 + "]" * 900 + "}")
     assert "config.json" in reason(settings)
     assert [offer.name for offer in policy_offers(settings)] == BUILT_IN
+
+
+@pytest.mark.parametrize("targets", [7, True, {"a": 1}, "(", ["q_proj", None, 2]])
+def test_an_adapter_with_absurd_targets_ends_in_no_traceback(settings, model, targets):
+    config = {"peft_type": "LORA", "base_model_name_or_path": "mine", "r": 8, "lora_alpha": 16}
+    (model / "adapter_model.safetensors").write_bytes(b"")
+    (model / "adapter_config.json").write_text(json.dumps(config | {"target_modules": targets}))
+    adapter = ContinuedAdapter(name="mine")
+    errors = policy_errors(PolicyConfig(name="mine", adapter=adapter), settings)
+    assert all("no usable targets" in error.message for error in errors)
 
 
 def test_a_link_out_of_models_dir_is_refused(settings, model, tmp_path):

@@ -3,6 +3,7 @@ import os
 import random
 import subprocess
 import sys
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -127,6 +128,26 @@ def test_a_checkpoint_with_other_state_than_the_run_has_is_refused(tmp_path):
     other.parts["critic"] = other.parts.pop("baseline")
     with pytest.raises(BadCheckpoint, match="holds other state than the run has: baseline, critic"):
         other.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"step": "3"}, "no state of a trainer"),
+        ({"parts": []}, "no state of a trainer"),
+        ({"parts": {"optimizer": {}, "random": 5, "baseline": {}}}, "its baseline cannot be restored"),
+    ],
+)
+def test_a_state_that_another_installation_made_up_is_refused(tmp_path, change, reason):
+    directory = Run().save(tmp_path / "one")
+    path = directory / "trainer/state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    content = path.read_bytes()
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["files"]["trainer/state.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BadCheckpoint, match=reason):
+        Run().load(directory)
 
 
 def test_a_damaged_or_missing_file_is_noticed(tmp_path):
