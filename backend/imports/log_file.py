@@ -1,8 +1,11 @@
 """Files of one import, and the sandboxed process that reads those of them that are binary."""
 
+import fcntl
+import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -18,11 +21,32 @@ ALL_SECONDS = 200.0
 """For all answers of an import together."""
 
 
+PREFIX = "grpolab-import-"
+LEFTOVER_SECONDS = 60.0
+"""Age from which a directory that nobody has locked was left by an import that was killed."""
+
+
+def _remove_leftovers() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.lstat().st_mtime < LEFTOVER_SECONDS:
+                continue
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path)
+            finally:
+                os.close(lock)
+
+
 class ImportSandbox:
     """One sandboxed process for an import. It sees copies of the files that it reads, and else only code."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="grpolab-import-")
+        _remove_leftovers()
+        self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
+        self._lock = os.open(self._directory.name, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._sandbox = Sandbox(OPERATIONS, further=(Path(self._directory.name),))
         self._deadline = time.monotonic() + ALL_SECONDS
         self._numbers = count()
@@ -33,6 +57,7 @@ class ImportSandbox:
     def __exit__(self, *_: object) -> None:
         self._sandbox.close()
         self._directory.cleanup()
+        os.close(self._lock)
 
     def new_path(self) -> Path:
         """Path of a new file that the sandboxed process can read."""

@@ -3,8 +3,10 @@
 import io
 import json
 import math
+import os
 import sqlite3
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from backend.imports.archive import _inflate
 from backend.imports.formats import FORMATS, detect, read_logs
+from backend.imports.log_file import ImportSandbox
 from backend.imports.plan import plan_import
 from backend.imports.table import BadLog
 from backend.imports.text_formats import read_csv
@@ -439,3 +442,22 @@ def test_an_answer_that_makes_no_sense_is_refused(monkeypatch, answer):
     monkeypatch.setattr("backend.imports.log_file.Sandbox.ask", ask)
     with pytest.raises(BadLog, match="makes no sense"):
         logs_of(WHOLE)
+
+
+def test_the_copies_of_an_import_that_was_killed_are_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, fresh, link = (tmp_path / f"grpolab-import-{name}" for name in ("left", "fresh", "link"))
+    other = tmp_path / "other"
+    for directory in (left, fresh, other):
+        directory.mkdir()
+        (directory / "0").write_bytes(b"copy")
+    link.symlink_to(other)
+    with ImportSandbox() as at_work:
+        at_work.new_path().write_bytes(b"copy")
+        for directory in (left, link, at_work.new_path().parent):
+            os.utime(directory, (1, 1), follow_symlinks=False)
+        with ImportSandbox():
+            pass
+        assert at_work.new_path().parent.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, link.name, "other"]
+    assert (other / "0").exists()
