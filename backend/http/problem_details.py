@@ -52,7 +52,11 @@ PROBLEM_SCHEMA: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "required": ["path", "message"],
-                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+                "properties": {
+                    "path": {"type": "string"},
+                    "message": {"type": "string"},
+                    "position": {"type": "integer"},
+                },
             },
         },
     },
@@ -74,7 +78,9 @@ def problem(
 ) -> Response:
     """An error answer."""
     content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if listed := [{"path": error.path, "message": error.message} for error in errors]:
+    if listed := [
+        {name: value for name, value in error._asdict().items() if value is not None} for error in errors
+    ]:
         content["errors"] = listed
     if asked := request_id():
         content["request_id"] = asked
