@@ -58,6 +58,9 @@ _next_colour = count(randrange(COLOURS))
 LISTED = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
 """The runs of the list as it opens: counting them reads this index alone."""
 
+DOOMED = text("deleting_at IS NOT NULL")
+"""Runs that are deleted for ever. An index of all runs by this column misleads the planner of SQLite."""
+
 
 class Base(DeclarativeBase):
     """Root of the mapped tables; constraint names are fixed so that migrations can name them."""
@@ -103,7 +106,7 @@ class Run(Base):
         Index("ix_run_created", "created_at", "id"),
         Index("ix_run_listed", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
         Index("ix_run_changed", "changed_at"),
-        Index("ix_run_deleting", "deleting_at"),
+        Index("ix_run_deleting", "deleting_at", sqlite_where=DOOMED, postgresql_where=DOOMED),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
         Index("ix_run_judged", "status", "judged_step", "last_step", "judged_by"),
     )

@@ -12,6 +12,8 @@ SECONDS = sa.Float(53)
 COLOURS = 10
 LISTED = sa.text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
 
+DOOMED = sa.text("deleting_at IS NOT NULL")
+
 
 def upgrade() -> None:
     op.add_column("run", sa.Column("colour", sa.SmallInteger(), server_default="0", nullable=False))
@@ -19,6 +21,8 @@ def upgrade() -> None:
     op.create_index(
         "ix_run_listed", "run", ["created_at", "id"], sqlite_where=LISTED, postgresql_where=LISTED
     )
+    op.drop_index("ix_run_deleting", "run")
+    op.create_index("ix_run_deleting", "run", ["deleting_at"], sqlite_where=DOOMED, postgresql_where=DOOMED)
     op.create_table(
         "saved_view",
         sa.Column("id", sa.String(26), nullable=False),
@@ -45,5 +49,7 @@ def _give_colours() -> None:
 
 def downgrade() -> None:
     op.drop_table("saved_view")
+    op.drop_index("ix_run_deleting", "run")
+    op.create_index("ix_run_deleting", "run", ["deleting_at"])
     op.drop_index("ix_run_listed", "run")
     op.drop_column("run", "colour")

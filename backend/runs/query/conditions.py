@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, and_, exists, false, func, literal, not_, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.db.engine import is_postgres
 from backend.db.models import Experiment, Run
@@ -98,7 +98,7 @@ def _meets(session: Session, field: Field, operator: str, value: Value) -> Condi
         case "tags":
             return tagged(session, lambda tag: _like(tag, operator, value.text))
         case "number":
-            return ORDER[operator](field.column, _number(field, value))
+            return ORDER[operator](field.column, literal(_number(field, value), Float(53)))
         case "date":
             return _date(field, operator, value)
         case "config":
@@ -134,15 +134,15 @@ def _text(field: Field, operator: str, value: Value) -> Condition:
     return _like(field.column, operator, value.text)
 
 
-def _like(column: ColumnElement[str], operator: str, text: str) -> Condition:
+def _like(column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str) -> Condition:
     """Equal to the text, or containing it in any case of letters."""
     return column == text if operator == "=" else column.icontains(text, autoescape=True)
 
 
-def _number(field: Field, value: Value) -> ColumnElement[float]:
+def _number(field: Field, value: Value) -> float:
     if value.is_quoted or not NUMBER.fullmatch(value.text):
         raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.at)
-    return literal(float(value.text), Float(53))
+    return float(value.text)
 
 
 def _date(field: Field, operator: str, value: Value) -> Condition:
@@ -184,9 +184,9 @@ def _metric(field: Field, operator: str, value: Value) -> Condition:
     stored = SpelledValue(Run.summary, field.path)
     spelling = NOT_NUMBERS.get(value.text.lower())
     if spelling is None:
-        return ORDER[operator](stored.number, _number(field, value))
+        return stored.compared(operator, ORDER[operator], _number(field, value))
     if operator == "=":
         return stored.text == spelling
     if spelling == SPELLINGS[NAN]:
         raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
-    return ORDER[operator](stored.number, literal(float(value.text), Float(53)))
+    return ORDER[operator](stored.exact, literal(float(value.text), Float(53)))

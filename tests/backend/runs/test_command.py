@@ -6,6 +6,7 @@ import pytest
 
 from backend.cli import main
 from backend.db.engine import open_engine, open_sessions
+from backend.runs.command import HEAD
 from tests.factories import make_run
 
 
@@ -31,17 +32,7 @@ def listed(sqlite_url, monkeypatch, capsys):
 def test_runs_of_a_query_are_listed_with_their_number(listed):
     code, (head, row, total), _ = listed("--query", "reward/mean > .2")
     assert code == 0
-    assert head.split() == [
-        "name",
-        "variant",
-        "seed",
-        "status",
-        "step",
-        "verdict",
-        "reward/mean",
-        "eval/accuracy",
-        "id",
-    ]
+    assert head.split() == list(HEAD)
     assert row.split()[:8] == ["calm\\u001b[31m", "dapo", "0", "queued", "0/150", "-", "0.25", "NaN"]
     assert total == "1 of 1 run"
     assert listed("--limit", "1", "--sort", "name")[1][-1] == "1 of 2 runs"
