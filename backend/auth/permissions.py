@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from starlette.routing import compile_path
 
-from backend.pages import HOME, PAGES
+from backend.pages import HOME, PAGES, REDIRECTS
 
 
 class Role(StrEnum):
@@ -40,7 +40,7 @@ PUBLIC = (
 """Open to everybody: they tell nothing about this installation."""
 
 READS = (
-    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES))),
+    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
     "GET /docs",
     "GET /help",
     "GET /help/{name}",

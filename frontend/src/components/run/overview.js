@@ -45,7 +45,7 @@ export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 function lineOf(run, events) {
   return {
     runs: [run.id],
-    looks: runLooks([run.id]),
+    looks: runLooks([run]),
     names: new Map([[run.id, run.name]]),
     marks: marksOf(events),
     onsets: onsetsOf([run]),
