@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from backend.auth.permissions import access_of, methods_of
+from backend.config.wording import plain_message
 from backend.db.faults import Fault, database_fault, disk_fault
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.http.frontend import asks_for_page, page
@@ -156,8 +157,7 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     path = ".".join(parts) or place
     if item["type"] == "unstorable":
         return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
+    message = plain_message(str(item["msg"]))
     if item["type"] == "missing":
         return FieldError(path, "is required")
     if item["type"] == "extra_forbidden":
