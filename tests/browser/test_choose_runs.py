@@ -15,6 +15,8 @@ from tests.browser.service import opened, running
 
 COUNT = 5_213
 SHOWN = "5\u202f213"
+LONGEST_TASK_MS = 1_000
+"""A page that computes for longer than this feels frozen; other processes may hold the cores meanwhile."""
 PICTURES = os.environ.get("GRPOLAB_PICTURES", "")
 """A directory: the screens are written there, to be looked at."""
 
@@ -58,10 +60,10 @@ def test_a_query_narrows_the_list_stands_in_the_address_and_says_where_it_is_wro
     page.goto("/runs")
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
     search(page, "reward/mean > .999 and not tag = old")
-    expect(page.get_by_text("3 runs", exact=True)).to_be_visible()
+    expect(page.get_by_text("2 runs", exact=True)).to_be_visible()
     assert "q=reward/mean" in page.url
     page.reload()
-    expect(page.get_by_text("3 runs", exact=True)).to_be_visible()
+    expect(page.get_by_text("2 runs", exact=True)).to_be_visible()
     shoot(page, "query")
     search(page, "tag = old and acuracy > .5")
     error = page.locator(".query-error")
@@ -98,10 +100,10 @@ def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_
     expect(page.get_by_text(f"100 of {SHOWN} runs")).to_be_visible()
     page.get_by_label("Select all").check()
     page.evaluate(
-        """() => { window.longest = 0; let before = performance.now();
-                   const look = (now) => { longest = Math.max(longest, now - before); before = now;
-                                           requestAnimationFrame(look); };
-                   requestAnimationFrame(look); }"""
+        """() => { window.longest = 0;
+                   new PerformanceObserver((list) => {
+                       for (const { duration } of list.getEntries()) longest = Math.max(longest, duration);
+                   }).observe({ type: 'longtask' }); }"""
     )
     page.get_by_role("button", name=f"Select all {SHOWN}").click()
     expect(page.get_by_text(f"{SHOWN} selected")).to_be_visible()
@@ -113,7 +115,7 @@ def test_five_thousand_matching_runs_are_selected_tagged_and_untagged_without_a_
     expect(message).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text(f"{SHOWN} runs no longer tagged mine")).to_be_visible()
-    assert page.evaluate("longest") < 2_000  # milliseconds between two frames
+    assert page.evaluate("longest") < LONGEST_TASK_MS
     search(page, "tag = mine")
     expect(page.get_by_text("No matching runs")).to_be_visible()
 
