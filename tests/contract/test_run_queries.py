@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from backend.db.models import MetricKey, Run
 from backend.runs.list import RunFilter, run_ids
@@ -138,7 +138,7 @@ def numeric(field: str, get: Callable[[Row], float | None]):
 
 
 def spelled(value: Any) -> float | None:
-    return NOT_FINITE.get(value, value) if isinstance(value, str) else value
+    return NOT_FINITE[value] if isinstance(value, str) else value
 
 
 def config_number(row: Row) -> float | None:
@@ -203,9 +203,9 @@ LEAVES = st.one_of(
     fixed("variant = none", lambda row: not row.variant),
     fixed("reward/mean = nan", lambda row: row.last.get("reward/mean") == "NaN"),
     fixed("reward/mean != -inf", lambda row: row.last.get("reward/mean") != "-Infinity"),
-    fixed("reward/mean < inf", lambda row: (spelled(row.last.get("reward/mean", "NaN")) or 0) < math.inf),
+    fixed("reward/mean < inf", lambda row: float(row.last.get("reward/mean", "NaN")) < math.inf),
     fixed("reward/mean >= inf", lambda row: row.last.get("reward/mean") == "Infinity"),
-    fixed("reward/mean > -inf", lambda row: spelled(row.last.get("reward/mean", "NaN")) > -math.inf),
+    fixed("reward/mean > -inf", lambda row: float(row.last.get("reward/mean", "NaN")) > -math.inf),
     fixed("eval/accuracy = none", lambda row: "eval/accuracy" not in row.last),
     fixed("best(eval/accuracy) != none", lambda row: row.best is not None),
     fixed("lr = true", lambda row: row.lr is True),
@@ -234,6 +234,12 @@ QUERIES = st.recursive(
 )
 
 
+def matching(session, text: str) -> Select[tuple[str]]:
+    condition = condition_of(session, text)
+    assert condition is not None
+    return select(Run.id).where(condition)
+
+
 def test_a_random_query_finds_the_rows_that_a_plain_evaluator_finds(session):
     rows = stored_rows(session, random.Random(5), 60)
 
@@ -241,7 +247,7 @@ def test_a_random_query_finds_the_rows_that_a_plain_evaluator_finds(session):
     @given(QUERIES)
     def agrees(query):
         text, matches = query
-        found = set(session.scalars(select(Run.id).where(condition_of(session, text))))
+        found = set(session.scalars(matching(session, text)))
         assert found == {row.id for row in rows if matches(row)}, text
 
     agrees()
@@ -334,7 +340,7 @@ def test_a_query_as_long_and_as_deep_as_allowed_is_answered(session):
         f"name ~ {quoted('%' * 1_900)}",
         f"seed in ({','.join(['0'] * 900)})",
     ):
-        session.scalars(select(Run.id).where(condition_of(session, query))).all()
+        session.scalars(matching(session, query)).all()
     assert names(session, f"name ~ {quoted('%' * 50)}") == [run.name]
     assert names(session, "name ~ %a") == []
 

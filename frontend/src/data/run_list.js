@@ -6,7 +6,7 @@ import { useLoad, useThrottled } from './resource.js';
 
 const PAGE = 100;
 const MOST_PER_CALL = 200;
-const SHOW_MS = 50;
+const SHOW_MS = 250;
 /**
  * @typedef {{key: string, items: Api.RunItem[], next: string | null, total: number, error: import('./api.js').ApiError | null,
  *   loading: boolean, loaded: boolean, loadedAt: number}} List
