@@ -234,7 +234,7 @@ QUERIES = st.recursive(
 )
 
 
-def matching(session, text: str) -> Select[tuple[str]]:
+def matching(session, text: str) -> Select[str]:
     condition = condition_of(session, text)
     assert condition is not None
     return select(Run.id).where(condition)
