@@ -79,7 +79,7 @@ REFUSED = [
     (
         {"advantage": {"type": "critic", "lambda_policy": 1.5}},
         "advantage.lambda_policy",
-        "less than or equal",
+        "at most",
     ),
     ({"value": {"epochs": 0}}, "value.epochs", "updates.epochs"),
     ({"aggregation": {"type": "seq_mean_token_sum_norm", "l_max": 0}}, "aggregation.l_max", "max_new_tokens"),
