@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from backend.errors import GrpoLabError
 from backend.exports.arguments import add_arguments
 from backend.redaction import redact
+from backend.runs.arguments import add_arguments as add_list_arguments
 from backend.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,6 +112,17 @@ def _role(*, viewer: bool) -> "Role":
     from backend.auth.permissions import Role
 
     return Role.VIEWER if viewer else Role.OPERATOR
+
+
+def runs(settings: Settings, *, query: str, archived: bool, trash: bool, json: bool, **options: Any) -> int:
+    """list runs: all, or those of a query"""
+    from backend.runs.command import listed_runs
+    from backend.runs.list import RunFilter
+
+    wanted = RunFilter(query=query, archived=archived, deleted=trash)
+    for line in listed_runs(settings, wanted, as_json=json, **options):
+        print(line)
+    return 0
 
 
 MARKS = {"ok": "ok ", "warn": "?  ", "bad": "NO "}
@@ -216,7 +228,7 @@ def serve_model(settings: Settings, *, directory: str, dry_run: bool, **options:
     return 0
 
 
-DAILY = (up, demo, serve, worker, token, link, doctor, backup, restore)
+DAILY = (up, demo, serve, worker, token, link, runs, doctor, backup, restore)
 OUT = (export, archive, push, serve_model)
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -256,6 +268,7 @@ def _parser() -> argparse.ArgumentParser:
     parsers["restore"].add_argument("source", help="directory that `backup` created")
     parsers["restore"].add_argument("--overwrite", action="store_true", help="replace what is there")
     add_arguments(parsers)
+    add_list_arguments(parsers["runs"])
     importing = parsers["import"]
     importing.add_argument("file", help="the log")
     importing.add_argument("--dry-run", action="store_true", help="say what would be imported, store nothing")

@@ -25,6 +25,9 @@ class FieldError(NamedTuple):
     message: str
     """The value that was met and what was expected."""
 
+    position: int | None = None
+    """Offset, from 0, of the character of a text at which it went wrong."""
+
 
 class GrpoLabError(Exception):
     """Base of all errors with words meant for a user."""

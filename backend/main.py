@@ -42,6 +42,7 @@ from backend.push import api as pushes
 from backend.redaction import learn_secrets
 from backend.rollouts import api as rollouts
 from backend.runs import api as runs
+from backend.runs import list_api as run_lists
 from backend.runs.high_water_mark import tell_if_older
 from backend.settings import Settings
 from backend.trials import api as trials
@@ -102,6 +103,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         archives,
         exports,
         pushes,
+        run_lists,
         runs,
         metrics,
         rollouts,

@@ -37,3 +37,9 @@ PAGES = (
     Page("/rollouts", menu="/runs"),
     Page("/import", menu="/runs"),
 )
+
+REDIRECTS = {
+    "/runs/{run_id}": "/run/{run_id}",
+    "/rollouts/{run_id}": "/rollouts?run={run_id}",
+}
+"""Addresses that people guess, and those where the pages are."""

@@ -10,6 +10,7 @@ FILLED = {
     "run_id": "nobody",
     "experiment_id": "nobody",
     "completion_id": "1",
+    "view_id": "nobody",
     "sha256": "0" * 64,
     "session_id": "0" * 64,
     "name": "nothing",

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from starlette.routing import compile_path
 
-from backend.pages import HOME, PAGES
+from backend.pages import HOME, PAGES, REDIRECTS
 
 
 class Role(StrEnum):
@@ -40,7 +40,7 @@ PUBLIC = (
 """Open to everybody: they tell nothing about this installation."""
 
 READS = (
-    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES))),
+    *(f"GET {path}" for path in (HOME, *(page.path for page in PAGES), *REDIRECTS)),
     "GET /docs",
     "GET /help",
     "GET /help/{name}",
@@ -71,6 +71,9 @@ READS = (
     "GET /api/v1/experiments/{experiment_id}",
     "GET /api/v1/experiments/{experiment_id}/summary",
     "GET /api/v1/runs",
+    "GET /api/v1/runs/ids",
+    "GET /api/v1/run-fields",
+    "GET /api/v1/views",
     "GET /api/v1/runs/{run_id}",
     "GET /api/v1/runs/{run_id}/checkpoints",
     "GET /api/v1/runs/{run_id}/files/{name:path}",
@@ -96,6 +99,9 @@ WRITES = (
     "POST /api/v1/experiments",
     "POST /api/v1/experiments/check",
     "DELETE /api/v1/runs",
+    "POST /api/v1/runs/actions",
+    "PUT /api/v1/views",
+    "DELETE /api/v1/views/{view_id}",
     "PATCH /api/v1/runs/{run_id}",
     "DELETE /api/v1/runs/{run_id}",
     "POST /api/v1/runs/{run_id}/restore",

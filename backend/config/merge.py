@@ -16,6 +16,7 @@ from backend.config.policies import profile_of
 from backend.config.presets import PRESETS
 from backend.config.rewards import CorrectnessReward
 from backend.config.run import RunConfig
+from backend.config.wording import plain_message
 from backend.errors import FieldError, InvalidConfig
 
 Fields = Mapping[str, Any]
@@ -156,14 +157,10 @@ def _field_errors(loc: tuple[str, ...], item: dict[str, Any]) -> list[FieldError
         return [FieldError(path, "is required")]
     if kind == "union_tag_not_found":
         return [FieldError(f"{path}.{context['discriminator'].strip(chr(39))}", "is required")]
-    message = EXPECTED.get(kind) or _lower_first(item["msg"].removeprefix("Value error, "))
+    message = EXPECTED.get(kind) or plain_message(item["msg"])
     if kind == "too_short":
         message = f"at least {context['min_length']} is expected"
     return [FieldError(path, f"{message}, got {_shown(item.get('input'))}")]
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def _shown(value: Any) -> str:

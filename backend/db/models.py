@@ -7,13 +7,15 @@
                    ├──< checkpoint, event, log_chunk
                    ├──< push_session
                    └──< trial >── experiment
-    worker, singleton, browser_session, webhook
+    worker, singleton, browser_session, webhook, saved_view
 
 Times are seconds since 1970 (UTC) by the database's clock. A run that is resumed keeps the rows of
 older attempts: the valid row of step k is the one of the highest attempt whose `from_step` is below k,
 and every row of an older attempt behind that `from_step` is hidden.
 """
 
+from itertools import count
+from random import randrange
 from typing import Any, ClassVar
 
 from sqlalchemy import (
@@ -28,6 +30,7 @@ from sqlalchemy import (
     SmallInteger,
     String,
     Text,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -45,6 +48,18 @@ NOT_BEGUN = 2**31 - 1
 
 ALL_PACKED = 2**31 - 1
 """`packed_step` of an attempt that has ended and is in blocks as a whole."""
+
+
+COLOURS = 10
+"""Colours of the palette in frontend/src/lib/colours.js."""
+
+_next_colour = count(randrange(COLOURS))
+
+LISTED = text("archived_at IS NULL AND deleted_at IS NULL AND deleting_at IS NULL")
+"""The runs of the list as it opens: counting them reads this index alone."""
+
+DOOMED = text("deleting_at IS NOT NULL")
+"""Runs that are deleted for ever. An index of all runs by this column misleads the planner of SQLite."""
 
 
 class Base(DeclarativeBase):
@@ -89,8 +104,9 @@ class Run(Base):
         Index("ix_run_claim", "status", "priority", "queued_at", "id"),
         Index("ix_run_experiment", "experiment_id"),
         Index("ix_run_created", "created_at", "id"),
+        Index("ix_run_listed", "created_at", "id", sqlite_where=LISTED, postgresql_where=LISTED),
         Index("ix_run_changed", "changed_at"),
-        Index("ix_run_deleting", "deleting_at"),
+        Index("ix_run_deleting", "deleting_at", sqlite_where=DOOMED, postgresql_where=DOOMED),
         Index("ix_run_writer_key", "writer", "writer_key", unique=True),
         Index("ix_run_judged", "status", "judged_step", "last_step", "judged_by"),
     )
@@ -126,6 +142,10 @@ class Run(Base):
 
     tags: Mapped[list[Any]] = mapped_column(default=list)
     notes: Mapped[str] = mapped_column(Text, default="")
+    colour: Mapped[int] = mapped_column(
+        SmallInteger, default=lambda: next(_next_colour) % COLOURS, server_default="0"
+    )
+    """Place of its colour in the palette. Runs made one after the other get one after the other."""
     parent_run: Mapped[str | None] = mapped_column(ForeignKey("run.id"))
     fork_step: Mapped[int | None]
     origin: Mapped[str] = mapped_column(String(32), default="", server_default="")
@@ -457,6 +477,18 @@ class PushSession(Base):
     """Random, chosen by the client."""
     stored: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of its last record that is stored."""
+
+
+class SavedView(Base):
+    """A list of runs under a name: what it shows and how, for all who use the service."""
+
+    __tablename__ = "saved_view"
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    view: Mapped[dict[str, Any]]
+    """The fields of runs/views.py: View."""
+    changed_at: Mapped[float] = mapped_column(default=db_now(), onupdate=db_now())
 
 
 class Singleton(Base):

@@ -11,13 +11,14 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from backend.http.dependencies import lab_of
-from backend.pages import FRONTEND, HOME, PAGES
+from backend.pages import FRONTEND, HOME, PAGES, REDIRECTS
 
 SERVED = (("src",), ("styles",), ("vendor",), ("favicon.svg",))
 """What of the frontend browsers get."""
@@ -45,6 +46,8 @@ def serve_pages(app: FastAPI) -> None:
     """Add the frontend to the application."""
     for path in (HOME, *(each.path for each in PAGES)):
         router.add_api_route(path, _index, methods=["GET", "HEAD"])
+    for path in REDIRECTS:
+        router.add_api_route(path, _redirect, methods=["GET", "HEAD"])
     router.add_api_route("/vendor/plotly.min.js", plotly, methods=["GET", "HEAD"])
     router.add_api_route("/docs", _docs, methods=["GET", "HEAD"])
     app.include_router(router)
@@ -76,6 +79,15 @@ def _index_html() -> str:
 
 def _index() -> Response:
     return page()
+
+
+def _redirect(request: Request, run_id: str) -> Response:
+    """To the page of a run, with the query of the address."""
+    target = REDIRECTS[request.scope["route"].path].format(run_id=quote(run_id, safe=""))
+    query = request.url.query
+    if query:
+        target += f"{'&' if '?' in target else '?'}{query}"
+    return RedirectResponse(target)
 
 
 def plotly(request: Request) -> Response:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from backend.auth.permissions import access_of, methods_of
+from backend.config.wording import plain_message
 from backend.db.faults import Fault, database_fault, disk_fault
 from backend.errors import FieldError, GrpoLabError, InvalidRequest
 from backend.http.frontend import asks_for_page, page
@@ -52,7 +53,11 @@ PROBLEM_SCHEMA: dict[str, Any] = {
             "items": {
                 "type": "object",
                 "required": ["path", "message"],
-                "properties": {"path": {"type": "string"}, "message": {"type": "string"}},
+                "properties": {
+                    "path": {"type": "string"},
+                    "message": {"type": "string"},
+                    "position": {"type": "integer"},
+                },
             },
         },
     },
@@ -74,7 +79,9 @@ def problem(
 ) -> Response:
     """An error answer."""
     content: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if listed := [{"path": error.path, "message": error.message} for error in errors]:
+    if listed := [
+        {name: value for name, value in error._asdict().items() if value is not None} for error in errors
+    ]:
         content["errors"] = listed
     if asked := request_id():
         content["request_id"] = asked
@@ -150,8 +157,7 @@ def _field_error(item: dict[str, Any]) -> FieldError:
     path = ".".join(parts) or place
     if item["type"] == "unstorable":
         return FieldError(item["ctx"]["path"] or path, item["ctx"]["reason"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
+    message = plain_message(str(item["msg"]))
     if item["type"] == "missing":
         return FieldError(path, "is required")
     if item["type"] == "extra_forbidden":

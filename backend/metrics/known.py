@@ -17,10 +17,11 @@ def must_be_known(session: Session, names: Sequence[str], path: str) -> None:
     doubtful = [name for name in names if find_metric(name) is None]
     recorded = find_keys(session, doubtful) if doubtful else {}
     if unknown := [name for name in doubtful if name not in recorded]:
-        raise InvalidRequest([FieldError(path, _reason(name)) for name in unknown])
+        raise InvalidRequest([FieldError(path, reason_unknown(name)) for name in unknown])
 
 
-def _reason(name: str) -> str:
+def reason_unknown(name: str) -> str:
+    """One sentence on a name that no metric has, with the nearest ones that exist."""
     if len(name) > LONGEST_NAME:
         return f"a metric's name has at most {LONGEST_NAME} characters, got {name[:40]!r}..."
     if name in ALIASES:

@@ -1,20 +1,18 @@
 """Routes of runs."""
 
-from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, BackgroundTasks, Query
 from starlette.responses import FileResponse
 
-from backend.config.causes import Verdict
 from backend.db.engine import reading
 from backend.db.models import Checkpoint, LogChunk
 from backend.db.run_lookup import must_exist
 from backend.errors import FieldError, InvalidRequest, NotFound
 from backend.http.dependencies import Lab, LabOf, ReadSession, SettingsOf, WriteSession
 from backend.http.idempotency import Key
-from backend.http.paging import iso, page_of, read_cursor, split_list
+from backend.http.paging import iso, page_of, read_cursor
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit, Page
 from backend.queue.doorbell import ring
@@ -23,7 +21,6 @@ from backend.runs.checkpoints import checkpoints_of
 from backend.runs.children import ChildRequest, queue_child
 from backend.runs.deletion import begin_deletion, empty_trash
 from backend.runs.events import events_of, shown_event
-from backend.runs.list import RunFilter, list_runs, place_of, read_order
 from backend.runs.schemas import (
     CloneRequest,
     EmptiedTrash,
@@ -32,65 +29,16 @@ from backend.runs.schemas import (
     ForkRequest,
     RunChanges,
     RunItem,
-    RunPage,
 )
 from backend.runs.store import (
-    attempts_of,
     change_run,
     find_run,
     log_chunks,
     restore_run,
-    shown_run,
     trash_run,
 )
 
 router = APIRouter(prefix="/api/v1/runs", tags=["runs"], responses=ERRORS)
-
-Text = Annotated[str, Query(max_length=200)]
-Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
-
-
-@router.get("", response_model=RunPage, response_model_exclude_unset=True)
-def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
-    session: ReadSession,
-    status: Annotated[str, Query(max_length=200, description="Statuses, separated by commas.")] = "",
-    verdict: Annotated[str, Query(max_length=200, description="Verdicts, separated by commas.")] = "",
-    experiment: Text = "",
-    variant: Text = "",
-    tag: Text = "",
-    q: Annotated[
-        str, Query(max_length=200, description="Part of the name of run, variant or experiment.")
-    ] = "",
-    sort: Annotated[str, Query(max_length=150, description="Field, or `summary.<metric>`.")] = "-created_at",
-    include: Include = "",
-    limit: Limit = 50,
-    cursor: Cursor = "",
-    *,
-    archived: bool = False,
-    deleted: bool = False,
-) -> Json:
-    """Runs, newest first unless sorted otherwise. A missing value sorts last."""
-    statuses = _some_of("status", status, lifecycle.STATUSES)
-    verdicts = _some_of("verdict", verdict, get_args(Verdict))
-    wanted = RunFilter(statuses, verdicts, experiment, variant, tag, q, archived, deleted)
-    with_config = "config" in include
-    rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
-    with_attempts = "attempts" in include
-    attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
-
-    def shown(row: Any) -> dict[str, Any]:
-        return shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
-
-    return Json(page_of(rows, limit, shown, place_of, order=sort))
-
-
-def _some_of(field: str, text: str, known: Sequence[str]) -> list[str]:
-    """The words of a list with commas; raises InvalidRequest for an unknown one."""
-    words = split_list(text)
-    if unknown := [word for word in words if word not in known]:
-        reason = f"is {unknown[0]!r}; any of {', '.join(known)} are expected"
-        raise InvalidRequest([FieldError(field, reason)])
-    return words
 
 
 @router.get("/{run_id}", response_model=RunItem, response_model_exclude_unset=True)

@@ -1,12 +1,11 @@
 """The list of runs: filters, sorting and pages that stay put while runs are added."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Float, Row, Select, Text, and_, case, cast, or_, select
+from sqlalchemy import Float, Row, Select, Text, and_, case, cast, func, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -15,6 +14,7 @@ from backend.db.numbers import NOT_FINITE
 from backend.errors import FieldError, InvalidRequest
 from backend.http.paging import read_cursor
 from backend.metrics.known import must_be_known
+from backend.runs.query.conditions import condition_of, tagged
 
 SORTABLE: dict[str, Any] = {
     "created_at": Run.created_at,
@@ -30,6 +30,9 @@ SORTABLE: dict[str, Any] = {
     "verdict": Run.verdict,
     "onset": Run.onset_sick,
 }
+
+MOST_IDS = 100_000
+"""Of one answer."""
 
 METRIC_NAME = re.compile(r"[\w./@:<>-]{1,128}")
 
@@ -53,6 +56,7 @@ COLUMNS = (
     cast(Run.summary, Text).label("summary"),
     Run.tags,
     Run.notes,
+    Run.colour,
     Run.parent_run,
     Run.fork_step,
     Run.origin,
@@ -82,8 +86,8 @@ class RunFilter:
     experiment: str = ""
     variant: str = ""
     tag: str = ""
-    q: str = ""
-    """Part of the name of run, variant or experiment, in any case of letters."""
+    query: str = ""
+    """As runs/query/syntax.py reads it."""
     archived: bool = False
     deleted: bool = False
 
@@ -128,7 +132,7 @@ def list_runs(
     if order.metric:
         must_be_known(session, [order.metric], "sort")
     # First the ids, then the rows: sorting all runs with all of their columns takes ten times as long.
-    key, run_id, page = _keys(wanted, order)
+    key, run_id, page = _keys(_conditions(session, wanted), order)
     if cursor:
         page = page.where(_behind(order, key, run_id, cursor))
     ids = page.order_by(*order.ways(key, run_id)).limit(limit + 1).subquery()
@@ -137,21 +141,33 @@ def list_runs(
     return session.execute(query.order_by(*order.ways(ids.c.sort_key, ids.c.id))).all()
 
 
-def _keys(wanted: RunFilter, order: RunOrder) -> tuple[ColumnElement[Any], Any, Select[Any]]:
+def count_runs(session: Session, wanted: RunFilter) -> int:
+    """The number of runs that a filter lets through."""
+    query = select(func.count()).select_from(Run).where(*_conditions(session, wanted))
+    return session.scalar(query) or 0
+
+
+def run_ids(session: Session, wanted: RunFilter) -> Sequence[str]:
+    """The ids of the runs that a filter lets through, newest first."""
+    query = select(Run.id).where(*_conditions(session, wanted))
+    return session.scalars(query.order_by(Run.created_at.desc(), Run.id.desc()).limit(MOST_IDS)).all()
+
+
+def _keys(
+    conditions: Sequence[ColumnElement[bool]], order: RunOrder
+) -> tuple[ColumnElement[Any], Any, Select[Any]]:
     """What is sorted by, the id beside it, and the query that gives both for every run that is wanted."""
     if not order.metric:
         key = order.column
-        return key, Run.id, select(Run.id, key.label("sort_key")).where(*_conditions(wanted))
+        return key, Run.id, select(Run.id, key.label("sort_key")).where(*conditions)
     # Each summary is read once, not once for every mention of the value in the query.
     value = Run.summary[("last", order.metric)].as_string().label("value")
-    values = (
-        select(Run.id, value).where(*_conditions(wanted)).cte("values_of_runs").prefix_with("MATERIALIZED")
-    )
+    values = select(Run.id, value).where(*conditions).cte("values_of_runs").prefix_with("MATERIALIZED")
     finite = case((values.c.value.in_(NOT_FINITE), None), else_=cast(values.c.value, Float(53)))
     return finite, values.c.id, select(values.c.id, finite.label("sort_key"))
 
 
-def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
+def _conditions(session: Session, wanted: RunFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = [
         Run.archived_at.is_not(None) if wanted.archived else Run.archived_at.is_(None),
         Run.deleted_at.is_not(None) if wanted.deleted else Run.deleted_at.is_(None),
@@ -166,11 +182,9 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     if wanted.variant:
         found.append(Run.variant == wanted.variant)
     if wanted.tag:
-        found.append(cast(Run.tags, Text).contains(json.dumps(wanted.tag), autoescape=True))
-    if wanted.q:
-        experiments = select(Experiment.id).where(Experiment.name.icontains(wanted.q, autoescape=True))
-        own = (column.icontains(wanted.q, autoescape=True) for column in (Run.name, Run.variant))
-        found.append(or_(*own, Run.experiment_id.in_(experiments)))
+        found.append(tagged(session, lambda tag: tag == wanted.tag))
+    if (condition := condition_of(session, wanted.query)) is not None:
+        found.append(condition)
     return found
 
 

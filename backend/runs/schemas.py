@@ -13,6 +13,8 @@ from backend.redaction import secret_errors
 from backend.runs.check_report import CheckReport
 
 Tag = Annotated[str, Field(min_length=1, max_length=64)]
+MOST_TAGS = 50
+"""Of one run."""
 MOST_IN_NAME = 200
 Name = Annotated[str, Field(min_length=1, max_length=MOST_IN_NAME)]
 
@@ -29,7 +31,7 @@ class Body(BaseModel):
     @classmethod
     def _storable(cls, document: Any) -> Any:
         if found := unstorable(document) or next(secret_errors(document), None):
-            path, reason = found
+            path, reason, *_ = found
             raise PydanticCustomError(
                 "unstorable", "{path} {reason}", {"path": clean_text(path), "reason": reason}
             )
@@ -137,6 +139,8 @@ class RunItem(Judged):
     summary: Summary
     tags: list[str]
     notes: str
+    colour: int
+    """Place of its colour in the palette, from 0."""
     parent_run: str | None
     fork_step: int | None
     """Step of the parent's checkpoint it began with; its curves up to there are the parent's."""
@@ -173,10 +177,12 @@ class RunPage(BaseModel):
 
     items: list[RunItem]
     next: str | None
+    total: int | None = None
+    """Number of runs in the whole list; only on its first page."""
 
 
 class KeptRun(BaseModel):
-    """A run that stays in the trash."""
+    """A run that stays as it is."""
 
     id: str
     name: str
@@ -195,7 +201,7 @@ class RunChanges(Body):
     """The fields of a run that may be changed."""
 
     name: Name | None = None
-    tags: Annotated[list[Tag], Field(max_length=50)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=MOST_TAGS)] | None = None
     notes: Annotated[str, Field(max_length=20_000)] | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     """Higher ones start first."""

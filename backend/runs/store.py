@@ -46,6 +46,7 @@ def shown_run(row: Row[Any], *, attempts: Sequence[Attempt] | None = None) -> di
         "summary": orjson.Fragment(row.summary),
         "tags": row.tags,
         "notes": row.notes,
+        "colour": row.colour,
         "parent_run": row.parent_run,
         "fork_step": row.fork_step,
         "origin": row.origin,

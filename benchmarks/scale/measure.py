@@ -71,7 +71,7 @@ def _requests(size: Size, filled: Filled) -> dict[str, Callable[[], Request]]:
         "list of runs, first page": lambda: ("/runs", {"limit": 50}),
         "list of runs, part of a name, sorted by a metric": lambda: (
             "/runs",
-            {"limit": 50, "q": f"run-0{chance.randint(0, 9)}", "sort": "-summary.reward/mean"},
+            {"limit": 50, "query": f"run-0{chance.randint(0, 9)}", "sort": "-summary.reward/mean"},
         ),
         "list of runs, status and variant, sorted by name": lambda: (
             "/runs",

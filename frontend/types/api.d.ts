@@ -1,5 +1,11 @@
 /** Objects of the API, as the service answers them. Written by `make docs`; do not edit. */
 declare namespace Api {
+  interface ActionOutcome {
+    matched: number;
+    changed: string[];
+    refused: KeptRun[];
+    missing: number;
+  }
   interface ArmResult {
     name: string;
     changes: Record<string, any>;
@@ -327,6 +333,15 @@ declare namespace Api {
     stop: boolean;
     stored?: number;
   }
+  interface QueryField {
+    name: string;
+    type: 'text' | 'number' | 'date' | 'tags' | 'config' | 'metric';
+    values: string[];
+  }
+  interface QueryFieldPage {
+    items: QueryField[];
+    next: null;
+  }
   interface ReferenceCheck {
     checked: number;
     missing: number;
@@ -364,6 +379,9 @@ declare namespace Api {
     out_of_range: number;
     examples: string[];
   }
+  interface RunIds {
+    ids: string[];
+  }
   interface RunItem {
     verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
     onset: Steps | null;
@@ -387,6 +405,7 @@ declare namespace Api {
     summary: Summary;
     tags: string[];
     notes: string;
+    colour: number;
     parent_run: string | null;
     fork_step: number | null;
     origin: string;
@@ -415,6 +434,7 @@ declare namespace Api {
   interface RunPage {
     items: RunItem[];
     next: string | null;
+    total?: number | null;
   }
   interface SeriesAnswer {
     series: SeriesItem[];
@@ -590,6 +610,25 @@ declare namespace Api {
     variant: string;
     runs: SummarizedRun[];
     metrics: Record<string, MetricSummary>;
+  }
+  interface ViewItem {
+    query?: string;
+    status?: string;
+    verdict?: string;
+    tag?: string;
+    variant?: string;
+    experiment?: string;
+    archived?: boolean;
+    sort?: string;
+    group?: string;
+    columns?: string[] | null;
+    id: string;
+    name: string;
+    changed_at: string;
+  }
+  interface ViewPage {
+    items: ViewItem[];
+    next: null;
   }
   interface WrongReference {
     id: string;

@@ -165,21 +165,23 @@ declare namespace Api {
   /** What GET answers at a path below /api/v1. */
   type Answer<Path extends string> = Path extends '/runs'
     ? RunPage
-    : Path extends `/runs/${string}/checkpoints`
-      ? List<Checkpoint>
-      : Path extends `/runs/${string}/events`
-        ? List<RunEvent>
-        : Path extends `/runs/${string}/logs`
-          ? List<LogChunk>
-          : Path extends `/runs/${string}`
-            ? RunItem
-            : Path extends keyof Fixed
-              ? Fixed[Path]
-              : Path extends `/experiments/${string}/summary`
-                ? ExperimentSummary
-                : Path extends `/rollouts/${string}/tokens`
-                  ? TokensAnswer
-                  : any;
+    : Path extends '/runs/ids'
+      ? RunIds
+      : Path extends `/runs/${string}/checkpoints`
+        ? List<Checkpoint>
+        : Path extends `/runs/${string}/events`
+          ? List<RunEvent>
+          : Path extends `/runs/${string}/logs`
+            ? List<LogChunk>
+            : Path extends `/runs/${string}`
+              ? RunItem
+              : Path extends keyof Fixed
+                ? Fixed[Path]
+                : Path extends `/experiments/${string}/summary`
+                  ? ExperimentSummary
+                  : Path extends `/rollouts/${string}/tokens`
+                    ? TokensAnswer
+                    : any;
 
   /** Addresses without parameters. */
   interface Fixed {
@@ -194,12 +196,14 @@ declare namespace Api {
     '/queue': List<QueuedRun>;
     '/recipes': List<Offer>;
     '/rollouts': GroupPage;
+    '/run-fields': QueryFieldPage;
     '/rollouts/steps': StepPage;
     '/series': SeriesAnswer;
     '/session': Session;
     '/sessions': SessionPage;
     '/status': ServiceStatus;
     '/trials': TrialPage;
+    '/views': ViewPage;
     '/workers': List<WorkerSlot>;
   }
 
@@ -214,7 +218,9 @@ declare namespace Api {
           ? TrialPlanItem
           : Path extends `/runs/${string}/trials`
             ? TrialItem
-            : Path extends `/runs/${string}`
-              ? RunItem
-              : any;
+            : Path extends '/runs/actions'
+              ? ActionOutcome
+              : Path extends `/runs/${string}`
+                ? RunItem
+                : any;
 }

@@ -133,7 +133,7 @@ def test_a_proxy_may_choose_the_id_but_not_any_text(client):
 
 def test_the_access_log_has_method_path_status_and_time_but_no_query(client, reported):
     said = reported("json")
-    answer = client.get("/api/v1/runs?q=canary%0a&limit=1")
+    answer = client.get("/api/v1/runs?query=canary%0a&limit=1")
     client.get("/healthz")
     (line,) = map(json.loads, said())
     assert (line["method"], line["path"], line["status"]) == ("GET", "/api/v1/runs", 200)

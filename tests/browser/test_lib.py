@@ -5,6 +5,8 @@ from itertools import combinations
 
 import pytest
 
+from backend.db.models import COLOURS as COLOUR_COUNT
+
 URL = "lib/url.js"
 FORMAT = "lib/text/format.js"
 COLOURS = "lib/colours.js"
@@ -91,25 +93,70 @@ def test_a_duration_shows_its_two_largest_units(in_browser, seconds, text):
     assert in_browser(FORMAT, "(f, seconds) => f.formatDuration(seconds)", seconds) == text
 
 
-def test_a_new_run_never_changes_the_colour_of_another(in_browser):
-    before, after = in_browser(
-        COLOURS,
-        """c => { const some = c.assignSlots(new Map(), ['b', 'd']);
-                  return [[...some], [...c.assignSlots(some, ['a', 'c', 'b', 'd'])]]; }""",
-    )
-    assert dict(before).items() <= dict(after).items()
-
-
 def test_ten_runs_have_ten_colours_and_the_eleventh_is_dashed(in_browser):
     looks = in_browser(
         COLOURS,
-        """c => { const ids = [...Array(11)].map((_, i) => String(i).padStart(2, '0'));
-                  const slots = c.assignSlots(new Map(), ids);
-                  const items = ids.map(key => ({ key, slot: slots.get(key) }));
+        """c => { const items = [...Array(11)].map((_, i) => ({ key: String(i), slot: i }));
                   return [...c.looksTogether(items, 'light').values()]; }""",
     )
     assert len({look["colour"] for look in looks[:10]}) == 10
     assert [look["dash"] for look in looks] == ["solid"] * 10 + ["dash"]
+
+
+def test_the_palette_is_as_long_as_the_service_believes(in_browser):
+    assert in_browser(COLOURS, "c => [c.PALETTES.light.length, c.PALETTES.dark.length]") == [COLOUR_COUNT] * 2
+
+
+FIELDS = [
+    {"name": "status", "type": "text", "values": ["finished", "failed"]},
+    {"name": "tag", "type": "tags", "values": ["old one", "new"]},
+    {"name": "created", "type": "date", "values": []},
+    {"name": "eval/accuracy", "type": "metric", "values": []},
+    {"name": "config.optimizer.lr", "type": "config", "values": []},
+    {"name": "config.preset", "type": "config", "values": ["dapo", "grpo"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("sta", ["status"]),
+        ("lr", ["config.optimizer.lr"]),
+        ("status ", ["=", "!=", "~"]),
+        ("status = f", ["finished", "failed"]),
+        ("status not in (", ["finished", "failed"]),
+        ("status in (failed, fi", ["finished"]),
+        ("status in (failed", []),
+        ("tag = ", ['"old one"', "new"]),
+        ("preset = d", ["dapo"]),
+        ("created > ", ["-1d", "-7d", "-30d"]),
+        ("best(", ["eval/accuracy"]),
+        ("best(eval/accuracy) ", [">", ">=", "<"]),
+        ("otter ", ["and", "or"]),
+        ("(status = failed) a", ["and"]),
+        ("not eval", ["eval/accuracy"]),
+        ('name = "a', []),
+    ],
+)
+def test_completions_fit_the_place_in_the_query(in_browser, query, first):
+    run = "(q, [text, fields]) => q.completionAt(text, text.length, fields).options.map((each) => each.text)"
+    found = in_browser("lib/runs/query.js", run, [query, FIELDS])
+    assert found[: max(1, len(first))] == first
+
+
+def test_a_completion_takes_the_place_of_what_is_typed(in_browser):
+    run = """(q, [text, caret, fields]) => {
+        const found = q.completionAt(text, caret, fields);
+        return q.completed(text, found, found.options[0]); }"""
+    completed = in_browser("lib/runs/query.js", run, ["sta and tag = new", 3, FIELDS])
+    assert completed == {"text": "status and tag = new", "caret": 6}
+
+
+def test_a_caret_stands_below_the_place_of_an_error(in_browser):
+    run = "(q, [text, position]) => q.pointedAt(text, position)"
+    assert in_browser("lib/runs/query.js", run, ["😀 = x", 4]) == "😀 = x\n    ^"
+    line, caret = in_browser("lib/runs/query.js", run, ["a " * 100 + "!", 200]).split("\n")
+    assert line[caret.index("^")] == "!"
 
 
 def linear(colour):

@@ -490,7 +490,7 @@ def test_a_checkpoint_is_evaluated_by_a_run_of_its_own(page, service):
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Prompts").fill("0")
     dialog.get_by_role("button", name="Evaluate").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("greater than or equal to 1")
+    expect(dialog.get_by_role("alert")).to_contain_text("must be at least 1")
     dialog.get_by_label("Prompts").fill("16")
     dialog.get_by_label("Completions per prompt").fill("4")
     dialog.get_by_role("button", name="Evaluate").click()

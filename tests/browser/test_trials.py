@@ -146,7 +146,7 @@ def test_changes_are_checked_while_they_are_written(browser, service):
     remedy = dialog.get_by_role("textbox", name="remedy")
     start = dialog.locator("footer .button-primary")
     remedy.fill("optimizer.lr: -1")
-    expect(dialog.get_by_role("alert")).to_contain_text("optimizer.lr input should be greater than 0")
+    expect(dialog.get_by_role("alert")).to_contain_text("optimizer.lr must be greater than 0")
     expect(start).to_be_disabled()
     remedy.fill("optimizer.lr")
     expect(dialog.get_by_role("alert")).to_contain_text("line 1 is no “path: value”")

@@ -111,7 +111,7 @@ def test_a_checkpoint_is_evaluated_on_suites_by_name_or_by_content(client, made)
     [
         ({"held_out": False}, "suites", "nothing would be evaluated"),
         ({"suites": ["none"]}, "suites.0", "has the suites: pairs"),
-        ({"suites": [{"name": "x", "n": 0}]}, "evaluation.suites.0.n", "greater than or equal to 1"),
+        ({"suites": [{"name": "x", "n": 0}]}, "evaluation.suites.0.n", "at least 1"),
         ({"suites": [{"name": "../x"}]}, "evaluation.suites.0.name", "match"),
         ({"suites": ["pairs", "pairs"]}, "evaluation.suites.1.name", "two suites"),
         ({"suites": [{}] * 17}, "suites", "at most 16"),

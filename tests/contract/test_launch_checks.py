@@ -78,8 +78,8 @@ def test_the_same_key_queues_once(client):
         ({"base": {"problems": [{"name": "file", "path": "gone.jsonl"}]}}, "problems.0.path", "gone.jsonl"),
         ({"base": {"problems": []}}, "problems", "at least 1 is expected"),
         ({"base": {"rewards": [{"name": "plugin", "entry_point": "gone"}]}}, "rewards.0.entry_point", "gone"),
-        ({"prompts": 1}, "prompts", "greater than or equal to 2"),
-        ({"k": 1000}, "k", "less than or equal to 256"),
+        ({"prompts": 1}, "prompts", "at least 2"),
+        ({"k": 1000}, "k", "at most 256"),
         ({"nothing": 1}, "nothing", "no such field"),
     ],
 )

@@ -71,9 +71,9 @@ def test_runs_are_filtered_by_status_name_tag_variant_and_experiment(client, dat
     made(name="oddXheron", archived_at=1.0)
     made(name="gone", deleted_at=1.0)
     assert names(client, status="running,queued") == ["calm-lynx"]
-    assert names(client, q="D_H") == ["odd_heron"]
-    assert names(client, q="APO") == ["odd_heron"]  # of the variant
-    assert names(client, q="wee") == ["calm-lynx"]  # of the experiment
+    assert names(client, query="D_H") == ["odd_heron"]
+    assert names(client, query="APO") == ["odd_heron"]  # of the variant
+    assert names(client, query="wee") == ["calm-lynx"]  # of the experiment
     assert names(client, tag="good") == ["odd_heron"]
     assert names(client, variant="dapo") == ["odd_heron"]
     assert names(client, experiment=experiment.id) == ["calm-lynx"]

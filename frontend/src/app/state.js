@@ -2,7 +2,7 @@
 import { computed, effect, signal } from '../dom.js';
 import { get } from '../data/api.js';
 import { listen, resync } from '../data/live.js';
-import { assignSlots, looksTogether } from '../lib/colours.js';
+import { looksTogether } from '../lib/colours.js';
 
 /** @typedef {import('../data/api.js').ApiError} ApiError */
 
@@ -31,31 +31,16 @@ effect(() => {
   else document.documentElement.dataset.theme = chosen;
 });
 
-/** Colour slots by run id, remembered so that a run keeps its colour from visit to visit. */
-const MOST_REMEMBERED = 4000;
-/** @type {import('../../vendor/signals.js').Signal<Map<string, number>>} */
-const slots = signal(new Map(stored('slots', [])));
-
-/** Makes sure that these runs have a look. @param {string[]} ids */
-export function rememberRuns(ids) {
-  const next = assignSlots(slots.peek(), ids);
-  if (next === slots.peek()) return;
-  slots.value = next;
-  store('slots', [...next].slice(-MOST_REMEMBERED));
-}
-
 /**
- * Looks of runs that are drawn together.
- * @param {string[]} ids
+ * Looks of runs that are drawn together. A colour belongs to its run; the dashes tell those of one colour apart.
+ * @param {Pick<Api.RunItem, 'id' | 'colour'>[]} runs
  * @returns {Map<string, import('../lib/colours.js').Look>}
  */
-export function runLooks(ids) {
-  rememberRuns(ids);
-  return looksTogether(
-    [...ids].sort().map((key) => ({ key, slot: slots.value.get(key) ?? 0 })),
+export const runLooks = (runs) =>
+  looksTogether(
+    [...runs].sort((a, b) => (a.id < b.id ? -1 : 1)).map(({ id, colour }) => ({ key: id, slot: colour })),
     theme.value,
   );
-}
 
 /** Looks of named groups (variants), by their order. @param {string[]} names */
 export const groupLooks = (names) =>
@@ -64,8 +49,8 @@ export const groupLooks = (names) =>
     theme.value,
   );
 
-/** Look of one run by itself. @param {string} id @returns {import('../lib/colours.js').Look} */
-export const runLook = (id) => [...runLooks([id]).values()][0];
+/** Look of one run by itself. @param {Api.RunItem} run @returns {import('../lib/colours.js').Look} */
+export const runLook = (run) => [...runLooks([run]).values()][0];
 
 /** @type {import('../../vendor/signals.js').Signal<{items: Api.WorkerSlot[], error: ApiError | null,
  *   loaded: boolean}>} */

@@ -3,77 +3,64 @@ import { patch, post, remove } from './api.js';
 import { say, sayError } from '../app/state.js';
 import { plural } from '../lib/text/format.js';
 
-/** How many calls are under way together: a long selection waits in the page rather than at the service. */
-const AT_ONCE = 6;
-
 /** @typedef {Api.RunItem} Run */
+/** @typedef {'tag' | 'untag' | 'archive' | 'unarchive' | 'stop' | 'trash' | 'restore' | 'delete'} Action */
 
-/** @template T @param {Run[]} runs @param {(run: Run) => Promise<T>} act */
-async function settled(runs, act) {
-  /** @type {PromiseSettledResult<T>[]} */
-  const results = [];
-  const rest = runs.entries();
-  const work = async () => {
-    for (const [at, run] of rest) [results[at]] = await Promise.allSettled([act(run)]);
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-  return results;
-}
+/** Runs of one request; the service works on them in batches. */
+const MOST_PER_CALL = 10_000;
 
-/**
- * Does it to every run; those that were refused are named with the server's reason.
- * @template T
- * @param {Run[]} runs @param {(run: Run) => Promise<T>} act @param {string} done in words @param {() => void} [undo]
- */
-async function each(runs, act, done, undo) {
-  const results = await settled(runs, act);
-  const failed = results.filter((result) => result.status === 'rejected');
-  const count = runs.length - failed.length;
-  if (failed.length) sayError(failed[0].reason);
-  if (count) say(`${plural(count, 'run')} ${done}`, undo && { action: { label: 'Undo', run: undo } });
-  return results
-    .filter((result) => result.status === 'fulfilled')
-    .map(({ value }) => value)
-    .filter(Boolean);
-}
-
-/** @param {(run: Run) => void} onChange @returns {(changed: Run[]) => void} */
-const refreshed = (onChange) => (changed) => {
-  changed.forEach(onChange);
+/** @type {Record<Action, (tag: string) => string>} */
+const DONE = {
+  tag: (tag) => `tagged ${tag}`,
+  untag: (tag) => `no longer tagged ${tag}`,
+  archive: () => 'archived',
+  unarchive: () => 'unarchived',
+  stop: () => 'stopping',
+  trash: () => 'moved to trash',
+  restore: () => 'restored',
+  delete: () => 'deleted permanently',
+};
+/** @type {Partial<Record<Action, Action>>} */
+const OPPOSITE = {
+  tag: 'untag',
+  untag: 'tag',
+  archive: 'unarchive',
+  unarchive: 'archive',
+  trash: 'restore',
+  restore: 'trash',
 };
 
-/** @param {Run[]} runs @param {(run: Run) => void} onChange called with each changed run */
-export const stopRuns = (runs, onChange) =>
-  each(runs, ({ id }) => post(`/runs/${id}/stop`), 'stopping').then(refreshed(onChange));
-
-/** @param {Run[]} runs @param {boolean} archived @param {() => void} reload @returns {Promise<void>} */
-export const archiveRuns = (runs, archived, reload) =>
-  each(
-    runs,
-    ({ id }) => patch(`/runs/${id}`, { archived }),
-    archived ? 'archived' : 'unarchived',
-    () => archiveRuns(runs, !archived, reload),
-  ).then(reload);
-
 /**
- * To the trash; the way back is in the message.
- * @param {Run[]} runs @param {() => void} reload @returns {Promise<void>}
+ * Does it to all of these runs and says how many were changed, which were refused, and why; the message takes it
+ * back where that can be done: exactly for the runs that were changed.
+ * @param {Action} action @param {string[]} ids @param {() => void} reload @param {string} [tag] @returns {Promise<void>}
  */
-export const deleteRuns = (runs, reload) =>
-  each(
-    runs,
-    ({ id }) => remove(`/runs/${id}`),
-    'moved to trash',
-    () => restoreRuns(runs, reload),
-  ).then(reload);
-
-/** Out of the trash. @param {Run[]} runs @param {() => void} reload @returns {Promise<void>} */
-export const restoreRuns = (runs, reload) =>
-  each(runs, ({ id }) => post(`/runs/${id}/restore`), 'restored').then(reload);
-
-/** Out of existence. @param {Run[]} runs @param {() => void} reload */
-export const deleteForEver = (runs, reload) =>
-  each(runs, ({ id }) => remove(`/runs/${id}`, { forever: true }), 'deleted permanently').then(reload);
+export async function actOnRuns(action, ids, reload, tag = '') {
+  /** @type {string[]} */
+  const changed = [];
+  /** @type {Api.KeptRun[]} */
+  const refused = [];
+  let missing = 0;
+  const opposite = OPPOSITE[action];
+  const undo = opposite && { label: 'Undo', run: () => actOnRuns(opposite, changed, reload, tag) };
+  const told = () => `${plural(changed.length, 'run')} ${DONE[action](tag)}`;
+  try {
+    for (let first = 0; first < ids.length; first += MOST_PER_CALL) {
+      const done = await post('/runs/actions', { action, tag, ids: ids.slice(first, first + MOST_PER_CALL) });
+      changed.push(...done.changed);
+      refused.push(...done.refused);
+      missing += done.missing;
+    }
+    if (refused.length) say(`${plural(refused.length, 'run')} refused: ${refused[0].reason}`, { tone: 'error' });
+    const gone = missing ? `; ${plural(missing, 'run')} no longer there` : '';
+    const same = changed.length || refused.length ? '' : ': all had it already';
+    say(told() + same + gone, changed.length ? { action: undo } : undefined);
+  } catch (error) {
+    sayError(error);
+    if (changed.length) say(told(), { action: undo });
+  }
+  reload();
+}
 
 /** Everything in the trash out of existence; what has to stay is named. @param {() => void} reload */
 export async function emptyTrash(reload) {
@@ -88,18 +75,6 @@ export async function emptyTrash(reload) {
     sayError(error);
   }
   reload();
-}
-
-/** Adds a tag, or takes it away. @param {Run[]} runs @param {string} tag @param {(run: Run) => void} onChange */
-export function tagRuns(runs, tag, onChange) {
-  const has = runs.every(({ tags }) => tags.includes(tag));
-  const next = (/** @type {string[]} */ tags) =>
-    has ? tags.filter((old) => old !== tag) : [...new Set([...tags, tag])];
-  return each(
-    runs,
-    ({ id, tags }) => patch(`/runs/${id}`, { tags: next(tags) }),
-    has ? `no longer tagged ${tag}` : `tagged ${tag}`,
-  ).then(refreshed(onChange));
 }
 
 /** @param {string} id @param {string} name @param {(run: Run) => void} onChange */

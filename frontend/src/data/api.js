@@ -3,9 +3,11 @@ import { address } from '../lib/url.js';
 
 const ROOT = '/api/v1';
 
+/** @typedef {{path: string, message: string, position?: number}} FieldProblem `position`: in code points, of a text */
+
 /** A failed call in the words of the server's problem document (RFC 9457). */
 export class ApiError extends Error {
-  /** @param {{status: number, title: string, detail?: string, errors?: {path: string, message: string}[]}} problem */
+  /** @param {{status: number, title: string, detail?: string, errors?: FieldProblem[]}} problem */
   constructor({ status, title, detail = '', errors = [] }) {
     super(detail ? `${title}: ${detail}` : title);
     this.status = status;
@@ -127,6 +129,8 @@ export const get = (path, params, signal) => request('GET', path, { params, sign
 export const post = (path, body, options) => request('POST', path, { body, ...options });
 /** @param {`/runs/${string}`} path @param {object} body @returns {Promise<Api.RunItem>} */
 export const patch = (path, body) => request('PATCH', path, { body });
+/** @param {'/views'} path @param {object} body @returns {Promise<Api.ViewItem>} */
+export const put = (path, body) => request('PUT', path, { body });
 /** @param {string} path @param {Parameters} [params] */
 export const remove = (path, params) => request('DELETE', path, { params });
 

@@ -3,12 +3,12 @@ import { useCallback, useEffect, useRef, useState } from '../dom.js';
 import { get, getEach } from './api.js';
 import { useLive } from './live.js';
 import { useLoad, useThrottled } from './resource.js';
-import { rememberRuns } from '../app/state.js';
 
 const PAGE = 100;
 const MOST_PER_CALL = 200;
+const SHOW_MS = 250;
 /**
- * @typedef {{key: string, items: Api.RunItem[], next: string | null, error: import('./api.js').ApiError | null,
+ * @typedef {{key: string, items: Api.RunItem[], next: string | null, total: number, error: import('./api.js').ApiError | null,
  *   loading: boolean, loaded: boolean, loadedAt: number}} List
  */
 /**
@@ -16,7 +16,7 @@ const MOST_PER_CALL = 200;
  *   put: (run: Partial<Api.RunItem> & {id: string}) => void}} RunList
  */
 /** @type {List} */
-const EMPTY = { key: '', items: [], next: null, error: null, loading: true, loaded: false, loadedAt: 0 };
+const EMPTY = { key: '', items: [], next: null, total: 0, error: null, loading: true, loaded: false, loadedAt: 0 };
 
 /**
  * The first `count` runs and the cursor after them.
@@ -27,14 +27,16 @@ async function firstRuns(parameters, count, signal) {
   let items = [];
   /** @type {string | null} */
   let next = null;
+  let total = 0;
   do {
     const limit = Math.min(MOST_PER_CALL, Math.max(PAGE, count - items.length));
     /** @type {Api.RunPage} */
     const page = await get('/runs', { ...parameters, limit, cursor: next }, signal);
     items = [...items, ...page.items];
     next = page.next;
+    total = page.total ?? total;
   } while (next && items.length < count);
-  return { items, next };
+  return { items, next, total };
 }
 
 /**
@@ -53,12 +55,11 @@ export function useRuns(parameters) {
     const count = now.current.items.length;
     setState((old) => ({ ...old, loading: true }));
     firstRuns(parameters, count, abort.signal).then(
-      ({ items, next }) => {
+      ({ items, next, total }) => {
         if (abort.signal.aborted) return;
         // pages that came meanwhile stay: the list is read again, as long as it is now
         if (now.current.key === key && now.current.items.length > count) return setRound((n) => n + 1);
-        rememberRuns(items.map(({ id }) => id));
-        setState({ key, items, next, error: null, loading: false, loaded: true, loadedAt: Date.now() });
+        setState({ key, items, next, total, error: null, loading: false, loaded: true, loadedAt: Date.now() });
       },
       (error) => {
         if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false }));
@@ -75,7 +76,6 @@ export function useRuns(parameters) {
     let isStale = false;
     try {
       const page = await get('/runs', { ...parameters, limit: MOST_PER_CALL, cursor: next });
-      rememberRuns(page.items.map(({ id }) => id));
       isStale = now.current.items !== items && now.current.next !== next;
       if (!isStale)
         setState((old) => ({ ...old, items: withoutTwins([...old.items, ...page.items]), next: page.next }));
@@ -90,17 +90,25 @@ export function useRuns(parameters) {
   again.current = more;
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
-  const put = useCallback(
-    (/** @type {Partial<Api.RunItem> & {id: string}} */ run) =>
-      setState((old) => ({
-        ...old,
-        items: old.items.map((item) => (item.id === run.id ? { ...item, ...run } : item)),
-      })),
-    [],
-  );
+  /** Changed runs that are not shown yet: thousands may change at once. */
+  const changed = useRef(/** @type {Map<string, Partial<Api.RunItem>>} */ (new Map()));
+  const show = useCallback(() => {
+    const fresh = changed.current;
+    changed.current = new Map();
+    const listed = new Set(now.current.items.map(({ id }) => id));
+    if ([...fresh.keys()].some((id) => !listed.has(id))) reloadSoon();
+    setState((old) => ({
+      ...old,
+      items: old.items.map((item) => (fresh.has(item.id) ? { ...item, ...fresh.get(item.id) } : item)),
+    }));
+  }, []);
+  const put = useCallback((/** @type {Partial<Api.RunItem> & {id: string}} */ run) => {
+    if (!changed.current.size) setTimeout(show, SHOW_MS);
+    changed.current.set(run.id, { ...changed.current.get(run.id), ...run });
+  }, []);
   const reloadSoon = useThrottled(reload, 2000);
   useLive(['run'], (type, run) => {
-    if (type === 'resync' || !now.current.items.some(({ id }) => id === run.id)) reloadSoon();
+    if (type === 'resync') reloadSoon();
     else put(run);
   });
   return { ...state, more, reload, put };

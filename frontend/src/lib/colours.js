@@ -37,25 +37,6 @@ const DASHES = ['solid', 'dash', 'dot', 'dashdot'];
 export const PALETTES = { light: LIGHT, dark: DARK };
 
 /**
- * Gives each new id the least used colour slot, in the order of ids (they sort by time), and never moves one that
- * has a slot: hiding, filtering or adding runs changes no other run's colour.
- * @param {Map<string, number>} known @param {string[]} ids @returns {Map<string, number>} known and new ones
- */
-export function assignSlots(known, ids) {
-  const fresh = [...new Set(ids)].filter((id) => !known.has(id)).sort();
-  if (!fresh.length) return known;
-  const slots = new Map(known);
-  const used = new Array(LIGHT.length).fill(0);
-  for (const slot of slots.values()) used[slot] += 1;
-  for (const id of fresh) {
-    const slot = used.indexOf(Math.min(...used));
-    used[slot] += 1;
-    slots.set(id, slot);
-  }
-  return slots;
-}
-
-/**
  * Looks of things drawn together; the second one of a colour is dashed, the third dotted, ...
  * @param {{key: string, slot: number}[]} items @param {'light'|'dark'} theme @returns {Map<string, Look>}
  */

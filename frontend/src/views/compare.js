@@ -4,7 +4,7 @@ import { useQuery } from '../app/router.js';
 import { getAll, getEach } from '../data/api.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
-import { aboutMetric, groupLooks, rememberRuns, runLooks, say } from '../app/state.js';
+import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
@@ -106,11 +106,12 @@ export function View() {
 /** @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void}} props */
 function Comparison({ runs, view, change }) {
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  rememberRuns(ids);
   const groups = useMemo(() => groupsOf(runs), [runs]);
   const isGrouped = view.by === 'variant';
   const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
-  const looks = isGrouped ? groupLooks(groups.map(({ name }) => name)) : runLooks(drawn);
+  const looks = isGrouped
+    ? groupLooks(groups.map(({ name }) => name))
+    : runLooks(runs.filter(({ id }) => drawn.includes(id)));
   const names = useMemo(() => namesOf(runs, groups), [runs.map(runTitle).join('|'), groups]);
   const firsts = useMemo(() => groups.map(({ runs: [first] }) => first), [groups]);
   const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), firsts));

@@ -2,7 +2,8 @@
 import { html, useEffect, useMemo, useRef, useState } from '../dom.js';
 import { navigate, useQuery } from '../app/router.js';
 import { useOthers, useRuns } from '../data/run_list.js';
-import { mayChange, runLooks } from '../app/state.js';
+import { get } from '../data/api.js';
+import { mayChange, runLooks, sayError } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text, address } from '../lib/url.js';
@@ -43,10 +44,9 @@ const SPEC = {
 
 /** @typedef {import('../lib/url.js').Values<typeof SPEC>} RunsView */
 
-const parametersOf = (
-  /** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash, sort, columns, group },
-) => ({
-  q,
+/** What decides which runs are in the list. @param {Omit<Partial<RunsView>, 'show'>} view */
+const filterOf = ({ q, status, verdict, tag, variant, experiment, archived, trash }) => ({
+  query: q,
   status,
   verdict,
   tag,
@@ -54,12 +54,21 @@ const parametersOf = (
   experiment,
   archived: archived && !trash ? 'true' : undefined,
   deleted: trash ? 'true' : undefined,
+});
+
+const parametersOf = (
+  /** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash, sort, columns, group },
+) => ({
+  ...filterOf({ q, status, verdict, tag, variant, experiment, archived, trash }),
   sort,
   include: [...columns, group].some((key) => key.startsWith('config:')) ? 'config' : undefined,
 });
 
 const isFiltered = (/** @type {RunsView} */ { q, status, verdict, tag, variant, experiment, archived, trash }) =>
   Boolean(q || status || verdict || tag || variant || experiment || archived || trash);
+
+/** Whether the query is what was wrong. @param {import('../data/api.js').ApiError | null} error */
+const isOfQuery = (error) => Boolean(error?.errors.some(({ path }) => path === 'query'));
 
 /** Adds or takes away. @param {Set<string>} set @param {string} id */
 const flipped = (set, id) => {
@@ -80,12 +89,27 @@ export function View() {
   const ids = runs.items.map(({ id }) => id);
   const others = useOthers(runs.loaded ? (view.show ?? []) : [], runs.items);
   const shown = view.show ? view.show.filter((id) => !others.missing.includes(id)) : ids.slice(0, MOST_SHOWN_AT_FIRST);
-  const looks = runLooks(shown);
   const known = [...runs.items, ...others.found];
+  const byId = useMemo(() => new Map(known.map((run) => [run.id, run])), [runs.items, others.found.length]);
+  const looks = runLooks(shown.map((id) => byId.get(id) ?? { id, colour: 0 }));
   const names = useMemo(() => new Map(known.map((run) => [run.id, runTitle(run)])), [runs.items, others.found.length]);
   const toggleShown = (/** @type {string} */ id) => change({ show: [...flipped(new Set(view.show ?? shown), id)] });
-  const toggleSelected = (/** @type {string} */ id) => setSelected((old) => flipped(old, id));
-  const chosen = runs.items.filter(({ id }) => selected.has(id));
+  const anchor = useRef('');
+  const toggleSelected = (/** @type {string} */ id, /** @type {boolean} */ range = false) => {
+    const [from, to] = [order.indexOf(anchor.current), order.indexOf(id)].sort((a, b) => a - b);
+    const isRange = range && from >= 0 && anchor.current !== id;
+    setSelected((old) => (isRange ? new Set([...old, ...order.slice(from, to + 1)]) : flipped(old, id)));
+    anchor.current = id;
+  };
+  const filter = JSON.stringify(filterOf(view));
+  useEffect(() => setSelected(new Set()), [filter]); // what is not in the list must not be acted on unseen
+  const selectMatching = async () => {
+    try {
+      setSelected(new Set((await get('/runs/ids', filterOf(view))).ids));
+    } catch (error) {
+      sayError(error);
+    }
+  };
   useEffect(() => () => highlight(null), []);
 
   const rows = useMemo(
@@ -116,6 +140,7 @@ export function View() {
     ...curveKeys(view, change),
   });
 
+  const isAllSelected = ids.length > 0 && ids.every((id) => selected.has(id));
   const columns = runColumns({
     fields: view.columns,
     looks,
@@ -123,7 +148,7 @@ export function View() {
     toggleShown,
     isSelected: (id) => selected.has(id),
     toggleSelected,
-    allSelected: ids.length > 0 && ids.every((id) => selected.has(id)),
+    allSelected: isAllSelected,
     selectAll: (on) => setSelected(new Set(on ? ids : [])),
     put: runs.put,
     runs: runs.items,
@@ -147,20 +172,24 @@ export function View() {
   />`;
 
   return html`<div class="runs">
+    <h1 class="visually-hidden">Runs</h1>
     <section class="runs-table" aria-label="Runs">
-      <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} />
-      ${runs.error && runs.loaded && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
+      <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} usual=${FIELDS}
+        error=${runs.error} />
+      ${runs.error && runs.loaded && !isOfQuery(runs.error) && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
       <div class="runs-body">
         <${Body} runs=${runs} view=${view} change=${change}>
           ${table}
         <//>
       </div>
       ${
-        chosen.length > 0
+        selected.size > 0
           ? html`<${SelectionBar}
-            chosen=${chosen}
+            ids=${[...selected]}
             runs=${runs}
             trash=${view.trash}
+            archived=${view.archived}
+            selectMatching=${isAllSelected && selected.size < runs.total ? selectMatching : null}
             compare=${compare}
             clear=${() => setSelected(new Set())}
           />`
@@ -199,8 +228,10 @@ const groupName = (key, runs) => {
  *   any}} props
  */
 function Body({ runs, view, change, children }) {
-  const action =
-    runs.error?.status === 422 ? { label: 'Newest first', run: () => change({ sort: undefined }) } : undefined;
+  const mend = isOfQuery(runs.error)
+    ? { label: 'Clear the search', run: () => change({ q: '' }) }
+    : { label: 'Newest first', run: () => change({ sort: undefined }) };
+  const action = runs.error?.status === 422 ? mend : undefined;
   if (!runs.loaded)
     return runs.error
       ? html`<${Failure} error=${runs.error} retry=${runs.reload} action=${action} />`

@@ -45,7 +45,7 @@ def test_an_error_is_a_problem_document(client, method, path, options, status):
 
 def test_a_field_error_names_field_value_and_what_was_expected(client):
     error = client.get("/api/v1/runs?limit=5000").json()["errors"][0]
-    assert error == {"path": "limit", "message": "input should be less than or equal to 200, got '5000'"}
+    assert error == {"path": "limit", "message": "must be at most 200, got '5000'"}
 
 
 def test_a_bug_is_an_error_without_a_traceback(client):

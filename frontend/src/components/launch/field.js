@@ -100,9 +100,11 @@ export function Reset({ field, layer }) {
 /** @param {{errors: string[], id: string}} props */
 export const Errors = ({ errors, id }) =>
   errors.length > 0 &&
-  html`<ul class="form-errors" id=${id} role="alert">
-    ${errors.map((message) => html`<li>${message}</li>`)}
-  </ul>`;
+  html`<div id=${id} role="alert">
+    <ul class="form-errors">
+      ${errors.map((message) => html`<li>${message}</li>`)}
+    </ul>
+  </div>`;
 
 /** Attributes of an input with this id. @param {string} id @param {string[]} errors */
 const described = (id, errors) => ({

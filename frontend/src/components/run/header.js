@@ -22,7 +22,7 @@ const ICONS = { stop: 'stop', pause: 'pause', resume: 'play', retry: 'refresh' }
 export function RunHeader({ run, onChange }) {
   return html`
     <div class="page-head run-head">
-      <${Swatch} look=${runLook(run.id)} />
+      <${Swatch} look=${runLook(run)} />
       <${Name} run=${run} onChange=${onChange} />
       <${Status} run=${run} />
       <${Advance} run=${run} />

@@ -45,7 +45,7 @@ export const recordedMetrics = (run) => Object.keys(run.summary?.last ?? {});
 function lineOf(run, events) {
   return {
     runs: [run.id],
-    looks: runLooks([run.id]),
+    looks: runLooks([run]),
     names: new Map([[run.id, run.name]]),
     marks: marksOf(events),
     onsets: onsetsOf([run]),
@@ -296,7 +296,10 @@ export function Charts({ run, view, change }) {
   const line = lineOf(run, useHistory(run.id).data ?? []);
   const all = recordedMetrics(run);
   const metrics = useMemo(() => matching(all, view.q), [all.join(), view.q]);
-  if (!all.length) return html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
+  if (!all.length)
+    return run.finished_at
+      ? html`<${Empty} title="No data">This run ended before it recorded a metric.<//>`
+      : html`<${Empty} title="No data yet">Metrics appear after the first step.<//>`;
   return html`
     <div class="toolbar run-tools">
       <input

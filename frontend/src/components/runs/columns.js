@@ -11,7 +11,7 @@ import { ForOperator } from '../shared/role.js';
 /**
  * @param {{fields: string[], looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
  *   toggleShown: (id: string) => void,
- *   isSelected: (id: string) => boolean, toggleSelected: (id: string) => void, allSelected: boolean, selectAll: (on:
+ *   isSelected: (id: string) => boolean, toggleSelected: (id: string, range: boolean) => void, allSelected: boolean, selectAll: (on:
  *   boolean) => void,
  *   put: (run: Api.RunItem) => void, runs: Api.RunItem[], renaming: string | null,
  *   setRenaming: (id: string | null) => void}} table
@@ -45,8 +45,11 @@ const selectColumn = ({ isSelected, toggleSelected, allSelected, selectAll }) =>
     type="checkbox"
     aria-label=${`Select ${name}`}
     checked=${isSelected(id)}
-    onChange=${() => toggleSelected(id)}
-    onClick=${stay}
+    title="Shift-click selects a range"
+    onClick=${(event) => {
+      stay(event);
+      toggleSelected(id, event.shiftKey);
+    }}
   />`,
 });
 
@@ -73,7 +76,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 /** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
-  width: 'minmax(96px, 1fr)',
+  width: 'minmax(132px, 2fr)',
   title: 'run',
   sort: 'name',
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
@@ -83,7 +86,7 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
 const IDENTITY = [
   {
     key: 'variant',
-    width: 'minmax(clamp(114px, 10vw, 144px), 1fr)',
+    width: 'minmax(96px, 1fr)',
     title: 'variant',
     sort: 'variant',
     cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from '../../dom.js';
 import { csv } from '../../lib/text/csv.js';
 import { distinct, fieldOf, possibleFields } from '../../lib/runs/fields.js';
 import { matching } from '../../lib/metrics.js';
-import { formatValue, plural } from '../../lib/text/format.js';
+import { formatCount, formatValue, plural } from '../../lib/text/format.js';
 import { VERDICT_NAMES, verdictTitle } from '../../lib/runs/verdicts.js';
 import { spread } from '../../lib/runs/stats.js';
 import { download } from '../../data/actions.js';
@@ -11,7 +11,9 @@ import { Menu } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Segments } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
+import { QueryField } from './query_field.js';
 import { EmptyTrash } from './selection.js';
+import { ViewsMenu } from './views.js';
 
 /** @type {Record<string, string>} */
 const LABELS = { '': 'all' };
@@ -65,9 +67,10 @@ const plainOptions = (/** @type {string[]} */ values) => values.map((value) => (
 /**
  * @typedef {import('../../views/runs.js').RunsView} RunsView
  * @param {{view: RunsView, change: Function, runs: Api.RunItem[], search: {current: HTMLInputElement | null},
- *   statuses: string[]}} props
+ *   statuses: string[], usual: string[], error: import('../../data/api.js').ApiError | null}} props `usual` columns
+ *   `error`: of the list
  */
-export function RunFilters({ view, change, runs, search, statuses }) {
+export function RunFilters({ view, change, runs, search, statuses, usual, error }) {
   const rest = statuses.filter((status) => !IN_FRONT.includes(status));
   const experiments = [
     ...new Map(
@@ -77,16 +80,7 @@ export function RunFilters({ view, change, runs, search, statuses }) {
     ).values(),
   ];
   return html`<div class="runs-filters toolbar">
-    <label class="search">
-      <${Icon} name="search" />
-      <span class="visually-hidden">Search runs</span>
-      <${TypedSearch}
-        value=${view.q}
-        onChange=${(q) => change({ q })}
-        input=${search}
-        placeholder="Search names (/)"
-      />
-    </label>
+    <${QueryField} value=${view.q} onChange=${(q) => change({ q })} input=${search} error=${error} />
     <${Segments}
       label="Status"
       value=${view.status}
@@ -138,15 +132,16 @@ export function RunFilters({ view, change, runs, search, statuses }) {
       >
         trash
       </button>
+      <${ViewsMenu} view=${view} change=${change} usual=${usual} />
     </span>
   </div>`;
 }
 
 /**
  * A search field that tells its text a moment after the last key.
- * @param {{value: string, onChange: (text: string) => void, input?: object, placeholder: string}} props `input`: a ref
+ * @param {{value: string, onChange: (text: string) => void, placeholder: string}} props
  */
-export function TypedSearch({ value, onChange, input, placeholder }) {
+export function TypedSearch({ value, onChange, placeholder }) {
   const [typed, setTyped] = useState(value);
   const told = useRef(value);
   useEffect(() => {
@@ -166,7 +161,6 @@ export function TypedSearch({ value, onChange, input, placeholder }) {
   return html`<input
     class="field"
     type="search"
-    ref=${input}
     value=${typed}
     placeholder=${placeholder}
     onInput=${(event) => setTyped(event.target.value)}
@@ -183,7 +177,7 @@ export function TableTools({ view, change, runs, defaults }) {
   const save = () => download(tableAsCsv(runs.items, view.columns), 'runs.csv');
   return html`<div class="runs-tools toolbar toolbar-tight">
     <span class="faint">
-      ${runs.loaded ? `${plural(runs.items.length, 'run')}${runs.next ? ' loaded, more below' : ''}` : ''}
+      ${runs.loaded && totalText(runs)}
     </span>
     ${
       view.trash &&
@@ -216,6 +210,10 @@ export function TableTools({ view, change, runs, defaults }) {
     </button>
   </div>`;
 }
+
+/** `100 of 5,213 runs`. @param {import('../../data/run_list.js').RunList} runs */
+const totalText = ({ items, total }) =>
+  items.length < total ? `${formatCount(items.length)} of ${plural(total, 'run')}` : plural(items.length, 'run');
 
 /** @param {Api.RunItem[]} runs @param {string[]} fields */
 function tableAsCsv(runs, fields) {

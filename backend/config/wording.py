@@ -1,0 +1,23 @@
+"""Messages of validation in plain words."""
+
+import re
+
+WORDS = (
+    ("greater than or equal to ", "at least "),
+    ("less than or equal to ", "at most "),
+    ("a valid integer", "a whole number"),
+    ("a valid ", "a "),
+)
+"""Words of pydantic, and the plain ones."""
+
+
+def plain_message(message: str) -> str:
+    """`Input should be greater than or equal to 0` as `must be at least 0`; other messages in lower case."""
+    text = re.sub(r"^Value error, ", "", message)
+    text = text[:1].lower() + text[1:]
+    rest = text.removeprefix("input should be ")
+    if rest == text:
+        return text
+    for word, plain in WORDS:
+        rest = rest.replace(word, plain)
+    return f"must be {rest}"

@@ -1,0 +1,166 @@
+"""Actions on many runs at once, in batches of one transaction each.
+
+An action names the state that runs shall have, so it can be repeated: those that have it already are left
+alone. An answer says what was changed, so that it can be undone, and what was refused.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from sqlalchemy import Row, select, update
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from backend.db.engine import Sessions, db_now
+from backend.db.models import Run
+from backend.errors import GrpoLabError, Unavailable
+from backend.runs.deletion import begin_deletion
+from backend.runs.lifecycle import request_wish
+from backend.runs.schemas import MOST_TAGS
+from backend.runs.store import restore_run, trash_run
+
+Action = Literal["tag", "untag", "archive", "unarchive", "stop", "trash", "restore", "delete"]
+
+BATCH = 500
+MOST_RUNS = 10_000
+"""Of one request."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of an action."""
+
+    matched: int = 0
+    """Runs that it was meant for."""
+    changed: list[str] = field(default_factory=list)
+    """Ids of those that have another state now."""
+    refused: list[dict[str, str]] = field(default_factory=list)
+    """`id`, `name` and `reason` of those that could not be changed."""
+    missing: int = 0
+    """Those that do not exist any more."""
+
+
+def act_on(sessions: Sessions, action: Action, run_ids: Sequence[str], *, tag: str = "") -> Outcome:
+    """Carry out an action on these runs.
+
+    Raises Unavailable, with the number of runs that are done, when the database fails after the first batch.
+    """
+    run_ids = sorted(set(run_ids), reverse=True)  # a fork before the run that it begins with
+    outcome = Outcome(matched=len(run_ids))
+    for first in range(0, len(run_ids), BATCH):
+        try:
+            with sessions.begin() as session:
+                _act_on_batch(session, action, run_ids[first : first + BATCH], tag, outcome)
+        except SQLAlchemyError as error:
+            if not first:
+                raise
+            raise Unavailable(
+                f"the database failed after {first:,} of {len(run_ids):,} runs, which keep their change; "
+                "the same request again does the rest"
+            ) from error
+    return outcome
+
+
+def _act_on_batch(session: Session, action: Action, ids: Sequence[str], tag: str, outcome: Outcome) -> None:
+    query = select(Run.id, Run.name, Run.status, Run.wish, Run.tags, Run.archived_at, Run.deleted_at).where(
+        Run.id.in_(ids), Run.deleting_at.is_(None)
+    )
+    rows = session.execute(query.order_by(Run.id.desc()).with_for_update()).all()
+    changed = _ACTIONS[action](session, rows, outcome, tag)
+    outcome.changed += changed
+    outcome.missing += len(ids) - len(rows)
+
+
+def _set(session: Session, rows: Sequence[Row[Any]], **values: Any) -> list[str]:
+    ids = [row.id for row in rows]
+    if ids:
+        session.execute(update(Run).where(Run.id.in_(ids)).values(**values))
+    return ids
+
+
+def _archive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _tag: str) -> list[str]:
+    return _set(session, [row for row in rows if row.archived_at is None], archived_at=db_now())
+
+
+def _unarchive(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, _tag: str) -> list[str]:
+    return _set(session, [row for row in rows if row.archived_at is not None], archived_at=None)
+
+
+def _tag(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, tag: str) -> list[str]:
+    lacking = [row for row in rows if tag not in row.tags]
+    full = [row for row in lacking if len(row.tags) >= MOST_TAGS]
+    outcome.refused += [_refusal(row, f"a run has at most {MOST_TAGS} tags") for row in full]
+    return _write_tags(session, {row.id: [*row.tags, tag] for row in lacking if row not in full})
+
+
+def _untag(session: Session, rows: Sequence[Row[Any]], _outcome: Outcome, tag: str) -> list[str]:
+    having = [row for row in rows if tag in row.tags]
+    return _write_tags(session, {row.id: [each for each in row.tags if each != tag] for row in having})
+
+
+def _write_tags(session: Session, tags: dict[str, list[str]]) -> list[str]:
+    if tags:
+        session.execute(update(Run), [{"id": run_id, "tags": each} for run_id, each in tags.items()])
+    return list(tags)
+
+
+def _trash(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
+    """Those that train are asked to stop first."""
+    listed = [row for row in rows if row.deleted_at is None]
+    training = [row for row in listed if row.status == "running"]
+    still = [row for row in listed if row.status != "running"]
+    return _set(session, still, deleted_at=db_now()) + _each(session, training, outcome, trash_run)
+
+
+def _restore(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
+    """Those that still train go on."""
+    trashed = [row for row in rows if row.deleted_at is not None]
+    training = [row for row in trashed if row.status == "running"]
+    still = [row for row in trashed if row.status != "running"]
+    return _set(session, still, deleted_at=None) + _each(session, training, outcome, restore_run)
+
+
+def _stop(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
+    active = [row for row in rows if row.status in ("queued", "running", "paused") and row.wish != "stop"]
+    return _each(session, active, outcome, partial(request_wish, wish="stop"))
+
+
+def _delete(session: Session, rows: Sequence[Row[Any]], outcome: Outcome, _tag: str) -> list[str]:
+    return _each(session, rows, outcome, begin_deletion)
+
+
+def _each(
+    session: Session,
+    rows: Sequence[Row[Any]],
+    outcome: Outcome,
+    change: Callable[[Session, str], None],
+) -> list[str]:
+    """One by one, each within a savepoint; the ids of those that were not refused."""
+    changed = []
+    for row in rows:
+        try:
+            with session.begin_nested():
+                change(session, row.id)
+        except GrpoLabError as error:
+            outcome.refused.append(_refusal(row, error.detail))
+        else:
+            changed.append(row.id)
+    return changed
+
+
+def _refusal(row: Row[Any], reason: str) -> dict[str, str]:
+    return {"id": row.id, "name": row.name, "reason": reason}
+
+
+_ACTIONS: dict[Action, Callable[[Session, Sequence[Row[Any]], Outcome, str], list[str]]] = {
+    "tag": _tag,
+    "untag": _untag,
+    "archive": _archive,
+    "unarchive": _unarchive,
+    "stop": _stop,
+    "trash": _trash,
+    "restore": _restore,
+    "delete": _delete,
+}

@@ -1,0 +1,77 @@
+"""The command `runs`: the list of runs in a terminal, as a table or as JSON."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from sqlalchemy import Row
+
+from backend.db.engine import open_engine, open_sessions, reading
+from backend.db.text import clean_text
+from backend.errors import GrpoLabError
+from backend.http.responses import Json
+from backend.runs.list import RunFilter, count_runs, list_runs, read_order
+from backend.runs.query.syntax import QueryError
+from backend.runs.store import shown_run
+from backend.settings import Settings
+
+METRICS = ("reward/mean", "eval/accuracy")
+HEAD = ("name", "variant", "seed", "status", "step", "verdict", *METRICS, "id")
+WIDEST = 40
+"""Characters of one column."""
+
+
+def listed_runs(
+    settings: Settings, wanted: RunFilter, *, sort: str, limit: int, as_json: bool
+) -> Iterator[str]:
+    """The lines of the list; raises GrpoLabError with a caret below the place where the query went wrong."""
+    engine = open_engine(settings.effective_database_url, pool_size=1)
+    try:
+        with reading(open_sessions(engine)) as session:
+            total = count_runs(session, wanted)
+            most = limit if limit > 0 else max(total, 1)
+            rows = list_runs(session, wanted, read_order(sort), limit=most, cursor="", with_config=as_json)[
+                :most
+            ]
+            if as_json:
+                yield from (bytes(Json(shown_run(row)).body).decode() for row in rows)
+            else:
+                yield from _table([HEAD, *map(_cells, rows)])
+                yield f"{len(rows):,} of {total:,} run{'' if total == 1 else 's'}"
+    except QueryError as error:
+        raise GrpoLabError(_explained(error, wanted.query)) from None
+    finally:
+        engine.dispose()
+
+
+def _explained(error: QueryError, query: str) -> str:
+    """The error, and a caret below the character of the query at which it went wrong."""
+    shown = "".join(character if character.isprintable() else " " for character in query)
+    first = max(0, error.position - 60)
+    cut = "…" if first else ""
+    caret = " " * (error.position - first + len(cut)) + "^"
+    return f"{error.errors[0].message}\n    {cut}{shown[first : first + 100]}\n    {caret}"
+
+
+def _cells(row: Row[Any]) -> tuple[str, ...]:
+    last = orjson.loads(row.summary)["last"]
+    step = f"{row.last_step}/{row.steps}"
+    numbers = (_number(last.get(metric)) for metric in METRICS)
+    return (row.name, row.variant, str(row.seed), row.status, step, row.verdict or "-", *numbers, row.id)
+
+
+def _number(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """The rows in columns; what a terminal might obey is written out."""
+    safe = [[_printable(cell)[:WIDEST] for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in safe) for column in range(len(HEAD))]
+    for row in safe:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else json.dumps(clean_text(text))[1:-1]

@@ -1,0 +1,132 @@
+"""Routes of lists of runs: queries, what they can name, actions on many runs, saved views."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, get_args
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Query
+
+from backend.config.causes import Verdict
+from backend.db.engine import reading
+from backend.errors import FieldError, InvalidRequest
+from backend.http.dependencies import LabOf, ReadSession, WriteSession
+from backend.http.paging import page_of, split_list
+from backend.http.problem_details import ERRORS
+from backend.http.responses import Cursor, Json, Limit
+from backend.queue.doorbell import ring
+from backend.runs.bulk import MOST_RUNS, act_on
+from backend.runs.lifecycle import STATUSES
+from backend.runs.list import RunFilter, count_runs, list_runs, place_of, read_order, run_ids
+from backend.runs.list_schemas import ActionOutcome, ActionRequest, QueryFieldPage, RunIds
+from backend.runs.query.catalog import shown_fields
+from backend.runs.schemas import RunPage
+from backend.runs.store import attempts_of, shown_run
+from backend.runs.views import ViewItem, ViewPage, ViewRequest, delete_view, save_view, saved_views
+
+router = APIRouter(prefix="/api/v1", tags=["runs"], responses=ERRORS)
+
+Text = Annotated[str, Query(max_length=200)]
+Include = Annotated[str, Query(pattern=r"^((config|attempts)(,(config|attempts))?)?$")]
+
+
+def _filter(
+    query: Annotated[
+        str,
+        Query(description="Such as `preset = dapo and eval/accuracy > .5`; plain words search names."),
+    ] = "",
+    status: Annotated[str, Query(max_length=200, description="Statuses, separated by commas.")] = "",
+    verdict: Annotated[str, Query(max_length=200, description="Verdicts, separated by commas.")] = "",
+    experiment: Text = "",
+    variant: Text = "",
+    tag: Text = "",
+    *,
+    archived: bool = False,
+    deleted: bool = False,
+) -> RunFilter:
+    statuses = _some_of("status", status, STATUSES)
+    verdicts = _some_of("verdict", verdict, get_args(Verdict))
+    return RunFilter(statuses, verdicts, experiment, variant, tag, query, archived, deleted)
+
+
+Wanted = Annotated[RunFilter, Depends(_filter)]
+
+
+def _some_of(field: str, text: str, known: Sequence[str]) -> list[str]:
+    """The words of a list with commas; raises InvalidRequest for an unknown one."""
+    words = split_list(text)
+    if unknown := [word for word in words if word not in known]:
+        reason = f"is {unknown[0]!r}; any of {', '.join(known)} are expected"
+        raise InvalidRequest([FieldError(field, reason)])
+    return words
+
+
+@router.get("/runs", response_model=RunPage, response_model_exclude_unset=True)
+def list_all(
+    session: ReadSession,
+    wanted: Wanted,
+    sort: Annotated[str, Query(max_length=150, description="Field, or `summary.<metric>`.")] = "-created_at",
+    include: Include = "",
+    limit: Limit = 50,
+    cursor: Cursor = "",
+) -> Json:
+    """Runs, newest first unless sorted otherwise. A missing value sorts last."""
+    with_config = "config" in include
+    rows = list_runs(session, wanted, read_order(sort), limit=limit, cursor=cursor, with_config=with_config)
+    with_attempts = "attempts" in include
+    attempts = attempts_of(session, [row.id for row in rows[:limit]]) if with_attempts else {}
+
+    def shown(row: Any) -> dict[str, Any]:
+        return shown_run(row, attempts=attempts.get(row.id, []) if with_attempts else None)
+
+    page = page_of(rows, limit, shown, place_of, order=sort)
+    if not cursor:
+        page["total"] = len(rows) if page["next"] is None else count_runs(session, wanted)
+    return Json(page)
+
+
+@router.get("/runs/ids", response_model=RunIds)
+def ids(session: ReadSession, wanted: Wanted) -> Json:
+    """The ids of all runs of a list, newest first, for an action on all of them; at most 100,000."""
+    return Json({"ids": run_ids(session, wanted)})
+
+
+@router.post("/runs/actions", response_model=ActionOutcome)
+def act(body: ActionRequest, lab: LabOf, later: BackgroundTasks) -> Json:
+    """Tag, archive, stop, trash, restore or delete many runs: those with these ids, or all of a query.
+
+    It works in batches of 500 runs, each in one transaction, on at most 10,000 runs. It can be repeated: runs
+    that have the wanted state already are left alone. `changed` is what the opposite action takes back.
+    """
+    with reading(lab.sessions) as session:
+        wanted = RunFilter(query=body.query or "", archived=body.archived, deleted=body.deleted)
+        found = list(run_ids(session, wanted)) if body.ids is None else body.ids
+    if len(found) > MOST_RUNS:
+        reason = f"matches {len(found):,} runs; at most {MOST_RUNS:,} are changed at a time"
+        raise InvalidRequest([FieldError("query", reason)])
+    outcome = act_on(lab.sessions, body.action, found, tag=body.tag)
+    if body.action == "restore":
+        later.add_task(ring, lab.settings)
+    return Json(outcome, background=later)
+
+
+@router.get("/run-fields", response_model=QueryFieldPage)
+def fields(session: ReadSession) -> Json:
+    """The fields that a query can name, and values that runs have in them."""
+    return Json({"items": shown_fields(session), "next": None})
+
+
+@router.get("/views", response_model=ViewPage)
+def views(session: ReadSession) -> Json:
+    """Saved views, by name."""
+    return Json({"items": saved_views(session), "next": None})
+
+
+@router.put("/views", response_model=ViewItem)
+def save(body: ViewRequest, session: WriteSession) -> Json:
+    """Save a view; it replaces one of the same name."""
+    return Json(save_view(session, body))
+
+
+@router.delete("/views/{view_id}", response_model=ViewItem)
+def forget(view_id: str, session: WriteSession) -> Json:
+    """Delete a view; the answer shows it as it was."""
+    return Json(delete_view(session, view_id))

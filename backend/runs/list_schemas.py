@@ -1,0 +1,66 @@
+"""Lists of runs as the HTTP interface shows them, and actions on many runs."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from backend.runs.bulk import MOST_RUNS, Action
+from backend.runs.schemas import Body, KeptRun
+
+
+class RunIds(BaseModel):
+    """The runs of a list."""
+
+    ids: list[str]
+
+
+class QueryField(BaseModel):
+    """A field that a query can name."""
+
+    name: str
+    type: Literal["text", "number", "date", "tags", "config", "metric"]
+    values: list[str]
+    """What it can be, or is in stored runs; empty: anything."""
+
+
+class QueryFieldPage(BaseModel):
+    """All fields."""
+
+    items: list[QueryField]
+    next: None
+
+
+class ActionRequest(Body):
+    """An action on many runs."""
+
+    action: Action
+    tag: Annotated[str, Field(max_length=64)] = ""
+    """For `tag` and `untag`."""
+    ids: Annotated[list[Annotated[str, Field(max_length=26)]], Field(max_length=MOST_RUNS)] | None = None
+    """Runs by their ids; null: those of the query."""
+    query: Annotated[str, Field(min_length=1)] | None = None
+    archived: bool = False
+    """Whether the query is for archived runs."""
+    deleted: bool = False
+    """Whether the query is for runs in the trash."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.ids is None) == (self.query is None):
+            raise ValueError("either ids or a query is expected")
+        if (self.action in ("tag", "untag")) != bool(self.tag.strip()):
+            raise ValueError("a tag is expected for the actions tag and untag, and for no other")
+        return self
+
+
+class ActionOutcome(BaseModel):
+    """The result of an action on many runs."""
+
+    matched: int
+    """Runs that it was meant for."""
+    changed: list[str]
+    """Ids of the runs that have another state now; the others had it already."""
+    refused: list[KeptRun]
+    """Runs that could not be changed, each with the reason."""
+    missing: int
+    """Runs that do not exist any more."""

@@ -1,0 +1,45 @@
+"""The fields that queries can name, for completion: with values that stored runs have."""
+
+from typing import Any
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session
+
+from backend.config.presets import PRESETS
+from backend.db.engine import is_postgres
+from backend.db.models import Experiment, MetricKey, Run
+from backend.runs.query.fields import COLUMNS, CONFIG, config_paths
+
+MOST_VALUES = 200
+"""Values of one field."""
+MOST_METRICS = 5_000
+
+
+def shown_fields(session: Session) -> list[dict[str, Any]]:
+    """All fields: schemas.QueryField."""
+    stored = {
+        "variant": _distinct(session, select(Run.variant).where(Run.variant != "")),
+        "origin": _distinct(session, select(Run.origin).where(Run.origin != "")),
+        "experiment": _distinct(session, select(Experiment.name)),
+        "tag": _distinct(session, _tags(session)),
+    }
+    columns = [
+        {"name": field.name, "type": field.type, "values": list(field.values) or stored.get(field.name, [])}
+        for field in COLUMNS.values()
+    ]
+    metrics = session.scalars(select(MetricKey.name).order_by(MetricKey.name).limit(MOST_METRICS))
+    config = [
+        {"name": f"{CONFIG}{path}", "type": "config", "values": sorted(PRESETS) if path == "preset" else []}
+        for path in config_paths()
+    ]
+    return [*columns, *({"name": name, "type": "metric", "values": []} for name in metrics), *config]
+
+
+def _distinct(session: Session, query: Select[Any]) -> list[str]:
+    return list(session.scalars(query.distinct().order_by(query.selected_columns[0]).limit(MOST_VALUES)))
+
+
+def _tags(session: Session) -> Select[Any]:
+    each = func.json_array_elements_text if is_postgres(session) else func.json_each
+    tags = each(Run.tags).table_valued("value", name="each_tag", joins_implicitly=True)
+    return select(tags.c.value).select_from(Run)

@@ -1,0 +1,192 @@
+"""Queries as SQL conditions with bound parameters.
+
+A comparison with a value that a run does not have is false, and `not` turns exactly that: a query and its
+negation together find every run. SQL has a third truth value for this; it becomes false before it is negated.
+"""
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import ColumnElement, Float, and_, exists, false, func, literal, not_, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from backend.db.engine import is_postgres
+from backend.db.models import Experiment, Run
+from backend.db.numbers import NAN, SPELLINGS
+from backend.runs.query import syntax
+from backend.runs.query.dates import EXPECTED, read_period
+from backend.runs.query.fields import Field, find_field
+from backend.runs.query.json_paths import JsonValue, SpelledValue
+from backend.runs.query.syntax import Comparison, QueryError, Value, parse
+
+Condition = ColumnElement[bool]
+
+NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?")
+NONE = "none"
+NOT_NUMBERS = {"nan": "NaN", "inf": "Infinity", "+inf": "Infinity", "-inf": "-Infinity"}
+
+ORDER: dict[str, Callable[[Any, Any], Condition]] = {
+    "=": lambda left, right: left == right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+def condition_of(session: Session, text: str) -> Condition | None:
+    """The condition of a query; None for an empty one. Raises QueryError."""
+    query = parse(text)
+    return None if query is None else _condition(session, query)
+
+
+def _condition(session: Session, query: syntax.Query) -> Condition:
+    match query:
+        case syntax.All(parts):
+            return and_(*(_condition(session, part) for part in parts))
+        case syntax.Any(parts):
+            return or_(*(_condition(session, part) for part in parts))
+        case syntax.Not(inner):
+            return _negated(_condition(session, inner))
+        case syntax.Word(text):
+            return named(text)
+        case Comparison():
+            return _compared(session, query)
+
+
+def _negated(condition: Condition) -> Condition:
+    return not_(func.coalesce(condition, false()))
+
+
+def named(text: str) -> Condition:
+    """Whether the name of run, variant or experiment contains the text, in any case of letters."""
+    own = (column.icontains(text, autoescape=True) for column in (Run.name, Run.variant))
+    return or_(*own, _in_experiment(Experiment.name.icontains(text, autoescape=True)))
+
+
+def tagged(session: Session, condition: Callable[[ColumnElement[str]], Condition]) -> Condition:
+    """Whether one of the run's tags meets a condition."""
+    each = func.json_array_elements_text if is_postgres(session) else func.json_each
+    tags = each(Run.tags).table_valued("value", name="each_tag")
+    return exists(select(1).select_from(tags).where(condition(tags.c.value)))
+
+
+def _in_experiment(condition: Condition) -> Condition:
+    return Run.experiment_id.in_(select(Experiment.id).where(condition))
+
+
+def _compared(session: Session, comparison: Comparison) -> Condition:
+    field = find_field(session, comparison.name)
+    operator = {"!=": "=", "!~": "~"}.get(comparison.operator, comparison.operator)
+    allowed = {"text": "=~", "tags": "=~", "config": "=<=>=~"}.get(field.type, "=<=>=")
+    if operator not in allowed:
+        shown = ", ".join(each for each in syntax.OPERATORS if each.removeprefix("!") in allowed)
+        raise QueryError(f"{field.name} is compared with {shown} or in", comparison.at)
+    found = or_(*(_meets(session, field, operator, value) for value in comparison.values))
+    return found if operator == comparison.operator else _negated(found)
+
+
+def _meets(session: Session, field: Field, operator: str, value: Value) -> Condition:
+    """Whether a run's value of a field stands in this relation to a value."""
+    if operator == "=" and value.text.lower() == NONE and not value.is_quoted:
+        return _is_missing(session, field)
+    match field.type:
+        case "text":
+            return _text(field, operator, value)
+        case "tags":
+            return tagged(session, lambda tag: _like(tag, operator, value.text))
+        case "number":
+            return ORDER[operator](field.column, literal(_number(field, value), Float(53)))
+        case "date":
+            return _date(field, operator, value)
+        case "config":
+            return _config(field, operator, value)
+        case "metric":
+            return _metric(field, operator, value)
+
+
+def _is_missing(session: Session, field: Field) -> Condition:
+    match field.type:
+        case "tags":
+            return _negated(tagged(session, lambda tag: tag.is_not(None)))
+        case "config":
+            return _negated(JsonValue(Run.config, field.path).is_there)
+        case "metric":
+            return SpelledValue(Run.summary, field.path).text.is_(None)
+        case "text" if field.column is None:
+            return Run.experiment_id.is_(None)
+        case "text":
+            return func.coalesce(field.column, "") == ""
+        case _:
+            missing: Condition = field.column.is_(None)
+            return missing
+
+
+def _text(field: Field, operator: str, value: Value) -> Condition:
+    if operator == "=" and field.values and value.text not in field.values:
+        near = get_close_matches(value.text[:100], field.values, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"{', '.join(field.values)} are known"
+        raise QueryError(f"there is no {field.name} {value.text[:100]!r}; {hint}", value.at)
+    if field.column is None:
+        return _in_experiment(_like(Experiment.name, operator, value.text))
+    return _like(field.column, operator, value.text)
+
+
+def _like(column: ColumnElement[str] | InstrumentedAttribute[str], operator: str, text: str) -> Condition:
+    """Equal to the text, or containing it in any case of letters."""
+    return column == text if operator == "=" else column.icontains(text, autoescape=True)
+
+
+def _number(field: Field, value: Value) -> float:
+    if value.is_quoted or not NUMBER.fullmatch(value.text):
+        raise QueryError(f"{field.name} is a number; got {value.text[:100]!r}", value.at)
+    return float(value.text)
+
+
+def _date(field: Field, operator: str, value: Value) -> Condition:
+    period = read_period(value.text)
+    if period is None:
+        raise QueryError(EXPECTED, value.at)
+    time: ColumnElement[float] = field.column
+    is_moment = period.start is period.end
+    match operator:
+        case "=":
+            if is_moment:
+                raise QueryError("a time before now is compared with <, <=, > or >=", value.at)
+            return and_(time >= period.start, time < period.end)
+        case "<":
+            return time < period.start
+        case ">=":
+            return time >= period.start
+        case "<=":
+            return time <= period.end if is_moment else time < period.end
+        case _:
+            return time > period.end if is_moment else time >= period.end
+
+
+def _config(field: Field, operator: str, value: Value) -> Condition:
+    """Numbers are compared with numbers, `true` and `false` with booleans, all else with strings."""
+    stored = JsonValue(Run.config, field.path)
+    if operator == "~":
+        return stored.document.icontains(value.text, autoescape=True)
+    if NUMBER.fullmatch(value.text) and not value.is_quoted:
+        return ORDER[operator](stored.number, literal(float(value.text), Float(53)))
+    if operator != "=":
+        raise QueryError(f"{operator} needs a number; got {value.text[:100]!r}", value.at)
+    if value.text in ("true", "false") and not value.is_quoted:
+        return stored.is_boolean(value=value.text == "true")
+    return stored.string == value.text
+
+
+def _metric(field: Field, operator: str, value: Value) -> Condition:
+    stored = SpelledValue(Run.summary, field.path)
+    spelling = NOT_NUMBERS.get(value.text.lower())
+    if spelling is None:
+        return stored.compared(operator, ORDER[operator], _number(field, value))
+    if operator == "=":
+        return stored.text == spelling
+    if spelling == SPELLINGS[NAN]:
+        raise QueryError("nothing is smaller or larger than NaN; use = or !=", value.at)
+    return ORDER[operator](stored.exact, literal(float(value.text), Float(53)))

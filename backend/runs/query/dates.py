@@ -1,0 +1,41 @@
+"""Dates of a query: a day, a time of day, or a time before now."""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, literal
+from sqlalchemy.types import Float
+
+from backend.db.engine import db_now
+
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+AGO = re.compile(r"-(\d{1,6})([smhdw])")
+DATE = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d(?P<second>:\d\d(\.\d{1,6})?)?)?(Z|[+-]\d\d:?\d\d)?")
+
+EXPECTED = "a date such as 2026-11-01, 2026-11-01T14:30 (UTC) or -7d (s, m, h, d, w) is expected"
+
+
+class Period(NamedTuple):
+    """The time that a date names: from its beginning to just before its end, in seconds since 1970."""
+
+    start: ColumnElement[float]
+    end: ColumnElement[float]
+    """Equal to `start` for a moment, such as seven days ago."""
+
+
+def read_period(text: str) -> Period | None:
+    """The period of a date; None where the text is none."""
+    if ago := AGO.fullmatch(text):
+        moment = db_now() - float(int(ago[1]) * SECONDS[ago[2]])
+        return Period(moment, moment)
+    found = DATE.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    start = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    length = SECONDS["d"] if not found["time"] else 1 if found["second"] else SECONDS["m"]
+    return Period(literal(start, Float(53)), literal(start + length, Float(53)))

@@ -1,0 +1,160 @@
+"""Fields that a query can name: columns of a run, fields of its config, metrics."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, Literal, get_args
+
+from sqlalchemy import exists, select
+from sqlalchemy.orm import Session
+
+from backend.config.causes import Cause, Verdict
+from backend.config.metrics import METRICS, find_metric
+from backend.config.run import RunConfig
+from backend.db.models import Run
+from backend.metrics.known import reason_unknown
+from backend.metrics.store import find_keys
+from backend.runs.lifecycle import STATUSES
+from backend.runs.query.json_paths import SEGMENT, JsonValue
+from backend.runs.query.syntax import Name, QueryError
+
+CONFIG = "config."
+LONGEST_NAME = 128
+MOST_NAMED = 5
+"""So many fields are named in an error."""
+
+FieldType = Literal["text", "number", "date", "tags", "config", "metric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field that a name stands for."""
+
+    name: str
+    type: FieldType
+    column: Any = None
+    """Of a text, a number or a date."""
+    path: tuple[str, ...] = ()
+    """Keys in `run.config` or `run.summary`."""
+    values: Sequence[str] = ()
+    """All that a text can be, where that is fixed."""
+
+
+COLUMNS: dict[str, Field] = {
+    field.name: field
+    for field in (
+        Field("name", "text", Run.name),
+        Field("id", "text", Run.id),
+        Field("experiment", "text"),
+        Field("variant", "text", Run.variant),
+        Field("status", "text", Run.status, values=STATUSES),
+        Field("verdict", "text", Run.verdict, values=get_args(Verdict)),
+        Field("cause", "text", Run.cause, values=get_args(Cause)),
+        Field("reason", "text", Run.reason),
+        Field("notes", "text", Run.notes),
+        Field("origin", "text", Run.origin),
+        Field("tag", "tags"),
+        Field("seed", "number", Run.seed),
+        Field("steps", "number", Run.steps),
+        Field("step", "number", Run.last_step),
+        Field("onset", "number", Run.onset_sick),
+        Field("priority", "number", Run.priority),
+        Field("created", "date", Run.created_at),
+        Field("queued", "date", Run.queued_at),
+        Field("started", "date", Run.started_at),
+        Field("finished", "date", Run.finished_at),
+    )
+}
+"""Fields with names of their own; they go before fields of the config and metrics of the same name."""
+
+ALIASES = {"tags": "tag"}
+
+
+def find_field(session: Session, name: Name) -> Field:
+    """The field of a name; raises QueryError with the nearest names for an unknown one."""
+    text = ALIASES.get(name.text, name.text)
+    if name.part:
+        return _metric(session, name)
+    if text in COLUMNS:
+        return COLUMNS[text]
+    if text.startswith(CONFIG):
+        return _config(session, name, text.removeprefix(CONFIG))
+    if find_metric(text) is not None or find_keys(session, [text]):
+        return _metric(session, name)
+    paths = [path for path in config_paths() if path == text or path.endswith(f".{text}")]
+    if text in paths or len(paths) == 1:
+        return _of_config(text if text in paths else paths[0])
+    if paths:
+        raise QueryError(f"{text!r} is ambiguous: {_some(paths)}", name.at)
+    if inner := [path for path in config_paths() if f".{text}." in f".{path}"]:
+        raise QueryError(f"{text!r} has several fields: {_some(inner)}", name.at)
+    raise QueryError(_unknown(text), name.at)
+
+
+def _metric(session: Session, name: Name) -> Field:
+    if find_metric(name.text) is None and not find_keys(session, [name.text]):
+        raise QueryError(reason_unknown(name.text), name.at)
+    if not SEGMENT.fullmatch(name.text):
+        raise QueryError("a metric whose name contains quotes, braces or commas cannot be queried", name.at)
+    part = name.part or "last"
+    return Field(name.text, "metric", path=(part, name.text, *(["value"] if part == "best" else [])))
+
+
+def _config(session: Session, name: Name, path: str) -> Field:
+    """A path of the schema, or one that any stored config has: those of other trainers have any shape."""
+    field = _of_config(path)
+    if any(known == path or known.startswith(f"{path}.") for known in config_paths()):
+        return field
+    if not all(map(SEGMENT.fullmatch, field.path)):
+        raise QueryError(f"{path!r} is not a path of a config", name.at)
+    if not session.scalar(select(exists().where(JsonValue(Run.config, field.path).kind.is_not(None)))):
+        raise QueryError(_unknown(name.text), name.at)
+    return field
+
+
+def _of_config(path: str) -> Field:
+    return Field(f"{CONFIG}{path}", "config", path=tuple(path.split(".")))
+
+
+def _some(paths: Sequence[str]) -> str:
+    """The first of these paths."""
+    shown = [f"{CONFIG}{path}" for path in paths[:MOST_NAMED]]
+    return ", ".join(shown) + (f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else "")
+
+
+def _unknown(text: str) -> str:
+    if len(text) > LONGEST_NAME:
+        return f"there is no field {text[:40]!r}..."
+    names = [*COLUMNS, *METRICS, *(f"{CONFIG}{path}" for path in config_paths()), *_endings()]
+    near = get_close_matches(text, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "GET /api/v1/run-fields lists them"
+    return f"there is no field {text!r}; {hint}"
+
+
+def _endings() -> list[str]:
+    """The last parts of paths, under which most people know a field: `lr`, `temperature`."""
+    return sorted({path.rpartition(".")[2] for path in config_paths()})
+
+
+@cache
+def config_paths() -> tuple[str, ...]:
+    """Dotted paths of all fields that a run's config can have; a list is one field."""
+    schema = RunConfig.model_json_schema()
+    return tuple(dict.fromkeys(_leaves(schema, schema["$defs"], "", ())))
+
+
+def _leaves(node: Any, definitions: dict[str, Any], path: str, above: tuple[str, ...]) -> Iterator[str]:
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        if name not in above:
+            yield from _leaves(definitions[name], definitions, path, (*above, name))
+        return
+    for key in ("anyOf", "oneOf", "allOf"):
+        for option in node.get(key, ()):
+            yield from _leaves(option, definitions, path, above)
+    if "properties" in node:
+        for key, inner in node["properties"].items():
+            yield from _leaves(inner, definitions, f"{path}.{key}" if path else key, above)
+    elif not node.keys() & {"anyOf", "oneOf", "allOf"} and node.get("type") != "null":
+        yield path

@@ -1,0 +1,272 @@
+"""Parser of queries: text to a tree, by recursive descent and in linear time.
+
+    query      = and { "or" and }
+    and        = not { ["and"] not }
+    not        = "not" not | "(" query ")" | comparison | word
+    comparison = field operator value | field ["not"] "in" "(" value { "," value } ")"
+    field      = name | ("last" | "best") "(" name ")"
+    operator   = "=" | "!=" | "<" | "<=" | ">" | ">=" | "~" | "!~"
+
+A word that is compared with nothing is searched for in names. Single or double quotes make any text a name
+or a value; a backslash in them takes the next character as it is.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from backend.db.text import REFUSED
+from backend.errors import FieldError, InvalidRequest
+
+MOST_CHARACTERS = 2_000
+MOST_DEPTH = 30
+"""Parentheses and `not` within each other."""
+MOST_COMPARISONS = 100
+"""Comparisons and words of one query: SQLite nests expressions no deeper than 1,000 levels."""
+
+OPERATORS = ("=", "!=", "<", "<=", ">", ">=", "~", "!~")
+FUNCTIONS = ("last", "best")
+KEYWORDS = ("and", "or", "not", "in")
+
+TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    | (?P<operator><=|>=|!=|!~|==|[=<>~])
+    | (?P<mark>[(),])
+    | (?P<word>(?:[^\s()=<>!~,"']|!(?![=~]))+)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class QueryError(InvalidRequest):
+    """A query that cannot be understood; `position` is the offset of the character where it went wrong."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__([FieldError("query", message, position)])
+        self.position = position
+
+
+class Token(NamedTuple):
+    """A piece of a query."""
+
+    kind: str
+    """`word`, `string`, `operator`, `mark`, or `end`."""
+    text: str
+    """Of a string without its quotes."""
+    at: int
+    """Offset of its first character."""
+
+    @property
+    def keyword(self) -> str:
+        """`and`, `or`, `not`, `in`, or empty."""
+        return self.text.lower() if self.kind == "word" and self.text.lower() in KEYWORDS else ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it can be a name or a value."""
+        return self.kind == "string" or (self.kind == "word" and not self.keyword)
+
+
+class Name(NamedTuple):
+    """The name of a field, and which part of a metric is meant: `last`, `best`, or empty."""
+
+    text: str
+    at: int
+    part: str = ""
+
+
+class Value(NamedTuple):
+    """A value as it was written."""
+
+    text: str
+    at: int
+    is_quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A text to search for in names."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field beside a value; of several values one is enough."""
+
+    name: Name
+    operator: str
+    at: int
+    """Offset of the operator."""
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Everything that the inner query does not match."""
+
+    inner: "Query"
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Queries of which each has to match."""
+
+    parts: tuple["Query", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """Queries of which one has to match."""
+
+    parts: tuple["Query", ...]
+
+
+Query = Word | Comparison | Not | All | Any
+
+
+def parse(text: str) -> Query | None:
+    """The tree of a query; None for an empty one. Raises QueryError."""
+    if len(text) > MOST_CHARACTERS:
+        reason = f"a query has at most {MOST_CHARACTERS:,} characters, got {len(text):,}"
+        raise QueryError(reason, MOST_CHARACTERS)
+    if refused := REFUSED.search(text):
+        raise QueryError("contains NUL or an unpaired surrogate", refused.start())
+    tokens = list(_tokens(text))
+    return _Parser(tokens).whole() if len(tokens) > 1 else None
+
+
+def _tokens(text: str) -> "list[Token]":
+    found: list[Token] = []
+    end = len(text.rstrip())
+    at = 0
+    while at < end:
+        match = TOKEN.match(text, at, end)
+        if match is None:
+            start = at + len(text[at:]) - len(text[at:].lstrip())
+            if text[start] in "\"'":
+                raise QueryError("this quotation mark is not closed", start)
+            raise QueryError(f"{text[start]!r} is not expected here; != and !~ are operators", start)
+        kind = match.lastgroup or ""
+        piece = match[kind]
+        if kind == "string":
+            piece = re.sub(r"\\(.)", r"\1", piece[1:-1], flags=re.DOTALL)
+        found.append(Token(kind, "=" if piece == "==" and kind == "operator" else piece, match.start(kind)))
+        at = match.end()
+    return [*found, Token("end", "", end)]
+
+
+class _Parser:
+    def __init__(self, tokens: list[Token]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._comparisons = 0
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._at]
+
+    def _after(self, count: int) -> Token:
+        return self._tokens[min(self._at + count, len(self._tokens) - 1)]
+
+    def _take(self) -> Token:
+        token = self._next
+        self._at += 1
+        return token
+
+    def whole(self) -> Query:
+        """The tree of all tokens."""
+        query = self._any(0)
+        if self._next.kind != "end":
+            raise QueryError(f"{self._next.text!r} is not expected here", self._next.at)
+        return query
+
+    def _any(self, depth: int) -> Query:
+        parts = [self._all(depth)]
+        while self._next.keyword == "or":
+            self._take()
+            parts.append(self._all(depth))
+        return parts[0] if len(parts) == 1 else Any(tuple(parts))
+
+    def _all(self, depth: int) -> Query:
+        parts = [self._not(depth)]
+        while self._next.keyword in ("and", "not") or self._next.is_text or self._next.text == "(":
+            if self._next.keyword == "and":
+                self._take()
+            parts.append(self._not(depth))
+        return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+    def _not(self, depth: int) -> Query:
+        token = self._next
+        if depth > MOST_DEPTH:
+            raise QueryError(f"is nested deeper than {MOST_DEPTH} levels", token.at)
+        if token.keyword == "not":
+            self._take()
+            return Not(self._not(depth + 1))
+        if token.kind == "mark" and token.text == "(":
+            self._take()
+            query = self._any(depth + 1)
+            self._expect(")", f"the parenthesis at character {token.at + 1} is not closed")
+            return query
+        if not token.is_text:
+            found = "the query ends" if token.kind == "end" else f"{token.text!r} stands"
+            raise QueryError(f"{found} where a field or a word is expected", token.at)
+        return self._comparison()
+
+    def _comparison(self) -> Query:
+        self._comparisons += 1
+        if self._comparisons > MOST_COMPARISONS:
+            raise QueryError(f"a query has at most {MOST_COMPARISONS} comparisons and words", self._next.at)
+        name = self._name()
+        operator = self._next
+        if operator.kind == "operator":
+            self._take()
+            return Comparison(name, operator.text, operator.at, (self._value(),))
+        if operator.keyword == "in":
+            return self._one_of(name)
+        if operator.keyword == "not" and self._after(1).keyword == "in":
+            self._take()
+            return Not(self._one_of(name))
+        if name.part:
+            raise QueryError(f"an operator is expected: {', '.join(OPERATORS)} or in", operator.at)
+        return Word(name.text)
+
+    def _name(self) -> Name:
+        token = self._take()
+        is_call = self._next.kind == "mark" and self._next.text == "(" and token.kind == "word"
+        if not is_call or self._next.at != token.at + len(token.text):
+            return Name(token.text, token.at)
+        if token.text.lower() not in FUNCTIONS:
+            reason = f"there is no function {token.text!r}; last(metric) and best(metric) are known"
+            raise QueryError(reason, token.at)
+        self._take()
+        inner = self._take() if self._next.is_text else None
+        if inner is None:
+            raise QueryError("the name of a metric is expected", self._next.at)
+        self._expect(")", ") is expected after the name of the metric")
+        return Name(inner.text, inner.at, token.text.lower())
+
+    def _one_of(self, name: Name) -> Comparison:
+        operator = self._take()
+        self._expect("(", "( is expected after in")
+        values = [self._value()]
+        while self._next.kind == "mark" and self._next.text == ",":
+            self._take()
+            values.append(self._value())
+        self._expect(")", ") or a comma is expected")
+        return Comparison(name, "=", operator.at, tuple(values))
+
+    def _value(self) -> Value:
+        token = self._next
+        # After an operator even `in` or `not` can only be a value.
+        if token.kind not in ("word", "string"):
+            raise QueryError("a value is expected; quote one that contains spaces or operators", token.at)
+        self._take()
+        return Value(token.text, token.at, token.kind == "string")
+
+    def _expect(self, mark: str, reason: str) -> None:
+        token = self._next
+        if token.kind != "mark" or token.text != mark:
+            raise QueryError(reason, token.at)
+        self._take()

@@ -1,0 +1,91 @@
+"""Saved views: lists of runs under a name, shared by all who use the service."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from backend.db.engine import insert_into, new_id
+from backend.db.models import SavedView
+from backend.errors import Conflict, NotFound
+from backend.http.paging import iso
+from backend.runs.list import read_order
+from backend.runs.query.syntax import MOST_CHARACTERS, parse
+from backend.runs.schemas import Body
+
+MOST_VIEWS = 200
+
+Words = Annotated[str, Field(max_length=200)]
+
+
+class View(BaseModel):
+    """Settings of a list of runs: its filters, order, groups and columns."""
+
+    query: Annotated[str, Field(max_length=MOST_CHARACTERS)] = ""
+    status: Words = ""
+    verdict: Words = ""
+    tag: Words = ""
+    variant: Words = ""
+    experiment: Words = ""
+    archived: bool = False
+    sort: Words = "-created_at"
+    group: Words = ""
+    """Field by which the table is grouped; empty: none."""
+    columns: Annotated[list[Words], Field(max_length=100)] | None = None
+    """Columns beside those that every list has; null: the usual ones."""
+
+
+class ViewRequest(View, Body):
+    """A view to be saved; one of the same name is replaced."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+
+
+class ViewItem(View):
+    """A saved view."""
+
+    id: str
+    name: str
+    changed_at: str
+
+
+class ViewPage(BaseModel):
+    """All of them, by name."""
+
+    items: list[ViewItem]
+    next: None
+
+
+def saved_views(session: Session) -> Sequence[dict[str, Any]]:
+    """All views, by name: ViewItem."""
+    return [_shown(row) for row in session.scalars(select(SavedView).order_by(SavedView.name, SavedView.id))]
+
+
+def save_view(session: Session, request: ViewRequest) -> dict[str, Any]:
+    """Store a view; raises InvalidRequest for an unreadable query, Conflict when there are too many."""
+    parse(request.query)
+    read_order(request.sort)
+    name = request.name.strip()
+    count = session.scalar(select(func.count()).select_from(SavedView).where(SavedView.name != name)) or 0
+    if count >= MOST_VIEWS:
+        raise Conflict(f"there are {count} views already: delete one first")
+    view = request.model_dump(exclude={"name"})
+    statement = insert_into(session, SavedView).values(id=new_id(), name=name, view=view)
+    changes = {"view": statement.excluded.view, "changed_at": statement.excluded.changed_at}
+    session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=changes))
+    return _shown(session.scalars(select(SavedView).where(SavedView.name == name)).one())
+
+
+def delete_view(session: Session, view_id: str) -> dict[str, Any]:
+    """Delete a view, and show what it was; raises NotFound."""
+    row = session.get(SavedView, view_id)
+    if row is None:
+        raise NotFound(f"there is no view {view_id!r}")
+    session.execute(delete(SavedView).where(SavedView.id == view_id))
+    return _shown(row)
+
+
+def _shown(row: SavedView) -> dict[str, Any]:
+    return {"id": row.id, "name": row.name, "changed_at": iso(row.changed_at), **row.view}

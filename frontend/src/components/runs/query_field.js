@@ -1,0 +1,146 @@
+/** The search field of the list of runs: it takes a query, completes it and shows where it went wrong. */
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from '../../dom.js';
+import { get } from '../../data/api.js';
+import { completed, completionAt, pointedAt } from '../../lib/runs/query.js';
+import { Icon } from '../shared/icons.js';
+
+/** @typedef {import('../../lib/runs/query.js').Completion} Completion */
+
+/** @type {Completion} */
+const NOTHING = { from: 0, to: 0, options: [] };
+
+const PAUSE_MS = 300;
+
+/**
+ * @param {{value: string, onChange: (query: string) => void, input: {current: HTMLInputElement | null},
+ *   error: import('../../data/api.js').ApiError | null}} props `error`: of the list
+ */
+export function QueryField({ value, onChange, input, error }) {
+  const [typed, setTyped] = useState(value);
+  const [completion, setCompletion] = useState(NOTHING);
+  const [active, setActive] = useState(-1);
+  const [fields, loadFields] = useFields();
+  const told = useRef(value);
+  const caret = useRef(/** @type {number | null} */ (null));
+  const list = useId();
+
+  const tell = (/** @type {string} */ query) => {
+    if (query === told.current) return;
+    told.current = query;
+    onChange(query);
+  };
+  useEffect(() => {
+    if (value !== told.current) {
+      told.current = value;
+      setTyped(value);
+    }
+  }, [value]);
+  useEffect(() => {
+    const timer = setTimeout(() => tell(typed), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  useLayoutEffect(() => {
+    if (caret.current !== null) input.current?.setSelectionRange(caret.current, caret.current);
+    caret.current = null;
+  }, [typed]);
+
+  const offer = (/** @type {string} */ text, /** @type {number} */ at) => {
+    setCompletion(completionAt(text, at, fields));
+    setActive(-1);
+  };
+  const close = () => setCompletion(NOTHING);
+  const choose = (/** @type {number} */ index) => {
+    const next = completed(typed, completion, completion.options[index]);
+    caret.current = next.caret;
+    setTyped(next.text);
+    offer(next.text, next.caret);
+    input.current?.focus();
+  };
+  const { options } = completion;
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    const at = input.current?.selectionStart ?? typed.length;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && options.length)
+      setActive((old) => (old + step + options.length + (old < 0 && step < 0 ? 1 : 0)) % options.length);
+    else if (step === 1) offer(typed, at);
+    else if (event.key === 'Enter' && active >= 0) choose(active);
+    else if (event.key === 'Tab' && active >= 0) choose(active);
+    else if (event.key === 'Enter') {
+      close();
+      tell(typed);
+    } else if (event.key === 'Escape' && options.length) {
+      close();
+      event.stopPropagation();
+    } else return;
+    event.preventDefault();
+  };
+  const wrong = error?.errors.find(({ path, position }) => path === 'query' && position !== undefined);
+  return html`<div class="query-field">
+    <label class="search">
+      <${Icon} name="search" />
+      <span class="visually-hidden">Search runs</span>
+      <input
+        class="field"
+        type="search"
+        role="combobox"
+        aria-autocomplete="list"
+        aria-expanded=${options.length > 0}
+        aria-controls=${list}
+        aria-activedescendant=${active >= 0 ? `${list}-${active}` : undefined}
+        aria-invalid=${Boolean(wrong)}
+        autocomplete="off"
+        spellcheck=${false}
+        ref=${input}
+        value=${typed}
+        placeholder="Names, or reward/mean > .5 and tag = old (/)"
+        title="Words search names; fields take =, !=, <, >, ~ and in, joined by and, or, not"
+        onFocus=${loadFields}
+        onInput=${(event) => {
+          setTyped(event.target.value);
+          offer(event.target.value, event.target.selectionStart);
+        }}
+        onKeyDown=${press}
+        onBlur=${close}
+      />
+    </label>
+    <a class="query-help" href="/help/queries" title="The query language" aria-label="Help on queries">
+      ?
+    </a>
+    <ul class="query-options" id=${list} role="listbox" aria-label="Completions" hidden=${!options.length}>
+      ${options.map(
+        (option, i) => html`<li
+          key=${option.text}
+          id=${`${list}-${i}`}
+          role="option"
+          aria-selected=${i === active}
+          onMouseDown=${(event) => {
+            event.preventDefault();
+            choose(i);
+          }}
+        >
+          <span>${option.text}</span>
+          <span class="faint">${option.hint}</span>
+        </li>`,
+      )}
+    </ul>
+    ${
+      wrong &&
+      html`<div class="query-error" role="alert">
+        <pre aria-hidden="true">${pointedAt(value, wrong.position ?? 0)}</pre>
+        ${wrong.message}
+      </div>`
+    }
+  </div>`;
+}
+
+/** The fields of queries, loaded when they are first needed. @returns {[Api.QueryField[], () => void]} */
+function useFields() {
+  const [fields, setFields] = useState(/** @type {Api.QueryField[]} */ ([]));
+  const load = () => {
+    // Without them the field still searches: the list itself says what is wrong with the service.
+    get('/run-fields')
+      .then(({ items }) => setFields(items))
+      .catch(() => {});
+  };
+  return [fields, load];
+}

@@ -1,0 +1,56 @@
+"""The command `runs`."""
+
+import json
+
+import pytest
+
+from backend.cli import main
+from backend.db.engine import open_engine, open_sessions
+from backend.runs.command import HEAD
+from tests.factories import make_run
+
+
+@pytest.fixture
+def listed(sqlite_url, monkeypatch, capsys):
+    """Lists runs of a database with two; exit code, lines, errors."""
+    engine = open_engine(sqlite_url)
+    summary = {"step": 1, "last": {"reward/mean": 0.25, "eval/accuracy": "NaN"}, "best": {}}
+    with open_sessions(engine).begin() as session:
+        make_run(session, name="calm\x1b[31m", variant="dapo", summary=summary)
+        make_run(session, name="brave")
+    engine.dispose()
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+
+    def run(*arguments):
+        code = main(["runs", *arguments])
+        out, err = capsys.readouterr()
+        return code, out.splitlines(), err
+
+    return run
+
+
+def test_runs_of_a_query_are_listed_with_their_number(listed):
+    code, (head, row, total), _ = listed("--query", "reward/mean > .2")
+    assert code == 0
+    assert head.split() == list(HEAD)
+    assert row.split()[:8] == ["calm\\u001b[31m", "dapo", "0", "queued", "0/150", "-", "0.25", "NaN"]
+    assert total == "1 of 1 run"
+    assert listed("--limit", "1", "--sort", "name")[1][-1] == "1 of 2 runs"
+    assert listed("--trash")[1][-1] == "0 of 0 runs"
+
+
+def test_runs_are_listed_as_json(listed):
+    code, lines, _ = listed("--json", "--limit", "0")
+    assert code == 0
+    assert {json.loads(line)["name"] for line in lines} == {"calm\x1b[31m", "brave"}
+
+
+def test_a_caret_stands_below_the_place_of_an_error(listed):
+    code, lines, err = listed("--query", "brave and acuracy > 1")
+    assert (code, lines) == (1, [])
+    first, query, caret = err.splitlines()
+    assert "did you mean eval/accuracy" in first
+    assert query[caret.index("^") :] == "acuracy > 1"
+    long = f"{'a ' * 60} or seed > \x1b"
+    _, query, caret = listed("--query", long)[2].splitlines()
+    assert caret.index("^") == query.index("> ") + 2

@@ -1,0 +1,213 @@
+"""Lists of runs over HTTP: queries with totals, actions on many runs, saved views."""
+
+import pytest
+from sqlalchemy import select, text
+
+from backend.db.models import Run
+from backend.runs import bulk
+from tests.factories import make_run
+
+
+@pytest.fixture
+def made(database):
+    """Makes runs in a transaction of their own; their ids by name."""
+
+    def make(*names, **fields):
+        with database.sessions.begin() as session:
+            return {name: make_run(session, name=name, **fields).id for name in names}
+
+    return make
+
+
+def get(client, path, status=200, **params):
+    answer = client.get(f"/api/v1{path}", params=params)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def act(client, action, status=200, **body):
+    answer = client.post("/api/v1/runs/actions", json={"action": action, **body})
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def listed(client, **params):
+    return {run["name"]: run for run in get(client, "/runs", **params)["items"]}
+
+
+def test_a_list_says_how_many_runs_there_are_on_its_first_page_and_all_ids_on_request(client, made):
+    ids = made(*(f"run-{number}" for number in range(7)))
+    made("other", status="failed")
+    page = get(client, "/runs", query="run", limit=3)
+    assert (len(page["items"]), page["total"]) == (3, 7)
+    rest = get(client, "/runs", query="run", limit=3, cursor=page["next"])
+    assert "total" not in rest
+    assert get(client, "/runs", query="status = failed")["total"] == 1
+    assert get(client, "/runs", limit=200)["total"] == 8
+    assert get(client, "/runs/ids", query="run")["ids"] == sorted(ids.values(), reverse=True)
+
+
+def test_a_query_that_cannot_be_read_is_refused_at_its_character(client):
+    problem = get(client, "/runs", 422, query="reward/mean > high")
+    (error,) = problem["errors"]
+    assert error == {"path": "query", "message": "reward/mean is a number; got 'high'", "position": 14}
+
+
+def test_fields_of_queries_are_listed_with_the_values_that_runs_have(client, made):
+    made("a", variant="dapo", tags=["old", "a,b"])
+    fields = {field["name"]: field for field in get(client, "/run-fields")["items"]}
+    assert fields["tag"]["values"] == ["a,b", "old"]
+    assert fields["variant"]["values"] == ["dapo"]
+    assert "collapsed" in fields["verdict"]["values"]
+    assert "dapo" in fields["config.preset"]["values"]
+    assert fields["config.optimizer.lr"]["type"] == "config"
+
+
+@pytest.mark.parametrize(
+    ("action", "opposite", "params"),
+    [
+        ("tag", "untag", {"tag": "old"}),
+        ("archive", "unarchive", {"archived": "true"}),
+        ("trash", "restore", {"deleted": "true"}),
+    ],
+)
+def test_an_action_is_repeated_without_effect_and_taken_back_exactly(client, made, action, opposite, params):
+    ids = made("a", "b", "c")
+    tag = {"tag": "old"} if action == "tag" else {}
+    act(client, action, ids=[ids["c"]], **tag)
+    done = act(client, action, ids=[*ids.values(), ids["a"], "nobody"], **tag)
+    assert (done["matched"], sorted(done["changed"])) == (4, [ids["a"], ids["b"]])
+    assert (done["missing"], done["refused"]) == (1, [])
+    assert listed(client, **params).keys() == {"a", "b", "c"}
+    assert act(client, action, ids=list(ids.values()), **tag)["changed"] == []
+    assert sorted(act(client, opposite, ids=done["changed"], **tag)["changed"]) == [ids["a"], ids["b"]]
+    assert listed(client, **params).keys() == {"c"}
+
+
+def test_an_action_on_a_query_works_in_batches_on_all_of_its_runs_and_no_others(client, made, monkeypatch):
+    monkeypatch.setattr(bulk, "BATCH", 3)
+    made(*(f"run-{number}" for number in range(8)), tags=["x"])
+    made("other")
+    done = act(client, "archive", query="run and tag = x")
+    assert (done["matched"], len(done["changed"])) == (8, 8)
+    assert listed(client).keys() == {"other"}
+    assert act(client, "unarchive", query="tag = x", archived=True)["matched"] == 8
+    assert len(listed(client)) == 9
+
+
+def test_a_database_that_fails_after_a_batch_is_told_with_what_is_done(client, made, database, monkeypatch):
+    monkeypatch.setattr(bulk, "BATCH", 2)
+    ids = sorted(made("a", "b", "c").values())
+    act_on_batch = bulk._act_on_batch
+
+    def failing(session, action, batch, tag, outcome):
+        if ids[0] in batch:
+            session.execute(text("SELECT * FROM no_such_table"))
+        act_on_batch(session, action, batch, tag, outcome)
+
+    monkeypatch.setattr(bulk, "_act_on_batch", failing)
+    problem = act(client, "archive", 503, ids=ids)
+    assert "after 2 of 3 runs, which keep their change" in problem["detail"]
+    assert listed(client).keys() == {"a"}
+    monkeypatch.undo()
+    assert act(client, "archive", ids=ids)["changed"] == [ids[0]]
+
+
+def test_what_cannot_be_changed_is_named_with_its_reason(client, made):
+    full = made("full", tags=[str(number) for number in range(50)])["full"]
+    assert act(client, "tag", ids=[full], tag="one more")["refused"] == [
+        {"id": full, "name": "full", "reason": "a run has at most 50 tags"}
+    ]
+    assert "is not in the trash" in act(client, "delete", ids=[full])["refused"][0]["reason"]
+    waiting = made("waiting")["waiting"]
+    assert set(act(client, "stop", ids=[waiting, full])["changed"]) == {full, waiting}
+    assert listed(client)["waiting"]["status"] == "stopped"
+
+
+def test_a_running_run_in_the_trash_is_asked_to_stop_and_goes_on_when_it_is_restored(client, made, database):
+    run = made("a", status="running", attempt=1)["a"]
+    assert act(client, "trash", ids=[run])["changed"] == [run]
+    assert listed(client, deleted="true")["a"]["wish"] == "stop"
+    act(client, "restore", ids=[run])
+    assert listed(client)["a"]["wish"] == ""
+
+
+def test_a_fork_is_deleted_together_with_the_run_that_it_begins_with(client, made):
+    parent = made("parent", deleted_at=1.0, status="finished")["parent"]
+    child = made("child", deleted_at=1.0, status="finished", parent_run=parent, fork_step=3)["child"]
+    assert set(act(client, "delete", ids=[parent, child])["changed"]) == {child, parent}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"action": "archive"}, "either ids or a query"),
+        ({"action": "archive", "ids": [], "query": "a"}, "either ids or a query"),
+        ({"action": "tag", "ids": []}, "a tag is expected"),
+        ({"action": "archive", "ids": [], "tag": "x"}, "a tag is expected"),
+        ({"action": "archive", "query": ""}, "at least 1"),
+        ({"action": "archive", "query": "name ="}, "a value is expected"),
+        ({"action": "vanish", "ids": []}, "action"),
+        ({"action": "archive", "ids": ["x"] * 10_001}, "10000"),
+    ],
+)
+def test_an_action_that_is_not_clear_is_refused(client, body, reason):
+    answer = client.post("/api/v1/runs/actions", json=body)
+    assert (answer.status_code, reason in answer.text) == (422, True), answer.text
+
+
+def test_a_changed_run_is_told_to_live_pages(client, made, database):
+    ids = made("a", changed_at=1.0)
+    act(client, "tag", ids=list(ids.values()), tag="x")
+    with database.sessions() as session:
+        assert session.scalar(select(Run.changed_at)) > 1.0
+
+
+def test_runs_made_one_after_the_other_have_different_colours(client, made):
+    made(*(f"run-{number}" for number in range(10)))
+    assert {run["colour"] for run in listed(client).values()} == set(range(10))
+
+
+VIEW = {"name": "best dapo", "query": "preset = dapo", "sort": "-summary.reward/mean", "columns": ["verdict"]}
+
+
+def save(client, status=200, **view):
+    answer = client.put("/api/v1/views", json=view)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_a_view_is_saved_replaced_listed_and_deleted(client):
+    saved = save(client, **VIEW)
+    assert {name: saved[name] for name in VIEW} == VIEW
+    again = save(client, **VIEW | {"query": "preset = grpo", "group": "variant"})
+    assert (again["id"], again["query"], again["group"]) == (saved["id"], "preset = grpo", "variant")
+    save(client, name="all")
+    assert [view["name"] for view in get(client, "/views")["items"]] == ["all", "best dapo"]
+    assert client.delete(f"/api/v1/views/{saved['id']}").json() == again
+    assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"query": "name ="}, "a value is expected"),
+        ({"sort": "nonsense"}, "are expected"),
+        ({"name": " "}, "name"),
+        ({"name": "x" * 101}, "100"),
+        ({"columns": ["x"] * 101}, "100"),
+        ({"more": 1}, "no such field"),
+        ({"query": "\0"}, "NUL"),
+    ],
+)
+def test_a_view_that_cannot_be_shown_is_refused(client, change, reason):
+    answer = client.put("/api/v1/views", json=VIEW | change)
+    assert (answer.status_code, reason in answer.text) == (422, True), answer.text
+    assert get(client, "/views")["items"] == []
+
+
+def test_there_are_at_most_so_many_views(client, monkeypatch):
+    monkeypatch.setattr("backend.runs.views.MOST_VIEWS", 1)
+    save(client, **VIEW)
+    assert "delete one first" in save(client, 409, name="other")["detail"]
+    save(client, **VIEW)
