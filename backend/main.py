@@ -9,6 +9,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp
+from starlette_compress import CompressMiddleware, remove_compress_type
 
 from backend.archives import api as archives
 from backend.auth.sessions import BrowserSessions
@@ -30,6 +31,7 @@ from backend.http.guard import Guard
 from backend.http.openapi import complete
 from backend.http.problem_details import answer_errors
 from backend.http.read_budget import ReadBudget
+from backend.http.shared_answers import SharedAnswers
 from backend.http.timeout import RequestTimeout
 from backend.imports import api as imports
 from backend.live import api as live
@@ -54,6 +56,9 @@ THREADS = 64
 """Requests that are worked on at the same time; the database's pool holds as many connections."""
 
 
+remove_compress_type("text/event-stream")  # its messages are small
+
+
 class Service(FastAPI):
     """FastAPI behind the guard: not even an error page is made before it has agreed. Both are reported."""
 
@@ -69,7 +74,8 @@ class Service(FastAPI):
         stack = super().build_middleware_stack()
         sessions: BrowserSessions = self.state.browser_sessions
         within_limits = ReadBudget(RequestTimeout(stack), most=lab.settings.reads_per_token)
-        return AccessLog(Guard(within_limits, lab.settings, self.router.routes, sessions))
+        compressed = CompressMiddleware(within_limits, minimum_size=1_000, brotli=False)
+        return AccessLog(Guard(compressed, lab.settings, self.router.routes, sessions))
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -87,6 +93,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=_life,
     )
     app.state.lab = Lab(settings, engine, open_sessions(engine))
+    app.state.shared_answers = SharedAnswers()
     app.state.broadcaster = Broadcaster(app.state.lab.sessions, lambda: fingerprint(settings))
     app.state.browser_sessions = BrowserSessions(app.state.lab.sessions)
     app.state.streams = Counter()

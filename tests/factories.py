@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from backend.config.merge import config_hash, resolve
@@ -78,8 +79,9 @@ def make_checkpoint(
 def write_metric(
     session: Session, run: Run, name: str, values: Mapping[int, float], *, attempt: int = 1
 ) -> None:
-    """Values of one metric by step."""
+    """Values of one metric by step; the run has changed, as with every write of a trainer."""
     write_points(session, run.id, attempt, [(step, {name: value}) for step, value in values.items()])
+    session.execute(update(Run).where(Run.id == run.id).values(changed_at=Run.changed_at + 1))
 
 
 def seeded_metrics(steps: int, *, seed: int = 0, spike_at: int | None = None) -> dict[int, dict[str, float]]:

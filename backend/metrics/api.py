@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query
+from numpy.typing import NDArray
 from pydantic import BaseModel
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from backend.config.metrics import has_interval, interval_of
 from backend.db.numbers import spell
@@ -19,9 +21,10 @@ from backend.errors import FieldError, InvalidRequest
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.problem_details import ERRORS
-from backend.http.responses import Json
+from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
+from backend.metrics.lineage import stamps_of
 from backend.metrics.means import Picture, average
 from backend.metrics.reading import read_curves
 from backend.metrics.series import Curve, Floats
@@ -34,6 +37,11 @@ router = APIRouter(prefix="/api/v1", tags=["metrics"], responses=ERRORS)
 MOST_SERIES = 200
 MOST_POINTS = 200_000
 T_975 = np.array([np.nan, *(t_975(freedom) for freedom in range(1, MOST_SERIES + 1))])
+
+COMPACT = (
+    "Shorter: `x` only where it is not the step, `steps` as distances to the one before, values in "
+    "seven digits."
+)
 
 SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
 
@@ -63,7 +71,8 @@ class SeriesItem(BaseModel):
     """The runs of a group."""
     name: str
     metric: str
-    x: list[float]
+    x: list[float] | None = None
+    """None with `compact` where it is the step."""
     steps: list[int]
     """Of a group along time or tokens: those that its first run had reached."""
     values: list[float]
@@ -100,7 +109,9 @@ class SeriesAnswer(BaseModel):
 
 @router.get("/series", response_model=SeriesAnswer, response_model_exclude_none=True)
 def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    request: Request,
     session: ReadSession,
+    answers: SharedAnswersOf,
     runs: Annotated[str, Query(max_length=8_000, description="Ids, separated by commas.")],
     metrics: Annotated[str, Query(max_length=8_000, description="Names, separated by commas.")],
     x: Literal["step", "wall", "tokens"] = "step",
@@ -113,14 +124,36 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     ] = "",
     band: SpreadKind = "",
     after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps after this one.")] = None,
-) -> Json:
-    """Curves of metrics of runs, thinned without losing a spike, the first or the last point."""
+    compact: Annotated[bool, Query(description=COMPACT)] = False,  # noqa: FBT002 - a parameter of the address
+) -> Response:
+    """Curves of metrics of runs, thinned without losing a spike, the first or the last point.
+
+    The answer has an `ETag`: give it as `If-None-Match`, and nothing is sent until a curve has changed.
+    """
     run_ids, names = split_list(runs), split_list(metrics)
     _check_budget(run_ids, names, max_points, group_by=group_by)
     must_be_known(session, names, "metrics")
     known = names_of(session, run_ids)
-    present = [run for run in run_ids if run in known]
     view = View(x, x_min, x_max, max_points, smoothing, after)
+
+    def make() -> dict[str, Any]:
+        answer = _answer(session, run_ids, names, known, view, group_by=group_by, band=band)
+        return answer | {"series": [_compact(item, x) for item in answer["series"]]} if compact else answer
+
+    return answers.answer(request, (list(known.values()), stamps_of(session, run_ids)), make)
+
+
+def _answer(
+    session: Session,
+    run_ids: Sequence[str],
+    names: Sequence[str],
+    known: Mapping[str, Row[Any]],
+    view: View,
+    *,
+    group_by: str,
+    band: SpreadKind,
+) -> dict[str, Any]:
+    present = [run for run in run_ids if run in known]
     ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
     curves = _read(session, known, present, [*names, *ends], view, is_grouped=bool(group_by))
     if group_by:
@@ -134,7 +167,21 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
             if (run, name) in curves
         ]
     missing = [_missing(run, name, known) for run in run_ids for name in names if (run, name) not in curves]
-    return Json({"series": items, "missing": missing, "cursor": _cursor(curves, known)})
+    return {"series": items, "missing": missing, "cursor": _cursor(curves, known)}
+
+
+def _compact(item: dict[str, Any], x: str) -> dict[str, Any]:
+    """The same item, shorter; the first of its steps is the distance to 0."""
+    short = {name: _in_seven_digits(item[name]) for name in ("values", "low", "high") if name in item}
+    shorter = item | short | {"steps": np.diff(item["steps"], prepend=0)}
+    if x == "step":
+        del shorter["x"]
+    return shorter
+
+
+def _in_seven_digits(values: Any) -> NDArray[np.floating]:
+    exact = np.asarray(values, np.float64)
+    return exact if (np.abs(exact) > np.finfo(np.float32).max).any() else exact.astype(np.float32)
 
 
 @router.get("/runs/{run_id}/metrics.csv", response_class=StreamingResponse)

@@ -1,7 +1,7 @@
 """Lineage of curves: a fork shows those of the runs it comes from, up to the step at which it left them."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -36,6 +36,13 @@ def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
         origins |= found
         unknown = {origin.run for origin in found.values()} - origins.keys()
     return {run: _stretches(run, origins) for run in runs}
+
+
+def stamps_of(session: Session, runs: Iterable[str]) -> list[tuple[Any, ...]]:
+    """What changes with every point of these runs' curves, the ancestors' included."""
+    involved = {part.run for parts in lineages(session, runs).values() for part in parts}
+    query = select(Run.id, Run.changed_at, Run.attempt, Run.last_step).where(Run.id.in_(involved))
+    return sorted(tuple(row) for row in session.execute(query))
 
 
 def _stretches(run: str, origins: dict[str, Stretch]) -> list[Stretch]:

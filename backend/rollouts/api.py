@@ -1,15 +1,18 @@
 """Routes of rollouts."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from backend.db.run_lookup import must_exist
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, items_as_json
+from backend.http.shared_answers import SharedAnswersOf
+from backend.metrics.lineage import stamps_of
 from backend.rollouts.reading import (
     RolloutFilter,
     completions_of,
@@ -37,7 +40,9 @@ Number = Annotated[float | None, Query(allow_inf_nan=False)]
 
 @router.get("", response_model=GroupPage)
 def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
+    request: Request,
     session: ReadSession,
+    answers: SharedAnswersOf,
     run: RunId,
     step: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
     kind: Kind = "",
@@ -50,22 +55,24 @@ def list_all(  # noqa: PLR0913, PLR0917 - these are the parameters of the addres
     sort: Annotated[str, Query(max_length=20)] = "step",
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     cursor: Cursor = "",
-) -> Json:
-    """Groups in which at least one completion fits; each with all of its completions."""
+) -> Response:
+    """Groups in which at least one completion fits; each with all of its completions. Has an `ETag`."""
     must_exist(session, run)
     wanted = RolloutFilter(run, step, kind, prompt, min_reward, max_reward, flag, correct, q)
-    groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
-    shown = groups_that_fit(session, groups[:limit])
-    completions = completions_of(session, [group.id for group in shown])
-    return Json(
-        page_of(
+
+    def make() -> dict[str, Any]:
+        groups = list_groups(session, wanted, sort=sort, limit=limit, cursor=cursor)
+        shown = groups_that_fit(session, groups[:limit])
+        completions = completions_of(session, [group.id for group in shown])
+        return page_of(
             groups,
             len(shown),
             lambda group: shown_group(group, completions.get(group.id, [])),
             lambda group: group_place(group, sort),
             order=sort,
         )
-    )
+
+    return answers.answer(request, stamps_of(session, [run]), make)
 
 
 @router.get("/steps", response_model=StepPage)

@@ -447,7 +447,7 @@ declare namespace Api {
     runs?: string[] | null;
     name: string;
     metric: string;
-    x: number[];
+    x?: number[] | null;
     steps: number[];
     values: number[];
     non_finite: NonFinite[];

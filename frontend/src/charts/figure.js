@@ -10,7 +10,7 @@ import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
 /**
- * @typedef {Api.SeriesItem} Series
+ * @typedef {import('../lib/series.js').Series} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?:
  *   string}} Line `key`: its identity where that is not the series' own
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,

@@ -7,6 +7,7 @@ import { ApiError, get } from './api.js';
 import { useLive } from './live.js';
 import { useThrottled } from './resource.js';
 import { keyOf } from '../charts/figure.js';
+import { expanded } from '../lib/series.js';
 
 /** How curves are asked for. `band` and `groupBy` are '' for single runs.
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
@@ -59,7 +60,8 @@ async function send(names, runs, shape, metrics) {
     for (const name of names) for (const waiter of metrics.get(name) ?? []) how(waiter, name);
   };
   try {
-    const { series } = await get('/series', parametersOf(names, runs, shape));
+    const answer = await get('/series', parametersOf(names, runs, shape));
+    const series = answer.series.map(expanded);
     tell(({ resolve }, name) => resolve(series.filter(({ metric }) => metric === name)));
   } catch (error) {
     if (error instanceof ApiError && error.status === 422 && names.length > 1) {
@@ -79,6 +81,7 @@ const parametersOf = (metrics, runs, { x, smoothing, groupBy, band, zoom, points
   band,
   x_min: zoom?.[0],
   x_max: zoom?.[1],
+  compact: true,
 });
 
 /**

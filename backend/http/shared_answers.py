@@ -1,0 +1,58 @@
+"""Answers that readers share: made once while nothing changes, and known by an ETag."""
+
+from collections.abc import Callable, Hashable
+from hashlib import blake2b
+from threading import Condition
+from typing import Annotated, Any
+
+from cachetools import LRUCache, cached
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.responses import Response
+
+from backend.http.responses import Json
+
+MOST_BYTES = 32 * 2**20
+"""Of all answers that are kept; the one that was asked for longest ago goes first."""
+
+FRESH = "private, no-cache"
+"""A browser may keep the answer, and asks each time whether it still holds."""
+
+
+class SharedAnswers:
+    """JSON answers by their ETags. Readers who ask the same at the same time wait for one of them."""
+
+    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
+        kept: LRUCache[str, bytes] = LRUCache(most_bytes, getsizeof=len)
+
+        @cached(kept, key=lambda tag, _make: tag, condition=Condition())
+        def body_of(_tag: str, make: Callable[[], Any]) -> bytes:
+            return bytes(Json(make()).body)
+
+        self._body_of = body_of
+
+    def answer(self, request: Request, state: Hashable, make: Callable[[], Any]) -> Response:
+        """The answer to a GET request, or 304 where the reader has it.
+
+        `state` is everything beside the address that the content depends on, read in the same transaction;
+        `make` gives the content.
+        """
+        content = repr((request.app.version, request.url.path, request.url.query, state))
+        tag = f'"{blake2b(content.encode(), digest_size=16).hexdigest()}"'
+        headers = {"ETag": tag, "Cache-Control": FRESH}
+        if tag in _tags(request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers)
+        return Response(self._body_of(tag, make), media_type=Json.media_type, headers=headers)
+
+
+def _tags(header: str) -> list[str]:
+    """The tags that a reader has; a proxy that compresses weakens them."""
+    return [tag.strip().removeprefix("W/") for tag in header.split(",")]
+
+
+def _shared(request: Request) -> SharedAnswers:
+    answers: SharedAnswers = request.app.state.shared_answers
+    return answers
+
+
+SharedAnswersOf = Annotated[SharedAnswers, Depends(_shared)]

@@ -1,0 +1,134 @@
+"""Answers that are made once: tags, what changes them, encodings, readers who ask at the same time."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sqlalchemy import update
+from starlette.datastructures import URL, Headers
+
+from backend.db.models import Run
+from backend.http.shared_answers import SharedAnswers
+from backend.metrics.store import write_points
+from tests.factories import make_group, make_run, seeded_metrics, write_metric
+
+
+@pytest.fixture
+def trained(database):
+    with database.sessions.begin() as session:
+        run = make_run(session, name="run", variant="v", status="finished")
+        write_points(session, run.id, 1, seeded_metrics(3000, seed=0, spike_at=1777).items())
+    return run
+
+
+def ask(client, run, tag="", **params):
+    params = {"runs": run.id, "metrics": "loss/total", **params}
+    return client.get("/api/v1/series", params=params, headers={"If-None-Match": tag} if tag else {})
+
+
+def test_a_reader_who_has_the_answer_is_told_so(client, trained):
+    first = ask(client, trained)
+    assert first.headers["cache-control"] == "private, no-cache"
+    again = ask(client, trained, tag=f'"other", W/{first.headers["etag"]}')
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+
+
+def test_another_question_has_another_tag(client, trained):
+    tags = {ask(client, trained, **more).headers["etag"] for more in ({}, {"x": "wall"}, {"max_points": 10})}
+    assert len(tags) == 3
+
+
+def test_a_new_point_of_the_run_or_of_the_run_it_comes_from_changes_the_tag(client, database, trained):
+    with database.sessions.begin() as session:
+        fork = make_run(session, name="fork", parent_run=trained.id, fork_step=10, steps=20)
+    tags = {ask(client, fork).headers["etag"]}
+    for changed in (fork, trained):
+        with database.sessions.begin() as session:
+            write_metric(session, changed, "loss/total", {5000: 7.0})
+        tags.add(ask(client, fork).headers["etag"])
+    assert len(tags) == 3
+
+
+@pytest.mark.parametrize("x", ["step", "wall"])
+def test_the_compact_answer_says_the_same(client, trained, x):
+    whole, short = (
+        ask(client, trained, x=x, compact=compact, smoothing=0.5).json()["series"][0]
+        for compact in (False, True)
+    )
+    assert np.cumsum(short["steps"]).tolist() == whole["steps"]
+    assert short.get("x") == (None if x == "step" else whole["x"])
+    np.testing.assert_allclose(short["values"], whole["values"], rtol=1e-7)
+
+
+def test_compact_values_beyond_single_precision_are_exact(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "a", {1: 1e300, 2: 0.1})
+    assert ask(client, run, metrics="a", compact=True).json()["series"][0]["values"] == [1e300, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"), [("gzip, deflate, br, zstd", "zstd"), ("gzip", "gzip"), ("identity", None)]
+)
+def test_an_answer_is_compressed_as_the_reader_can_read_it(client, trained, accepted, encoding):
+    params = {"runs": trained.id, "metrics": "loss/total"}
+    headers = {"Accept-Encoding": accepted}
+    with client.stream("GET", "/api/v1/series", params=params, headers=headers) as answer:
+        assert answer.headers.get("content-encoding") == encoding
+        sent = sum(map(len, answer.iter_raw()))
+    plain = ask(client, trained).content
+    assert sent == len(plain) if encoding is None else sent < len(plain) / 2
+
+
+def test_rollouts_have_a_tag_that_changes_with_their_run(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        make_group(session, run)
+    first = client.get("/api/v1/rollouts", params={"run": run.id})
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert client.get("/api/v1/rollouts", params={"run": run.id}, headers=tag).status_code == 304
+    with database.sessions.begin() as session:
+        session.execute(update(Run).where(Run.id == run.id).values(last_step=99))
+    assert client.get("/api/v1/rollouts", params={"run": run.id}, headers=tag).status_code == 200
+
+
+def request(path="/a"):
+    return SimpleNamespace(app=SimpleNamespace(version="1"), url=URL(path), headers=Headers({}))
+
+
+def test_readers_who_ask_at_the_same_time_share_the_work():
+    answers, made = SharedAnswers(), []
+
+    def make():
+        made.append(threading.get_ident())
+        time.sleep(0.2)
+        return {"x": 1}
+
+    found = []
+    readers = [
+        threading.Thread(target=lambda: found.append(answers.answer(request(), 1, make).body))
+        for _ in range(8)
+    ]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert (found, len(made)) == ([b'{"x":1}'] * 8, 1)
+
+
+def test_a_failure_is_not_kept_and_memory_is_bounded():
+    answers = SharedAnswers(most_bytes=1_000)
+    with pytest.raises(ZeroDivisionError):
+        answers.answer(request(), 1, lambda: 1 / 0)
+    made = []
+
+    def make(size):
+        made.append(size)
+        return "x" * size
+
+    for state, size in ((1, 600), (1, 600), (2, 600), (1, 600), (3, 5_000), (3, 5_000)):
+        assert len(answers.answer(request(), state, lambda size=size: make(size)).body) == size + 2
+    assert made == [600, 600, 600, 5_000, 5_000]
