@@ -1,6 +1,6 @@
 """Answers that readers share: made once while nothing changes, and known by an ETag."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from hashlib import blake2b
 from threading import Condition
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ class SharedAnswers:
 
         self._body_of = body_of
 
-    def answer(self, request: Request, state: Hashable, make: Callable[[], Any]) -> Response:
+    def answer(self, request: Request, state: object, make: Callable[[], Any]) -> Response:
         """The answer to a GET request, or 304 where the reader has it.
 
         `state` is everything beside the address that the content depends on, read in the same transaction;

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -125,10 +126,10 @@ def test_a_failure_is_not_kept_and_memory_is_bounded():
         answers.answer(request(), 1, lambda: 1 / 0)
     made = []
 
-    def make(size):
+    def text(size):
         made.append(size)
         return "x" * size
 
     for state, size in ((1, 600), (1, 600), (2, 600), (1, 600), (3, 5_000), (3, 5_000)):
-        assert len(answers.answer(request(), state, lambda size=size: make(size)).body) == size + 2
+        assert len(answers.answer(request(), state, partial(text, size)).body) == size + 2
     assert made == [600, 600, 600, 5_000, 5_000]
