@@ -10,7 +10,7 @@ import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
 import { chosenSections } from '../lib/runs/summary.js';
 import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
-import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
+import { bandOf, baselineKey, fairShare, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
@@ -32,7 +32,6 @@ const SPEC = {
   seeds: flag(),
   metrics: list(['key']),
   hide: list([]),
-  baseline: text(),
   panel: text(),
   ...CURVE_SPEC,
 };
@@ -127,6 +126,9 @@ function Comparison({ runs, view, change }) {
     band: bandOf(view.band, groups),
     seeds: isGrouped && view.seeds,
     onsets: view.onsets,
+    at: view.at,
+    values: view.values,
+    baseline: baselineKey(view.baseline, groups, isGrouped),
   };
   const onsets = onsetsOf(runs);
   useKeys({

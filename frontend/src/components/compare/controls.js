@@ -3,7 +3,7 @@ import { html, useState } from '../../dom.js';
 import { bySection } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { bandOf } from '../../lib/runs/groups.js';
-import { highlight } from '../../charts/draw.js';
+import { highlight } from '../../charts/crosshair.js';
 import { copyText } from '../../data/actions.js';
 import { CurveControls } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';

@@ -56,7 +56,8 @@ function fromService(cell, isBaseline) {
  */
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
-  const baseline = names.includes(view.baseline) ? view.baseline : names[0];
+  const chosen = groups.find(({ name, runs }) => name === view.baseline || runs.some(({ id }) => id === view.baseline));
+  const baseline = chosen?.name ?? names[0];
   const rows = summaryRows(groups, baseline, aboutMetric);
   const fields = presentFields(rows);
   const equal = useEqualTokens(isOneToOne(groups) ? experiment : null, groups, baseline);
@@ -67,6 +68,13 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
       <span class="faint">
         mean ± half width of the 95 % interval over seeds (Student's t); last value of each run
       </span>
+      ${
+        view.baseline &&
+        !chosen &&
+        html`<span class="is-warning" role="note">
+          The baseline ${view.baseline} is not among these runs; differences are to ${baseline}
+        </span>`
+      }
       <span class="spacer"></span>
       ${
         names.length > 1 &&

@@ -1,6 +1,6 @@
 /** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
 import { html } from '../../dom.js';
-import { choice, flag, list, number, range } from '../../lib/url.js';
+import { choice, flag, list, number, range, text } from '../../lib/url.js';
 import { Segments, Select } from '../shared/marks.js';
 
 /** View parameters of pages with curves. */
@@ -10,6 +10,9 @@ export const CURVE_SPEC = {
   log: list([]),
   zoom: range(),
   onsets: flag(true),
+  at: number(/** @type {number | null} */ (null)),
+  values: flag(),
+  baseline: text(),
 };
 
 const X = [
@@ -30,7 +33,7 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 export function CurveControls({ view, change, onsets = false }) {
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
-    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null })} />
+    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null, at: null })} />
     <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
       <${Select}
         label="smoothing"
@@ -47,6 +50,14 @@ export function CurveControls({ view, change, onsets = false }) {
         log x
       </button>
     </div>
+    <button
+      class="button-quiet"
+      aria-pressed=${view.values}
+      title="The values of all lines below each chart: at the cursor, else the last ones (t)"
+      onClick=${() => change({ values: !view.values })}
+    >
+      values
+    </button>
     ${
       onsets &&
       html`<button
@@ -75,5 +86,6 @@ export function CurveControls({ view, change, onsets = false }) {
 /** Keys that go with the controls. @param {CurveView} view @param {(changes: object) => void} change */
 export const curveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
+  t: { label: 'values below each chart', run: () => change({ values: !view.values }) },
   l: { label: 'logarithmic y axis', run: () => change({ log: toggled(view.log, 'y') }) },
 });

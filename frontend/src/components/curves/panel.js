@@ -3,19 +3,22 @@ import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
-import { MOST_RUNS, useSeries } from '../../data/series.js';
+import { MOST_RUNS } from '../../data/series.js';
 import { mountPanel, savePicture } from '../../charts/draw.js';
-import { figureOf, isOutside, keyOf } from '../../charts/figure.js';
+import { figureOf, isOutside } from '../../charts/figure.js';
 import { badge } from '../../charts/badge.js';
 import { chartTheme } from '../../charts/theme.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
+import { useLines } from './lines.js';
+import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 
 /**
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
- *   log: string[], seeds?: boolean, onsets?: boolean}} PanelView `log` holds 'x', 'y' or both; `seeds` adds the single
- *   runs to groups; `onsets` shows where goals began to fall
+ *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string}} PanelView `log` holds 'x',
+ *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
+ *   table below each panel; `baseline`: key of the line to compare with
  */
 
 /** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
@@ -23,62 +26,13 @@ export const openRollouts = (run, step) => {
   if (run) navigate(address('/rollouts', { run, step }));
 };
 
-/** @param {PanelView} view @param {boolean} tall @returns {import('../../data/series.js').Shape} */
-const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({
-  x,
-  smoothing,
-  groupBy,
-  band: groupBy && band !== 'none' ? band : '',
-  zoom,
-  points: tall ? 1000 : 500,
-});
-
 /**
- * Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups.
- * @typedef {Map<string, import('../../lib/colours.js').Look>} Looks
- * @typedef {import('../../charts/figure.js').Line} Line
- * @typedef {import('../../charts/figure.js').Series} Series
- * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} near @param {boolean} tall
- * @param {Looks} looks @param {Map<string, string>} names
- * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
- */
-function useLines(metric, runs, view, near, tall, looks, names) {
-  const shape = shapeOf(view, tall);
-  const main = useSeries(metric, runs, shape, near);
-  const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, near && view.smoothing > 0);
-  const seeds = useSeries(
-    metric,
-    runs,
-    { ...shape, groupBy: '', band: '' },
-    near && Boolean(view.groupBy && view.seeds),
-  );
-  const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
-  const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
-  /**
-   * @param {Series[]} series @param {Line['role']} role
-   * @param {(item: Series) => string | undefined} [groupOf] key of its look
-   */
-  const lines = (series, role, groupOf = keyHere) =>
-    series.flatMap((item) => {
-      const look = looks.get(groupOf(item) ?? '');
-      return look
-        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
-        : [];
-    });
-  const all = [
-    ...lines(main.series, 'main'),
-    ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
-    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
-  ];
-  return { main, all };
-}
-
-/**
- * @param {{metric: string, runs: string[], view: PanelView, looks: Looks,
+ * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], onPoint?: (run: string | null, step: number,
  *   key: string) => void,
- *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
+ *   onZoom?: (zoom: [number, number] | null) => void, onBaseline?: (key: string) => void, onExpand?: () => void,
+ *   tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
  *   `group:<run id>` to the group of a run
  */
@@ -92,6 +46,7 @@ export function Panel({
   onsets,
   onPoint = openRollouts,
   onZoom,
+  onBaseline,
   onExpand,
   tall = false,
   warning = '',
@@ -101,13 +56,15 @@ export function Panel({
   const handlers = useRef({ onPoint, onZoom });
   const [near, setNear] = useState(false);
   handlers.current = { onPoint, onZoom };
-  const { main, all } = useLines(metric, runs, view, near, tall, looks, names);
+  const { main, all } = useLines(metric, runs, view, { enabled: near, points: tall ? 1000 : 500 }, looks, names);
   const about = aboutMetric(metric);
   const shade = theme.value;
+  const [isOver, setOver] = useState(false);
+  const isPinned = usePinnedHere(metric);
 
   useEffect(() => {
     if (!element.current) return undefined;
-    const mounted = mountPanel(element.current, {
+    const mounted = mountPanel(element.current, metric, {
       onPoint: (...point) => handlers.current.onPoint(...point),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
       onNear: setNear,
@@ -137,20 +94,30 @@ export function Panel({
     Boolean(main.error),
     look,
     shade,
-    JSON.stringify([view, marks, onsets]),
+    JSON.stringify([{ ...view, values: false, baseline: '' }, marks, onsets]),
     about,
     ...useIdentity(all.map(({ series }) => series)),
   ]);
 
-  return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
+  const unit = unitOf(about);
+  const values = { metric, runs, view, looks, names, drawn: all, unit, enabled: near, onBaseline };
+  const hasTable = near && main.loaded && all.length > 0;
+  const isBelow = Boolean(view.values || tall);
+  return html`<section
+    class="panel card"
+    aria-label=${metric}
+    data-metric=${metric}
+    onMouseEnter=${() => setOver(true)}
+    onMouseLeave=${() => setOver(false)}
+  >
     <header class="panel-head">
       <h3 title=${about?.meaning ?? metric}>
         <a class="metric-help" href=${about?.name ? `/help/metrics#${about.name}` : '/help/metrics'}>${metric}</a>
         ${
-          unitOf(about) &&
+          unit &&
           html`
             ${' '}
-            <span>${unitOf(about)}</span>
+            <span>${unit}</span>
           `
         }
       </h3>
@@ -177,6 +144,14 @@ export function Panel({
       <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
       <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
     </div>
+    ${hasTable && isBelow && html`<${Values} ...${values} />`}
+    ${
+      hasTable &&
+      !isBelow &&
+      html`<div class="values-anchor">
+        ${isPinned ? html`<${Values} ...${values} />` : isOver && html`<${ValuesUnderPointer} ...${values} />`}
+      </div>`
+    }
     <${Badge} main=${main} view=${view} asked=${runs.length} warning=${warning} />
   </section>`;
 }
@@ -195,7 +170,7 @@ function useIdentity(items) {
 }
 
 /**
- * @param {{main: ReturnType<typeof useSeries>, hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
+ * @param {{main: ReturnType<typeof useLines>['main'], hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
  *   void}} props
  */
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
@@ -228,7 +203,7 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
 /**
- * @param {{main: ReturnType<typeof useSeries>, view: PanelView, asked: number, warning: string}} props `asked`: how
+ * @param {{main: ReturnType<typeof useLines>['main'], view: PanelView, asked: number, warning: string}} props `asked`: how
  *   many runs
  */
 function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
