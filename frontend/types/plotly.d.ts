@@ -5,6 +5,7 @@ declare namespace Plot {
 
   interface Axis {
     autorange: boolean;
+    readonly range: number[];
     d2p(value: number): number;
     p2d(pixel: number): number;
     readonly _length: number;
@@ -33,6 +34,7 @@ declare namespace Plot {
     relayout(element: HTMLElement, change: Layout): Promise<Graph>;
     purge(element: HTMLElement): void;
     downloadImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
+    toImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
     Fx: { unhover(element: HTMLElement): void };
   }
 }

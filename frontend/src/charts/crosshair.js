@@ -125,11 +125,12 @@ function placeDot({ element, figure, line }, key, x, isSource, isLeft) {
   const at = trace ? lastAtOrBelow(trace.x, x) : -1;
   dot.hidden = label.hidden = at < 0;
   if (!trace || at < 0) return;
-  const { yaxis } = element._fullLayout;
+  const { xaxis, yaxis } = element._fullLayout;
   const y = trace.y[at] ?? fewerAt(figure.data, key, at);
   const top = y === null ? NaN : yaxis.d2p(y);
   dot.hidden = !(top >= 0 && top <= yaxis._length);
-  if (!dot.hidden) dot.style.top = `${top}px`;
+  if (!dot.hidden)
+    Object.assign(dot.style, { top: `${top}px`, marginLeft: `${xaxis.d2p(trace.x[at]) - xaxis.d2p(x)}px` });
   label.textContent = y === null ? 'not finite' : formatValue(y);
   label.className = isLeft ? 'is-left' : '';
 }

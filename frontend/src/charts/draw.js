@@ -239,13 +239,25 @@ function leave(/** @type {Mounted} */ panel) {
   if (panel.drawn) window.Plotly.Fx.unhover(panel.element);
 }
 
-/** Saves a panel as a picture. @param {HTMLElement} element @param {string} filename */
-export async function savePicture(element, filename) {
+/** A figure with a size of its own, as the parts of this page exchange it. @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing */
+
+/** Saves a figure as a picture. @param {Standing} figure @param {'png' | 'svg'} format @param {string} filename */
+export async function savePicture({ data, layout }, format, filename) {
   const Plotly = await loadPlotly();
-  const background = getComputedStyle(document.body).getPropertyValue('background-color');
-  const { data, layout } = /** @type {Plot.Graph} */ (element);
-  await Plotly.downloadImage(
-    { data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
-    { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename },
-  );
+  const { width, height } = layout;
+  const scale = format === 'png' ? 2 : 1;
+  await Plotly.downloadImage({ data, layout, config: CONFIG }, { format, scale, width, height, filename });
+}
+
+/** A figure as the source of an SVG. @param {Standing} figure @returns {Promise<string>} */
+export async function pictureOf({ data, layout }) {
+  const Plotly = await loadPlotly();
+  const { width, height } = layout;
+  return Plotly.toImage({ data, layout, config: CONFIG }, { format: 'svg', width, height, imageDataOnly: true });
+}
+
+/** The range of a panel's y axis as it is seen; null before it is drawn. @param {HTMLElement | null} element */
+export function rangeSeen(element) {
+  const panel = element && panels.get(element);
+  return panel?.drawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
 }

@@ -3,7 +3,7 @@
  * Pure. Values are never interpolated.
  */
 import { csv, csvCell } from './text/csv.js';
-import { formatValue } from './text/format.js';
+import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
 
 /**
  * @typedef {import('../charts/figure.js').Line} Line
@@ -72,9 +72,9 @@ function newestGap({ gaps, non_finite: strange }, x) {
  * @returns {Reading}
  */
 export function readLines(lines, x, wanted = null) {
-  const raw = new Map(lines.filter(({ role }) => role === 'raw').map((line) => [keyOf(line), line.series]));
+  const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
   const isSmoothed = raw.size > 0;
-  const shown = lines.filter(({ role = 'main' }) => role !== 'raw');
+  const shown = lines.filter((line) => !isRaw(line));
   const found = shown.map((line) => {
     const smoothed = isSmoothed ? readAt(line.series, x) : null;
     const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
@@ -103,6 +103,7 @@ export function readLines(lines, x, wanted = null) {
   };
 }
 
+const isRaw = (/** @type {Line} */ { role }) => role === 'raw' || role === 'raw seed';
 const keyOf = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
 
 /** @param {Recorded | null} a @param {Recorded | null} b */
@@ -124,6 +125,13 @@ export const countText = ({ recorded, of }) =>
 
 /** With a sign, as a difference is read. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
+
+/** A place on the x axis in words. @param {'step' | 'wall' | 'tokens'} kind @param {number} x */
+export function placeText(kind, x) {
+  if (!Number.isFinite(x)) return 'last values';
+  if (kind === 'step') return `step ${grouped(x)}`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} tokens`;
+}
 
 /** Where a line without a value stands, in words. */
 export const NO_VALUE = 'no value yet';

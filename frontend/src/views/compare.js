@@ -128,6 +128,8 @@ function Comparison({ runs, view, change }) {
     onsets: view.onsets,
     at: view.at,
     values: view.values,
+    outliers: view.outliers,
+    tune: view.tune,
     baseline: baselineKey(view.baseline, groups, isGrouped),
   };
   const onsets = onsetsOf(runs);

@@ -1,6 +1,7 @@
 /** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
 import { html } from '../../dom.js';
 import { choice, flag, list, number, range, text } from '../../lib/url.js';
+import { tunings } from './tuning.js';
 import { Segments, Select } from '../shared/marks.js';
 
 /** View parameters of pages with curves. */
@@ -13,6 +14,8 @@ export const CURVE_SPEC = {
   at: number(/** @type {number | null} */ (null)),
   values: flag(),
   baseline: text(),
+  outliers: flag(true),
+  tune: tunings(),
 };
 
 const X = [
@@ -20,7 +23,7 @@ const X = [
   { value: 'wall', label: 'time', title: 'Training time since the run first started' },
   { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
 ];
-const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
+export const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
 
 /** @param {string[]} log @param {'x'|'y'} axis */
 const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
@@ -50,6 +53,14 @@ export function CurveControls({ view, change, onsets = false }) {
         log x
       </button>
     </div>
+    <button
+      class="button-quiet"
+      aria-pressed=${view.outliers}
+      title="Let outliers stretch the y axes; without them each chart says how many points lie outside"
+      onClick=${() => change({ outliers: !view.outliers })}
+    >
+      outliers
+    </button>
     <button
       class="button-quiet"
       aria-pressed=${view.values}

@@ -33,6 +33,12 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
     { ...shape, groupBy: '', band: '' },
     enabled && Boolean(view.groupBy && view.seeds),
   );
+  const rawSeeds = useSeries(
+    metric,
+    runs,
+    { ...shape, smoothing: 0, groupBy: '', band: '' },
+    enabled && view.smoothing > 0 && Boolean(view.groupBy && view.seeds),
+  );
   const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
   const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
   /**
@@ -50,6 +56,9 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
     ...lines(main.series, 'main'),
     ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
     ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
+    ...(view.groupBy && view.seeds && view.smoothing > 0
+      ? lines(rawSeeds.series, 'raw seed', (item) => groupOfRun(item.run))
+      : []),
   ];
   return { main, all };
 }

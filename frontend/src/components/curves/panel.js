@@ -4,11 +4,16 @@ import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
 import { MOST_RUNS } from '../../data/series.js';
-import { mountPanel, savePicture } from '../../charts/draw.js';
+import { mountPanel, rangeSeen } from '../../charts/draw.js';
+import { limitsOf, outsideOf } from '../../charts/limits.js';
+import { bandToShade } from '../../charts/layout.js';
 import { figureOf, isOutside } from '../../charts/figure.js';
 import { badge } from '../../charts/badge.js';
 import { chartTheme } from '../../charts/theme.js';
 import { address } from '../../lib/url.js';
+import { filesOf } from './files.js';
+import { DownloadMenu, SettingsMenu } from './tools.js';
+import { tunedTo, viewOf } from './tuning.js';
 import { Icon } from '../shared/icons.js';
 import { useLines } from './lines.js';
 import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
@@ -16,9 +21,11 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 /**
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
- *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string}} PanelView `log` holds 'x',
+ *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string,
+ *   outliers?: boolean, yRange?: [number, number] | null, tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
  *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
- *   table below each panel; `baseline`: key of the line to compare with
+ *   table below each panel; `baseline`: key of the line to compare with; `tune`: settings of
+ *   single panels
  */
 
 /** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
@@ -32,6 +39,7 @@ export const openRollouts = (run, step) => {
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], onPoint?: (run: string | null, step: number,
  *   key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onBaseline?: (key: string) => void, onExpand?: () => void,
+ *   onTune?: (changes: {tune: import('./tuning.js').Tunings}) => void,
  *   tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
  *   `group:<run id>` to the group of a run
@@ -39,7 +47,7 @@ export const openRollouts = (run, step) => {
 export function Panel({
   metric,
   runs,
-  view,
+  view: pageView,
   looks,
   names,
   marks,
@@ -47,15 +55,19 @@ export function Panel({
   onPoint = openRollouts,
   onZoom,
   onBaseline,
+  onTune,
   onExpand,
   tall = false,
   warning = '',
 }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const panel = useRef(/** @type {ReturnType<typeof mountPanel> | null} */ (null));
-  const handlers = useRef({ onPoint, onZoom });
+  const view = viewOf(pageView, metric);
+  const stretch = (/** @type {[number, number] | null} */ y) =>
+    onTune?.({ tune: tunedTo(pageView.tune, metric, { y: y ?? undefined }) });
+  const handlers = useRef({ onPoint, onZoom, stretch });
   const [near, setNear] = useState(false);
-  handlers.current = { onPoint, onZoom };
+  handlers.current = { onPoint, onZoom, stretch };
   const { main, all } = useLines(metric, runs, view, { enabled: near, points: tall ? 1000 : 500 }, looks, names);
   const about = aboutMetric(metric);
   const shade = theme.value;
@@ -67,40 +79,45 @@ export function Panel({
     const mounted = mountPanel(element.current, metric, {
       onPoint: (...point) => handlers.current.onPoint(...point),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
+      onRange: (y) => handlers.current.stretch(y),
       onNear: setNear,
     });
     panel.current = mounted;
     return mounted.dispose;
   }, []);
 
+  const shown = {
+    metric,
+    xKind: view.x,
+    logX: view.log.includes('x'),
+    logY: view.log.includes('y'),
+    zoom: view.zoom,
+    theme: {},
+    marks,
+    onsets: view.onsets === false ? [] : onsets,
+    healthy: about?.band,
+    yRange: view.yRange,
+    outliers: view.outliers,
+    unit: unitOf(about),
+    titled: tall,
+  };
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current?.draw(
-      figureOf(main.loaded ? all : [], {
-        metric,
-        xKind: view.x,
-        logX: view.log.includes('x'),
-        logY: view.log.includes('y'),
-        zoom: view.zoom,
-        theme: chartTheme(),
-        marks,
-        onsets: view.onsets === false ? [] : onsets,
-        healthy: about?.band,
-      }),
-    );
+    panel.current?.draw(figureOf(main.loaded ? all : [], { ...shown, theme: chartTheme() }));
   }, [
     main.loaded,
     Boolean(main.error),
     look,
     shade,
-    JSON.stringify([{ ...view, values: false, baseline: '' }, marks, onsets]),
+    JSON.stringify([{ ...view, values: null, baseline: null, tune: null, at: null }, marks, onsets]),
     about,
     ...useIdentity(all.map(({ series }) => series)),
   ]);
 
-  const unit = unitOf(about);
-  const values = { metric, runs, view, looks, names, drawn: all, unit, enabled: near, onBaseline };
+  const notes = useNotes(main, all, shown, view, runs.length);
+  const files = filesOf({ view, shown, lines: all, notes, about, element: element.current });
+  const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };
   const hasTable = near && main.loaded && all.length > 0;
   const isBelow = Boolean(view.values || tall);
   return html`<section
@@ -114,23 +131,25 @@ export function Panel({
       <h3 title=${about?.meaning ?? metric}>
         <a class="metric-help" href=${about?.name ? `/help/metrics#${about.name}` : '/help/metrics'}>${metric}</a>
         ${
-          unit &&
+          shown.unit &&
           html`
             ${' '}
-            <span>${unit}</span>
+            <span>${shown.unit}</span>
           `
         }
       </h3>
       <span class="spacer"></span>
       <span class="panel-tools">
-        <button
-          class="button-icon"
-          title="Download as image"
-          aria-label="Download as image"
-          onClick=${() => element.current && savePicture(element.current, metric.replaceAll('/', '-'))}
-        >
-          <${Icon} name="download" />
-        </button>
+        ${
+          onTune &&
+          html`<${SettingsMenu}
+            metric=${metric}
+            tune=${pageView.tune}
+            seen=${() => rangeSeen(element.current)}
+            change=${onTune}
+          />`
+        }
+        ${all.length > 0 && html`<${DownloadMenu} files=${files} />`}
         ${
           onExpand &&
           html`<button class="button-icon" title="Enlarge" aria-label="Enlarge" onClick=${onExpand}>
@@ -152,7 +171,7 @@ export function Panel({
         ${isPinned ? html`<${Values} ...${values} />` : isOver && html`<${ValuesUnderPointer} ...${values} />`}
       </div>`
     }
-    <${Badge} main=${main} view=${view} asked=${runs.length} warning=${warning} />
+    <${Badge} main=${main} notes=${notes} warning=${warning} />
   </section>`;
 }
 
@@ -203,22 +222,29 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
 /**
- * @param {{main: ReturnType<typeof useLines>['main'], view: PanelView, asked: number, warning: string}} props `asked`: how
- *   many runs
+ * What a panel is made of, in words.
+ * @param {ReturnType<typeof useLines>['main']} main @param {import('./lines.js').Line[]} all
+ * @param {import('../../charts/figure.js').View} shown @param {PanelView} view @param {number} asked runs
  */
-function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
-  const notes = useMemo(
+function useNotes({ series }, all, shown, view, asked) {
+  return useMemo(
     () =>
       badge(series, {
         smoothing: view.smoothing,
         most: MOST_RUNS,
-        logX: view.log.includes('x'),
-        logY: view.log.includes('y'),
+        logX: shown.logX,
+        logY: shown.logY,
         grouped: Boolean(view.groupBy),
         asked,
+        outside: outsideOf(all, limitsOf(all, shown)),
+        healthy: series.length ? bandToShade(shown) : null,
       }),
-    [series, view.smoothing, view.log.join(), view.groupBy, asked],
+    [series, view.smoothing, view.log.join(), view.groupBy, asked, view.outliers, String(view.yRange), all.length],
   );
+}
+
+/** @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof badge>, warning: string}} props */
+function Badge({ main: { loaded, error, retry }, notes, warning }) {
   return html`<footer class="panel-foot">
     ${
       warning &&
@@ -235,7 +261,10 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
     }
     ${
       loaded
-        ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`)
+        ? notes.map(
+            ({ text, isWarning, title }) =>
+              html`<span class=${isWarning ? 'is-warning' : undefined} title=${title}>${text}</span>`,
+          )
         : html`<span>…</span>`
     }
   </footer>`;

@@ -46,6 +46,7 @@ export function Panels({
     warning=${warning(metric)}
     onZoom=${(zoom) => change({ zoom })}
     onBaseline=${onBaseline}
+    onTune=${change}
     onExpand=${() => change({ panel: metric }, { push: true })}
   />`;
   return html`
@@ -72,6 +73,7 @@ export function Panels({
           warning=${warning(enlarged)}
           onZoom=${(zoom) => change({ zoom })}
     onBaseline=${onBaseline}
+    onTune=${change}
           tall
         />
       <//>`

@@ -2,10 +2,18 @@
 import { html, useComputed, useEffect, useState } from '../../dom.js';
 import { cursor, free } from '../../charts/cursor.js';
 import { highlight } from '../../charts/crosshair.js';
-import { xUnit } from '../../charts/figure.js';
 import { copyText, download } from '../../data/actions.js';
-import { NO_VALUE, countText, deltaText, readLines, tableAsCsv, tableAsText, tableOf } from '../../lib/reading.js';
-import { formatDuration, formatShort, formatValue, grouped, plural } from '../../lib/text/format.js';
+import {
+  NO_VALUE,
+  countText,
+  deltaText,
+  placeText,
+  readLines,
+  tableAsCsv,
+  tableAsText,
+  tableOf,
+} from '../../lib/reading.js';
+import { formatValue, grouped, plural } from '../../lib/text/format.js';
 import { address } from '../../lib/url.js';
 import { Icon } from '../shared/icons.js';
 import { Swatch } from '../shared/marks.js';
@@ -20,13 +28,6 @@ const NEWEST = 10;
 const SETTLED_MS = 150;
 const MOST_UNDER_POINTER = 12;
 const MOST_ROWS = 100;
-
-/** A place on the x axis in words. @param {PanelView['x']} kind @param {number} x */
-export function placeText(kind, x) {
-  if (!Number.isFinite(x)) return 'last values';
-  if (kind === 'step') return `step ${grouped(x)}`;
-  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${xUnit(kind, x).unit}`;
-}
 
 /** The last value that stayed for a moment. @template T @param {T} value @returns {T} */
 function useSettled(value) {
@@ -48,7 +49,7 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   const at = cursor.value;
   const x = at?.x ?? Infinity;
   const asked = useSettled(at?.isPinned ? at.x : null);
-  const isThinned = drawn.some(({ series }) => series.runs || series.raw_points > drawnPoints(series));
+  const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
   const wanted = enabled && isThinned && asked !== null && asked === at?.x;
   /** @type {any} */
   const zoom = [null, asked ?? 0];
@@ -62,8 +63,9 @@ function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
   };
 }
 
-/** @param {import('./lines.js').Series} series */
-const drawnPoints = ({ values, non_finite: strange }) => values.length + strange.length;
+/** How many recorded values the points of a line are made of. @param {import('./lines.js').Series} series */
+const valuesBehind = ({ values, n, non_finite: strange }) =>
+  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + strange.length;
 
 /** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
 
