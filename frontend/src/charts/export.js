@@ -7,7 +7,8 @@ import { plain } from './parts.js';
 /** @typedef {import('../lib/reading.js').Row} Row */
 /**
  * @typedef {{title: string, subtitle: string, place: string, rows: Row[], notes: string[], link: string,
- *   theme: Record<string, string>, background: string, yRange: [number, number] | null, cursorX: number | null}} About
+ *   theme: Record<string, string>, background: string, yRange: [number, number] | null, cursorX: number | null,
+ *   mostEntries?: number}} About
  *   `place`: where the values of the legend were read; `yRange`: of the axis as it is seen, in its own units
  */
 
@@ -16,7 +17,6 @@ const PLOT_HEIGHT = 460;
 const LINE = 19;
 const SMALL = 14;
 const TOP = 78;
-const MOST_ENTRIES = 40;
 const MOST_NAME = 60;
 const PER_LINE = 150;
 /** Beyond every axis, whose range is given. */
@@ -49,14 +49,11 @@ function entryOf(row) {
  * @returns {{data: Plot.Trace[], layout: Plot.Layout}} both as Plotly's own JSON
  */
 export function exportOf({ data, layout, healthy, unit }, about) {
-  const { theme, rows } = about;
-  const main = rows.filter(({ role }) => role === 'main').slice(0, MOST_ENTRIES);
+  const { theme, rows, mostEntries = 40 } = about;
+  const main = rows.filter(({ role }) => role === 'main').slice(0, mostEntries);
   const left = rows.filter(({ role }) => role === 'main').length - main.length;
   const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row)), rank }]));
-  const notes = [
-    ...about.notes,
-    ...(left ? [`legend: the first ${MOST_ENTRIES} of ${MOST_ENTRIES + left} lines`] : []),
-  ];
+  const notes = [...about.notes, ...(left ? [`legend: the first ${main.length} of ${main.length + left} lines`] : [])];
   const foot = [...wrapped(notes.join(' · ')), ...wrapped(about.link)];
   const bottom = 70 + main.length * LINE + (main.length ? LINE : 0) + foot.length * SMALL;
   const height = TOP + PLOT_HEIGHT + bottom;

@@ -1,6 +1,7 @@
 /** Tables of Compare: numbers with their uncertainty, and the config fields that differ. */
 import { html } from '../../dom.js';
 import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
+import { groupOf } from '../../lib/runs/groups.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { formatShort, formatValue, plural } from '../../lib/text/format.js';
@@ -56,7 +57,7 @@ function fromService(cell, isBaseline) {
  */
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
-  const chosen = groups.find(({ name, runs }) => name === view.baseline || runs.some(({ id }) => id === view.baseline));
+  const chosen = groupOf(view.baseline, groups);
   const baseline = chosen?.name ?? names[0];
   const rows = summaryRows(groups, baseline, aboutMetric);
   const fields = presentFields(rows);

@@ -10,11 +10,12 @@ import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
  *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
- *   element?: HTMLElement | null}} Drawn `element`: the panel on the page, whose range of y is kept
+ *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: the panel on the page, whose range
+ *   of y is kept
  */
 
 /** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
-export function standing({ view, shown, lines, notes, about, element = null }) {
+export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
   const now = cursor.peek();
   const x = now?.isPinned ? now.x : null;
   const theme = chartTheme();
@@ -25,7 +26,8 @@ export function standing({ view, shown, lines, notes, about, element = null }) {
     place: placeText(view.x, x ?? Infinity),
     rows,
     notes: notes.map(({ text }) => text),
-    link: location.href,
+    link,
+    mostEntries,
     theme,
     background: theme.background,
     yRange: rangeSeen(element),

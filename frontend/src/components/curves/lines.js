@@ -8,7 +8,7 @@ import { keyOf } from '../../charts/figure.js';
 /** @typedef {import('../../charts/figure.js').Series} Series */
 
 /** @param {PanelView} view @param {number} points @returns {import('../../data/series.js').Shape} */
-const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
+export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
   x,
   smoothing,
   groupBy,
@@ -39,6 +39,23 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
     { ...shape, smoothing: 0, groupBy: '', band: '' },
     enabled && view.smoothing > 0 && Boolean(view.groupBy && view.seeds),
   );
+  return {
+    main,
+    all: linesOf(
+      { main: main.series, raw: raw.series, seeds: seeds.series, rawSeeds: rawSeeds.series },
+      view,
+      looks,
+      names,
+    ),
+  };
+}
+
+/**
+ * @param {{main: Series[], raw: Series[], seeds: Series[], rawSeeds: Series[]}} series
+ * @param {Pick<PanelView, 'smoothing' | 'groupBy' | 'seeds'>} view @param {Looks} looks
+ * @param {Map<string, string>} names @returns {Line[]}
+ */
+export function linesOf({ main, raw, seeds, rawSeeds }, view, looks, names) {
   const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
   const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
   /**
@@ -52,13 +69,12 @@ export function useLines(metric, runs, view, { enabled, points }, looks, names) 
         ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
         : [];
     });
-  const all = [
-    ...lines(main.series, 'main'),
-    ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
-    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
+  return [
+    ...lines(main, 'main'),
+    ...(view.smoothing > 0 ? lines(raw, 'raw') : []),
+    ...(view.groupBy && view.seeds ? lines(seeds, 'seed', (item) => groupOfRun(item.run)) : []),
     ...(view.groupBy && view.seeds && view.smoothing > 0
-      ? lines(rawSeeds.series, 'raw seed', (item) => groupOfRun(item.run))
+      ? lines(rawSeeds, 'raw seed', (item) => groupOfRun(item.run))
       : []),
   ];
-  return { main, all };
 }

@@ -3,14 +3,11 @@ import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
-import { MOST_RUNS } from '../../data/series.js';
 import { mountPanel, rangeSeen } from '../../charts/draw.js';
-import { limitsOf, outsideOf } from '../../charts/limits.js';
-import { bandToShade } from '../../charts/layout.js';
 import { figureOf, isOutside } from '../../charts/figure.js';
-import { badge } from '../../charts/badge.js';
 import { chartTheme } from '../../charts/theme.js';
 import { address } from '../../lib/url.js';
+import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
 import { tunedTo, viewOf } from './tuning.js';
@@ -86,21 +83,7 @@ export function Panel({
     return mounted.dispose;
   }, []);
 
-  const shown = {
-    metric,
-    xKind: view.x,
-    logX: view.log.includes('x'),
-    logY: view.log.includes('y'),
-    zoom: view.zoom,
-    theme: {},
-    marks,
-    onsets: view.onsets === false ? [] : onsets,
-    healthy: about?.band,
-    yRange: view.yRange,
-    outliers: view.outliers,
-    unit: unitOf(about),
-    titled: tall,
-  };
+  const shown = { ...shownOf(metric, view, about), marks, onsets: view.onsets === false ? [] : onsets, titled: tall };
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
@@ -115,7 +98,10 @@ export function Panel({
     ...useIdentity(all.map(({ series }) => series)),
   ]);
 
-  const notes = useNotes(main, all, shown, view, runs.length);
+  const notes = useMemo(
+    () => notesOf(main.series, all, shown, view, runs.length),
+    [main.series, all.length, runs.length, JSON.stringify(view), about],
+  );
   const files = filesOf({ view, shown, lines: all, notes, about, element: element.current });
   const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };
   const hasTable = near && main.loaded && all.length > 0;
@@ -175,9 +161,6 @@ export function Panel({
   </section>`;
 }
 
-/** Units that say nothing beside the name are left out. @param {Api.MetricEntry | undefined} about */
-const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
-
 /** A counter that changes when any of the items is another object than before. @param {object[]} items */
 function useIdentity(items) {
   const held = useRef({ items: /** @type {object[]} */ ([]), round: 0 });
@@ -221,29 +204,7 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 /** A failure in one sentence: what is wrong with the metric, else the title. @param {Error} error */
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
-/**
- * What a panel is made of, in words.
- * @param {ReturnType<typeof useLines>['main']} main @param {import('./lines.js').Line[]} all
- * @param {import('../../charts/figure.js').View} shown @param {PanelView} view @param {number} asked runs
- */
-function useNotes({ series }, all, shown, view, asked) {
-  return useMemo(
-    () =>
-      badge(series, {
-        smoothing: view.smoothing,
-        most: MOST_RUNS,
-        logX: shown.logX,
-        logY: shown.logY,
-        grouped: Boolean(view.groupBy),
-        asked,
-        outside: outsideOf(all, limitsOf(all, shown)),
-        healthy: series.length ? bandToShade(shown) : null,
-      }),
-    [series, view.smoothing, view.log.join(), view.groupBy, asked, view.outliers, String(view.yRange), all.length],
-  );
-}
-
-/** @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof badge>, warning: string}} props */
+/** @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props */
 function Badge({ main: { loaded, error, retry }, notes, warning }) {
   return html`<footer class="panel-foot">
     ${
