@@ -57,4 +57,5 @@ class Summary:
         """
         best = {name: {"value": value, "step": step} for name, (value, step) in self._best.items()}
         older = {name: step for name, step in self._steps.items() if step < self.step}
-        return {"step": self.step, "last": dict(self._last), "best": best} | ({"older": older} if older else {})
+        document = {"step": self.step, "last": dict(self._last), "best": best}
+        return document | {"older": older} if older else document

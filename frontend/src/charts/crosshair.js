@@ -21,14 +21,19 @@ export function markElements() {
   return { line, shade: Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true }) };
 }
 
+/** A pointer that rests lights its line; one that crosses many would have all panels painted anew for each. */
+const LIT_AFTER_MS = 80;
+
 let frame = 0;
+let lightTimer = 0;
 effect(() => {
   const at = cursor.value;
   cancelAnimationFrame(frame);
   frame = requestAnimationFrame(() => {
     for (const panel of drawnPanels()) place(panel);
-    lightAll(at?.key ?? null);
   });
+  clearTimeout(lightTimer);
+  lightTimer = setTimeout(() => lightAll(at?.key ?? null), at ? LIT_AFTER_MS : 0);
 });
 
 /**
@@ -75,21 +80,30 @@ export function isOnPoint({ element, hovered }, event) {
   return Math.hypot(...away) <= REACH;
 }
 
-/** Moves the pinned cursor to the next point of its panel. @param {1 | -1} by */
+/**
+ * Moves the pinned cursor to the next point of its panel; where that has no lines, of the first that has some.
+ * @param {1 | -1} by
+ */
 export function moveCursor(by) {
   const now = cursor.peek();
-  const all = drawnPanels();
-  const panel = all.find(({ metric }) => metric === now?.metric) ?? all[0];
-  if (!now || !panel) return;
-  const { size } = panel.figure.unit;
-  const next = panel.figure.data
+  if (!now) return;
+  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === now.metric);
+  const candidates = drawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
+  const next = candidates.map((panel) => nextPoint(panel, now.x, by)).find((x) => x !== null);
+  if (next !== undefined && next !== null) pin(next, now.metric);
+}
+
+/** The recorded x beside another one in a panel. @param {Drawn} panel @param {number} x @param {1 | -1} by */
+function nextPoint({ figure }, x, by) {
+  const { size } = figure.unit;
+  const places = figure.data
     .filter(({ meta }) => meta.role === 'main')
-    .flatMap(({ x }) => {
-      const last = lastAtOrBelow(x, now.x / size);
-      const at = by > 0 ? last + 1 : lastAtOrBelow(x, beside(now.x / size));
-      return x[at] === undefined ? [] : [x[at]];
+    .flatMap(({ x: all }) => {
+      const at = by > 0 ? lastAtOrBelow(all, x / size) + 1 : lastAtOrBelow(all, beside(x / size));
+      return all[at] === undefined ? [] : [all[at]];
     });
-  if (next.length) pin((by > 0 ? Math.min(...next) : Math.max(...next)) * size, now.metric);
+  if (!places.length) return null;
+  return (by > 0 ? Math.min(...places) : Math.max(...places)) * size;
 }
 
 /** A number just below another, so that its own point does not count. @param {number} x */
