@@ -14,6 +14,7 @@ class Summary:
     def __init__(self) -> None:
         self.step = 0
         self._last: dict[str, float | str] = {}
+        self._steps: dict[str, int] = {}
         self._best: dict[str, tuple[float, int]] = {}
 
     @classmethod
@@ -22,6 +23,7 @@ class Summary:
         summary = cls()
         summary.step = document["step"]
         summary._last = dict(document["last"])
+        summary._steps = dict.fromkeys(summary._last, summary.step) | document.get("older", {})
         summary._best = {name: (best["value"], best["step"]) for name, best in document["best"].items()}
         return summary
 
@@ -35,6 +37,7 @@ class Summary:
             if is_interval_end(name):
                 continue
             self._last[name] = spell(value)
+            self._steps[name] = step
             if math.isfinite(value) and self._is_better(name, value):
                 self._best[name] = (value, step)
 
@@ -48,6 +51,11 @@ class Summary:
         return value > best if metric.better == "up" else value < best
 
     def document(self) -> dict[str, Any]:
-        """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}}."""
+        """{"step", "last": {metric: value}, "best": {metric: {"value", "step"}}, "older": {metric: step}}.
+
+        `older` has the metrics whose last value was recorded before the last step, where there are any.
+        """
         best = {name: {"value": value, "step": step} for name, (value, step) in self._best.items()}
-        return {"step": self.step, "last": dict(self._last), "best": best}
+        older = {name: step for name, step in self._steps.items() if step < self.step}
+        document = {"step": self.step, "last": dict(self._last), "best": best}
+        return document | {"older": older} if older else document

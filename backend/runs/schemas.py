@@ -64,6 +64,8 @@ class Summary(BaseModel):
     step: int = 0
     last: dict[str, SpelledNumber] = {}
     best: dict[str, Best] = {}
+    older: dict[str, int] = {}
+    """Steps of last values that were recorded before `step`, e.g. of an evaluation."""
 
 
 class AttemptItem(BaseModel):

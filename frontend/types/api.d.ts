@@ -520,6 +520,7 @@ declare namespace Api {
     step?: number;
     last?: Record<string, number | string>;
     best?: Record<string, Best>;
+    older?: Record<string, number>;
   }
   interface Symbol {
     symbol: string;

@@ -5,23 +5,27 @@ declare namespace Plot {
 
   interface Axis {
     autorange: boolean;
+    readonly range: number[];
     d2p(value: number): number;
+    p2d(pixel: number): number;
     readonly _length: number;
     readonly _offset: number;
   }
 
   interface Point {
-    data: { meta: { key: string; run: string | null; role: string } };
+    data: { meta: { key: string; run: string | null; role: string }; yaxis?: string };
     customdata: number;
+    x: number;
+    y: number;
   }
 
   /** An element that Plotly has drawn into. */
   interface Graph extends HTMLElement {
     data: Trace[];
     layout: Layout;
-    readonly _fullLayout: { xaxis: Axis; yaxis: Axis };
+    readonly _fullLayout: { xaxis: Axis; yaxis: Axis; yaxis2: Axis };
     on(event: 'plotly_afterplot' | 'plotly_unhover' | 'plotly_doubleclick', listener: () => void): void;
-    on(event: 'plotly_hover' | 'plotly_click', listener: (event: { points?: Point[] }) => void): void;
+    on(event: 'plotly_hover', listener: (event: { points?: Point[]; event?: MouseEvent }) => void): void;
     on(event: 'plotly_relayout', listener: (change: Record<string, any>) => void): void;
   }
 
@@ -30,6 +34,7 @@ declare namespace Plot {
     relayout(element: HTMLElement, change: Layout): Promise<Graph>;
     purge(element: HTMLElement): void;
     downloadImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
+    toImage(figure: { data: Trace[]; layout: Layout; config: object }, options: object): Promise<string>;
     Fx: { unhover(element: HTMLElement): void };
   }
 }

@@ -203,11 +203,6 @@ def test_the_badge_of_means_tells_how_many_seeds(in_browser):
     ]
 
 
-def test_the_nearest_step_is_found(in_browser):
-    found = in_browser("charts/draw.js", "d => [0, 3, 8, 99].map(step => d.indexAtStep([1, 2, 5, 10], step))")
-    assert found == [0, 1, 3, 3]
-
-
 @pytest.mark.parametrize(("zoom", "outside"), [([50, 60], True), ([-9, -1], True), ([1.2, 1.8], False)])
 def test_a_window_is_empty_where_no_curve_crosses_it(in_browser, zoom, outside):
     curve = {"x": [1, 2], "non_finite": []}

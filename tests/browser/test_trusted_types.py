@@ -31,9 +31,11 @@ def test_charts_formulas_and_pictures_need_no_markup_from_text(visit):
     expect(page.locator("math").first).to_be_visible()
     panel = page.locator(".panel").first
     panel.hover()
-    with page.expect_download(timeout=30_000) as download:
-        panel.get_by_role("button", name="Download as image").click()
-    assert download.value.suggested_filename.endswith(".png")
+    for kind in ("png", "svg"):
+        panel.get_by_role("button", name="Download").click()
+        with page.expect_download(timeout=30_000) as download:
+            panel.get_by_role("button", name=f"Image ({kind.upper()})").click()
+        assert download.value.suggested_filename == f"reward-mean.{kind}"
     assert complaints == []
 
 

@@ -1,13 +1,15 @@
 /** What a panel shows and what it does not: the numbers behind "can I trust this picture?". Pure. */
-import { formatCount, plural } from '../lib/text/format.js';
+import { formatCount, formatValue, plural } from '../lib/text/format.js';
 
 /**
  * @param {import('./figure.js').Series[]} series
- * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: boolean, asked: number, most: number}} view
+ * @param {{smoothing: number, logX: boolean, logY: boolean, grouped: boolean, asked: number, most: number,
+ *   outside?: {values: number, isBandCut: boolean}, healthy?: (number | null)[] | null}} view
  *   `asked`: runs that were asked for, `most`: how many of them are drawn at most
- * @returns {{text: string, isWarning: boolean}[]}
+ *   `outside`: what lies beyond the y axis; `healthy`: the shaded band
+ * @returns {{text: string, isWarning: boolean, title?: string}[]}
  */
-export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
+export function badge(series, { smoothing, logX, logY, grouped, asked, most, outside, healthy }) {
   const shown = sum(series, ({ values, non_finite }) => values.length + non_finite.length);
   const raw = sum(series, ({ raw_points }) => raw_points);
   const notFinite = sum(series, ({ non_finite }) => non_finite.length);
@@ -21,6 +23,9 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
     ...(notFinite ? [note(`${formatCount(notFinite)} not finite`, true)] : []),
     ...(noLog ? [note(`${formatCount(noLog)} ≤ 0 not drawable`, true)] : []),
     ...(noLogX ? [note(`${plural(noLogX, 'point')} at x = 0 not drawable`, true)] : []),
+    ...(outside?.values ? [note(`${plural(outside.values, 'point')} outside the y range`, true)] : []),
+    ...(outside?.isBandCut ? [note("band cut at the panel's edge", true)] : []),
+    ...(healthy ? [{ ...note(healthyText(healthy)), title: 'Runs that learn usually stay in the green band' }] : []),
     ...(asked > most ? [note(`showing ${formatCount(most)} of ${plural(asked, 'run')}`, true)] : []),
     ...(!grouped && series.length < wanted ? [note(`${plural(wanted - series.length, 'run')} without data`)] : []),
   ];
@@ -29,6 +34,14 @@ export function badge(series, { smoothing, logX, logY, grouped, asked, most }) {
 const note = (/** @type {string} */ text, isWarning = false) => ({ text, isWarning });
 /** @template T @param {T[]} items @param {(item: T) => number} of */
 const sum = (items, of) => items.reduce((total, item) => total + of(item), 0);
+
+/** The green band in words. @param {(number | null)[]} band */
+export function healthyText([low, high]) {
+  if (low === null) return `green: healthy up to ${formatValue(high)}`;
+  return high === null
+    ? `green: healthy from ${formatValue(low)}`
+    : `green: healthy ${formatValue(low)} to ${formatValue(high)}`;
+}
 
 /** @param {number} shown @param {number} raw @param {boolean} grouped */
 function pointsText(shown, raw, grouped) {

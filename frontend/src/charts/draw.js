@@ -3,17 +3,14 @@
  * purged when it is far, one panel per animation frame; hover is shown in all of them.
  */
 import { plotlyAddress } from '../lib/trusted.js';
-import { formatValue } from '../lib/text/format.js';
+import { follow, isOnPoint, markElements, pinUnder, place, placeShade } from './crosshair.js';
+import { point } from './cursor.js';
+import { panels } from './mounted.js';
 
-/**
- * @typedef {ReturnType<typeof import('./figure.js').figureOf>} Figure
- * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
- *   number] | null) => void,
- *   onNear?: (near: boolean) => void}} Handlers
- * @typedef {{element: Plot.Graph, line: HTMLElement, shade: HTMLElement, handlers: Handlers, figure: Figure | null,
- *   near: boolean, drawn: boolean}} Mounted `element` is a graph of Plotly's once `drawn`
- * @typedef {Mounted & {figure: Figure}} Drawn
- */
+/** @typedef {import('./mounted.js').Figure} Figure */
+/** @typedef {import('./mounted.js').Handlers} Handlers */
+/** @typedef {import('./mounted.js').Mounted} Mounted */
+/** @typedef {import('./mounted.js').Drawn} Drawn */
 
 const CONFIG = {
   displayModeBar: false,
@@ -29,8 +26,6 @@ const CONFIG = {
 };
 const NEAR = '600px';
 
-/** @type {Map<Element, Mounted>} */
-const panels = new Map();
 /** @type {Set<Mounted>} */
 const waiting = new Set();
 let frame = 0;
@@ -71,24 +66,30 @@ const sizes = new ResizeObserver((entries) => {
 });
 
 /**
- * Makes an element a panel.
- * @param {HTMLElement} element @param {Handlers} handlers
+ * Makes an element the panel of a metric.
+ * @param {HTMLElement} element @param {string} metric @param {Handlers} handlers
  * @returns {{draw: (figure: Figure) => void, dispose: () => void}}
  */
-export function mountPanel(element, handlers) {
-  const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
-  line.append(
-    Object.assign(document.createElement('i'), { className: 'crosshair-dot' }),
-    document.createElement('span'),
-  );
-  const shade = Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true });
+export function mountPanel(element, metric, handlers) {
   const graph = /** @type {Plot.Graph} */ (element);
   /** @type {Mounted} */
-  const panel = { element: graph, line, shade, handlers, figure: null, near: false, drawn: false };
+  const panel = {
+    element: graph,
+    metric,
+    ...markElements(),
+    handlers,
+    figure: null,
+    near: false,
+    drawn: false,
+    hovered: null,
+  };
   panels.set(element, panel);
   nearness.observe(element);
   sizes.observe(element);
-  element.addEventListener('mouseleave', leave);
+  element.addEventListener('mousemove', (event) => follow(panel, event));
+  element.addEventListener('mouseleave', () => leave(panel));
+  element.addEventListener('pointerdown', (event) => pressed(panel, event), { capture: true });
+  element.addEventListener('wheel', (event) => wheeled(panel, event), { passive: false });
   return {
     draw(figure) {
       panel.figure = figure;
@@ -139,14 +140,22 @@ async function drawNow(Plotly, panel) {
     CONFIG,
   );
   placeShade(panel);
+  place(panel);
   if (panel.drawn) return;
   panel.drawn = true;
   element.prepend(panel.shade);
   element.append(panel.line);
-  element.on('plotly_afterplot', () => placeShade(panel));
-  element.on('plotly_hover', ({ points }) => points?.length && hovered(panel, points[0]));
-  element.on('plotly_unhover', leave);
-  element.on('plotly_click', ({ points }) => points?.length && clicked(panel, points[0]));
+  element.on('plotly_afterplot', () => {
+    placeShade(panel);
+    place(panel);
+  });
+  element.on('plotly_hover', ({ points, event }) => {
+    panel.hovered = points?.[0] ?? null;
+    if (event) follow(panel, event);
+  });
+  element.on('plotly_unhover', () => {
+    panel.hovered = null;
+  });
   element.on('plotly_relayout', (change) => relaid(panel, change));
   element.on('plotly_doubleclick', () => reset(Plotly, panel));
 }
@@ -154,6 +163,7 @@ async function drawNow(Plotly, panel) {
 function purge(/** @type {Mounted} */ panel) {
   if (!panel.drawn) return;
   panel.drawn = false;
+  panel.hovered = null;
   window.Plotly.purge(panel.element);
   panel.element.replaceChildren();
 }
@@ -162,19 +172,46 @@ function purge(/** @type {Mounted} */ panel) {
 let clickTimer;
 let resetAt = -Infinity;
 
+const STILL = 4;
+
 /**
+ * A press and a release in one place are a click: on a point it opens what is behind it, elsewhere it pins the cursor.
+ * Plotly lays a sheet over the page while a button is down, so the release is heard from the document.
  * In a zoomed panel a click waits a moment: it may be the first half of the double click that resets.
- * @param {Drawn} panel @param {Plot.Point} point
+ * @param {Mounted} mounted @param {PointerEvent} down
  */
-function clicked(panel, point) {
-  if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
-  const { run, key } = point.data.meta;
-  const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
-  clearTimeout(clickTimer);
-  clickTimer = setTimeout(
-    () => panel.handlers.onPoint?.(run, point.customdata, key),
-    isZoomed ? CONFIG.doubleClickDelay + 30 : 0,
-  );
+function pressed(mounted, down) {
+  if (down.button !== 0 || !mounted.drawn) return;
+  const panel = /** @type {Drawn} */ ({ ...mounted });
+  const released = (/** @type {PointerEvent} */ up) => {
+    if (Math.hypot(up.clientX - down.clientX, up.clientY - down.clientY) > STILL) return;
+    if (performance.now() - resetAt < CONFIG.doubleClickDelay) return;
+    const isZoomed = panel.figure.isZoomed || !panel.element._fullLayout.yaxis.autorange;
+    clearTimeout(clickTimer);
+    clickTimer = setTimeout(() => clicked(panel, up), isZoomed ? CONFIG.doubleClickDelay + 30 : 0);
+  };
+  document.addEventListener('pointerup', released, { capture: true, once: true });
+}
+
+/** @param {Drawn} panel @param {PointerEvent} event */
+function clicked(panel, event) {
+  if (!panel.hovered || !isOnPoint(panel, event)) return pinUnder(panel, event);
+  const { run, key } = panel.hovered.data.meta;
+  return panel.handlers.onPoint?.(run, panel.hovered.customdata, key);
+}
+
+const PER_NOTCH = 1.2;
+
+/** Alt and the wheel stretch the y axis around the pointer. @param {Mounted} panel @param {WheelEvent} event */
+function wheeled({ element, drawn, handlers }, event) {
+  if (!event.altKey || !drawn || !handlers.onRange) return;
+  event.preventDefault();
+  const { yaxis } = element._fullLayout;
+  const top = event.clientY - element.getBoundingClientRect().top - yaxis._offset;
+  const factor = event.deltaY > 0 ? PER_NOTCH : 1 / PER_NOTCH;
+  const edge = (/** @type {number} */ pixel) => yaxis.p2d(top + (pixel - top) * factor);
+  const [low, high] = [edge(yaxis._length), edge(0)];
+  if (Number.isFinite(low) && low < high) handlers.onRange([low, high]);
 }
 
 /** @param {Drawn} panel @param {Record<string, any>} change */
@@ -196,125 +233,31 @@ function reset(Plotly, panel) {
   panel.handlers.onZoom?.(null);
 }
 
-let hoverFrame = 0;
-let isLit = false;
-
-/** @param {Drawn} source @param {Plot.Point} point */
-function hovered(source, point) {
-  const { key } = point.data.meta;
-  const step = point.customdata;
-  cancelAnimationFrame(hoverFrame);
-  hoverFrame = requestAnimationFrame(() => {
-    isLit = true;
-    for (const panel of panels.values()) if (panel.drawn) follow(panel, source, key, step);
-  });
+function leave(/** @type {Mounted} */ panel) {
+  panel.hovered = null;
+  point(null);
+  if (panel.drawn) window.Plotly.Fx.unhover(panel.element);
 }
 
-/**
- * Shows in one panel what is hovered in another: the same run at the same step.
- * @param {Mounted} panel @param {Mounted} source @param {string} key @param {number} step
- */
-function follow(panel, source, key, step) {
-  const curve = panel.element.data.findIndex(({ meta }) => meta.key === key && meta.role === 'main');
-  light(panel, key, curve >= 0);
-  const trace = panel.element.data[curve];
-  const at = trace ? indexAtStep(trace.customdata, step) : -1;
-  if (at < 0) panel.line.hidden = true;
-  else placeLine(panel, trace.x[at], trace.y[at] ?? fewerAt(panel, key, at), panel === source);
-}
+/** A figure with a size of its own, as the parts of this page exchange it. @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing */
 
-/**
- * The value of a mean where it has fewer runs, which is a line of its own.
- * @param {Mounted} panel @param {string} key @param {number} at @returns {number | null}
- */
-const fewerAt = ({ element }, key, at) =>
-  element.data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
-
-/** Index of the step nearest to the wanted one. @param {number[]} steps ascending @param {number} step */
-export function indexAtStep(steps, step) {
-  let [low, high] = [0, steps.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (steps[middle] < step) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 && step - steps[low - 1] < steps[low] - step ? low - 1 : low < steps.length ? low : -1;
-}
-
-/**
- * The line through the hovered step and, in the other panels, the value there.
- * @param {Mounted} panel @param {number} x @param {number | null} y @param {boolean} isSource
- */
-function placeLine({ element, line }, x, y, isSource) {
-  const { xaxis, yaxis } = element._fullLayout;
-  const left = xaxis.d2p(x);
-  line.hidden = !(left >= 0 && left <= xaxis._length);
-  line.style.transform = `translateX(${Math.round(xaxis._offset + left)}px)`;
-  line.style.top = `${yaxis._offset}px`;
-  line.style.height = `${yaxis._length}px`;
-  const [dot, label] = /** @type {HTMLCollectionOf<HTMLElement>} */ (line.children);
-  const top = y === null ? NaN : yaxis.d2p(y);
-  dot.hidden = isSource || !(top >= 0 && top <= yaxis._length);
-  if (!dot.hidden) dot.style.top = `${top}px`;
-  label.hidden = isSource;
-  label.textContent = y === null ? 'not finite' : formatValue(y);
-  label.className = left > xaxis._length * 0.7 ? 'is-left' : '';
-}
-
-/**
- * The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would.
- * @param {Drawn} panel
- */
-function placeShade({ element, shade, figure: { healthy } }) {
-  shade.hidden = !healthy;
-  if (!healthy) return;
-  const { xaxis, yaxis } = element._fullLayout;
-  const pixel = (/** @type {number | null} */ value, /** @type {number} */ open) =>
-    typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open;
-  const [bottom, top] = [pixel(healthy[0], yaxis._length), pixel(healthy[1], 0)];
-  Object.assign(shade.style, {
-    left: `${xaxis._offset}px`,
-    width: `${xaxis._length}px`,
-    top: `${yaxis._offset + top}px`,
-    height: `${Math.max(0, bottom - top)}px`,
-  });
-}
-
-/** Dims all lines but those of one key. @param {Mounted} panel @param {string} key @param {boolean} found */
-function light({ element }, key, found) {
-  element.classList.toggle('is-lit', found);
-  for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
-    const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
-    trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
-  }
-}
-
-/** Lights the lines of a run in all panels, as a hover does; `null` ends it. @param {string | null} key */
-export function highlight(key) {
-  if (key === null) return leave();
-  isLit = true;
-  for (const panel of panels.values()) if (panel.drawn) light(panel, key, true);
-}
-
-function leave() {
-  cancelAnimationFrame(hoverFrame);
-  if (!isLit) return;
-  isLit = false;
-  for (const panel of panels.values()) {
-    if (!panel.drawn) continue;
-    panel.element.classList.remove('is-lit');
-    panel.line.hidden = true;
-    window.Plotly.Fx.unhover(panel.element);
-  }
-}
-
-/** Saves a panel as a picture. @param {HTMLElement} element @param {string} filename */
-export async function savePicture(element, filename) {
+/** Saves a figure as a picture. @param {Standing} figure @param {'png' | 'svg'} format @param {string} filename */
+export async function savePicture({ data, layout }, format, filename) {
   const Plotly = await loadPlotly();
-  const background = getComputedStyle(document.body).getPropertyValue('background-color');
-  const { data, layout } = /** @type {Plot.Graph} */ (element);
-  await Plotly.downloadImage(
-    { data, layout: { ...layout, paper_bgcolor: background }, config: CONFIG },
-    { format: 'png', scale: 2, width: element.clientWidth, height: element.clientHeight, filename },
-  );
+  const { width, height } = layout;
+  const scale = format === 'png' ? 2 : 1;
+  await Plotly.downloadImage({ data, layout, config: CONFIG }, { format, scale, width, height, filename });
+}
+
+/** A figure as the source of an SVG. @param {Standing} figure @returns {Promise<string>} */
+export async function pictureOf({ data, layout }) {
+  const Plotly = await loadPlotly();
+  const { width, height } = layout;
+  return Plotly.toImage({ data, layout, config: CONFIG }, { format: 'svg', width, height, imageDataOnly: true });
+}
+
+/** The range of a panel's y axis as it is seen; null before it is drawn. @param {HTMLElement | null} element */
+export function rangeSeen(element) {
+  const panel = element && panels.get(element);
+  return panel?.drawn ? /** @type {[number, number]} */ ([...panel.element._fullLayout.yaxis.range]) : null;
 }

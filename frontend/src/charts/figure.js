@@ -11,12 +11,13 @@ import { bandToShade, extentOf, layoutOf } from './layout.js';
 
 /**
  * @typedef {import('../lib/series.js').Series} Series
- * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look, role?: 'main'|'raw'|'seed', key?:
- *   string}} Line `key`: its identity where that is not the series' own
+ * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look,
+ *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity where that is not the series' own; a 'raw seed' is read and not drawn
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
+ *   yRange?: [number, number] | null, outliers?: boolean, unit?: string | null, titled?: boolean,
  *   marks?: {step: number, text: string}[], onsets?: import('../lib/runs/verdicts.js').Onset[]}} View `marks`: events
- *   of the one run that is drawn
+ *   of the one run that is drawn; `outliers`: false leaves them out of the y range; `titled`: axes have titles
  */
 
 /** @typedef {ReturnType<typeof xUnit>} Unit of the x axis */
@@ -140,6 +141,7 @@ const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1.1);
 const ROLES = {
   main: { width: 1.8, opacity: 1 },
   raw: { width: 1, opacity: 0.28 },
+  'raw seed': { width: 0, opacity: 0 },
   seed: { width: 0.9, opacity: 0.45 },
 };
 

@@ -1,4 +1,7 @@
-/** Axes of a panel and what lies behind its lines: ranges, the healthy band, a flat line's room. Pure. */
+/** Axes of a panel and what lies behind its lines: ranges, titles, the healthy band. Pure. */
+import { limitsOf, logLabels, yAxisOf } from './limits.js';
+import { plain } from './parts.js';
+
 /** @typedef {import('./figure.js').Line} Line */
 /** @typedef {import('./figure.js').View} View */
 
@@ -14,7 +17,7 @@ const axis = ({ theme }, log) => ({
   exponentformat: 'e',
   hoverformat: '.4~g',
   minor: { showgrid: false },
-  ...(log ? { dtick: undefined, nticks: 5 } : {}),
+  ...(log ? { dtick: undefined, nticks: 5, tickformat: '.3~g' } : {}),
 });
 
 /** The band in which a healthy run stays; an open side reaches to the panel's edge. @param {View} view */
@@ -45,34 +48,17 @@ export function extentOf(lines) {
   return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
 }
 
-/** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
-function flatValue(lines) {
-  const values = lines.flatMap(({ series: { values: means, low, high } }) =>
-    [...means, ...(low ?? []), ...(high ?? [])].filter((value) => typeof value === 'number'),
-  );
-  return values.length && values.every((value) => value === values[0]) ? values[0] : null;
-}
+const X_TITLES = { step: 'step', wall: 'training time', tokens: 'generated tokens' };
 
-/**
- * A constant stands in the middle of a scale from 0, so that a small learning rate can be read; zeros stand on the
- * floor. How far wide bands may stretch the y axis beyond the curves: the band of two seeds would hide everything else.
- * @param {Line[]} lines @param {View} view
- */
-function yLimits(lines, { logY }) {
-  const flat = logY ? null : flatValue(lines);
-  if (flat !== null)
-    return flat === 0
-      ? { rangemode: 'nonnegative' }
-      : { range: [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], autorange: false };
-  if (logY || !lines.some(({ series: { low } }) => low?.length)) return {};
-  const values = lines.flatMap(({ series }) => series.values);
-  const [from, to] = values.reduce(
-    ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
-    [Infinity, -Infinity],
-  );
-  const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
-  return Number.isFinite(room) ? { autorangeoptions: { clipmin: from - room, clipmax: to + room } } : {};
-}
+/** Titles of the axes with their units, where there is room for them. @param {View} view @param {string} xUnit */
+const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
+  const font = { size: 12, color: theme.label };
+  const x = xKind === 'wall' ? `${X_TITLES.wall} (${xUnit})` : X_TITLES[xKind];
+  return {
+    x: { title: { text: x, standoff: 8, font } },
+    y: { title: { text: plain(unit ? `${metric} (${unit})` : metric), standoff: 8, font } },
+  };
+};
 
 /**
  * @param {View} view @param {{size: number, unit: string}} unit @param {Line[]} lines
@@ -81,10 +67,12 @@ function yLimits(lines, { logY }) {
 export function layoutOf(view, unit, lines, extent) {
   const edge = (/** @type {number} */ value) => (view.logX ? Math.log10(Math.max(value, Number.MIN_VALUE)) : value);
   const range = view.zoom?.map((value) => edge(value / unit.size)) ?? wholeRange(view, unit, extent);
+  const limits = limitsOf(lines, view);
+  const titles = view.titled ? titlesOf(view, unit.unit) : { x: {}, y: {} };
   const xRange = range ? { range, autorange: false } : { autorange: true };
   return {
     autosize: true,
-    margin: { l: 52, r: 16, t: 8, b: view.logX ? 30 : 24 },
+    margin: view.titled ? { l: 76, r: 16, t: 8, b: 52 } : { l: 52, r: 16, t: 8, b: view.logX ? 30 : 24 },
     showlegend: false,
     hovermode: 'closest',
     hoverdistance: 40,
@@ -98,16 +86,22 @@ export function layoutOf(view, unit, lines, extent) {
       align: 'left',
       font: { family: view.theme.font, size: 12, color: view.theme.ink },
     },
-    uirevision: [view.metric, view.xKind, view.logX, view.logY].join('|'),
+    uirevision: [view.metric, view.xKind, view.logX, view.logY, view.yRange, view.outliers].join('|'),
     xaxis: {
       ...axis(view, view.logX),
+      ...titles.x,
       ...xRange,
       nticks: 6,
       ticksuffix: unit.unit === 'step' || unit.unit === 'tokens' ? '' : ` ${unit.unit}`,
       tickformat: view.xKind === 'wall' ? '' : '~s',
       uirevision: JSON.stringify(view.zoom),
     },
-    yaxis: { ...axis(view, view.logY), nticks: 5, ...yLimits(lines, view) },
+    yaxis: {
+      ...axis(view, view.logY),
+      ...titles.y,
+      nticks: view.logY ? logLabels(lines, limits, 5) : 5,
+      ...yAxisOf(limits, view.logY),
+    },
     yaxis2: { overlaying: 'y', range: [0, 1], fixedrange: true, visible: false },
   };
 }

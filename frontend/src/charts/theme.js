@@ -7,6 +7,7 @@ const TOKENS = {
   ink: '--ink',
   raised: '--raised',
   bad: '--bad',
+  good: '--good',
 };
 
 /** @returns {Record<string, string>} */
@@ -18,6 +19,7 @@ export function chartTheme() {
     return getComputedStyle(probe).color;
   };
   const theme = Object.fromEntries(Object.entries(TOKENS).map(([name, token]) => [name, colour(token)]));
+  theme.background = getComputedStyle(document.body).backgroundColor;
   theme.font = getComputedStyle(document.body).fontFamily;
   probe.remove();
   return theme;

@@ -87,7 +87,7 @@ export async function renameRun(id, name, onChange) {
 }
 
 /** A name for a file that is nothing but a name, whatever a run is called. @param {string} text */
-const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]+/, '') || 'file';
+export const fileName = (text) => text.replace(/[^A-Za-z0-9_.-]+/g, '-').replace(/^[-.]+/, '') || 'file';
 
 /** Offers a text as a file. @param {string} text @param {string} filename @param {string} type */
 export function download(text, filename, type = 'text/csv') {

@@ -26,6 +26,7 @@ export const SECTION_ORDER = [
 /** What is drawn first when nobody has chosen. */
 export const KEY_METRICS = [
   'reward/mean',
+  'reward/accuracy',
   'eval/accuracy',
   'policy/entropy',
   'length/mean',

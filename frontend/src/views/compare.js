@@ -1,5 +1,5 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
-import { html, useMemo } from '../dom.js';
+import { html, useMemo, useState } from '../dom.js';
 import { useQuery } from '../app/router.js';
 import { getAll, getEach } from '../data/api.js';
 import { useGet, useLoad } from '../data/resource.js';
@@ -8,15 +8,17 @@ import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
 import { choice, flag, list, text } from '../lib/url.js';
+import { bySection, matching } from '../lib/metrics.js';
 import { chosenSections } from '../lib/runs/summary.js';
 import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
-import { bandOf, fairShare, groupsOf } from '../lib/runs/groups.js';
+import { bandOf, baselineKey, fairShare, groupOf, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
 import { onsetsOf } from '../lib/runs/verdicts.js';
 import { formatCount, plural } from '../lib/text/format.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
+import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
 import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
@@ -31,8 +33,8 @@ const SPEC = {
   band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']),
   seeds: flag(),
   metrics: list(['key']),
+  q: text(),
   hide: list([]),
-  baseline: text(),
   panel: text(),
   ...CURVE_SPEC,
 };
@@ -117,7 +119,7 @@ function Comparison({ runs, view, change }) {
   const warning = (/** @type {string} */ metric) => scaleWarning(scalesApart(metric, aboutMetric(metric), firsts));
   const visible = new Map([...looks].filter(([key]) => !view.hide.includes(key)));
   const available = metricsOf(runs);
-  const sections = chosenSections(available, view.metrics);
+  const sections = view.q ? bySection(matching(available, view.q)) : chosenSections(available, view.metrics);
   const metrics = [...new Set(sections.flatMap((section) => section.metrics))];
   const curves = {
     x: view.x,
@@ -128,6 +130,11 @@ function Comparison({ runs, view, change }) {
     band: bandOf(view.band, groups),
     seeds: isGrouped && view.seeds,
     onsets: view.onsets,
+    at: view.at,
+    values: view.values,
+    outliers: view.outliers,
+    tune: view.tune,
+    baseline: baselineKey(view.baseline, groups, isGrouped),
   };
   const onsets = onsetsOf(runs);
   useKeys({
@@ -136,6 +143,7 @@ function Comparison({ runs, view, change }) {
     ...curveKeys(view, change),
   });
 
+  const [isReporting, setReporting] = useState(false);
   const onPoint = (/** @type {string | null} */ run, /** @type {number} */ step, /** @type {string} */ group) => {
     if (run) return openRollouts(run, step);
     const first = groups.find(({ name }) => name === group)?.runs[0];
@@ -153,6 +161,7 @@ function Comparison({ runs, view, change }) {
       available=${available}
       groups=${groups}
       onsets=${onsets.length > 0}
+      onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
     <${Cut} all=${ids.length} drawn=${drawn.length} />
     <${Legend}
@@ -179,9 +188,23 @@ function Comparison({ runs, view, change }) {
           onPoint=${onPoint}
           warning=${warning}
         />`
-        : html`<${Empty} title=${available.length ? 'No metrics selected' : 'No data yet'}>
-          ${available.length ? 'Select sections above.' : 'Curves appear after the first training step.'}
+        : html`<${Empty} title=${emptyTitle(available, view.q)}>
+          ${available.length ? 'Select sections above, or search for a metric.' : 'Curves appear after the first training step.'}
         <//>`
+    }
+    ${
+      isReporting &&
+      html`<${ReportDialog}
+        title=${titleOf(runs)}
+        groups=${groups}
+        runs=${drawn}
+        metrics=${metrics}
+        view=${curves}
+        baseline=${groupOf(view.baseline, groups)?.name ?? groups[0].name}
+        looks=${visible}
+        names=${names}
+        onClose=${() => setReporting(false)}
+      />`
     }
     <${SummaryTable}
       groups=${groups}
@@ -194,6 +217,12 @@ function Comparison({ runs, view, change }) {
     <${ConfigDifferences} groups=${groups} />
   </div>`;
 }
+
+/** @param {string[]} available @param {string} q */
+const emptyTitle = (available, q) => {
+  if (!available.length) return 'No data yet';
+  return q ? `No metric contains “${q}”` : 'No metrics selected';
+};
 
 const MOST_EVALUATED = 50;
 
@@ -242,6 +271,13 @@ function namesOf(runs, groups) {
   return new Map(pairs);
 }
 
+/** The name of the one experiment of some runs. @param {Api.RunItem[]} runs */
+function titleOf(runs) {
+  const names = new Map(runs.map((run) => [run.experiment, run.experiment_name]));
+  const [[id, name]] = names;
+  return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
+}
+
 /** @param {{runs: Api.RunItem[], groups: Group[]}} props */
 function Head({ runs, groups }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
@@ -253,7 +289,7 @@ function Head({ runs, groups }) {
       ? `${plural(groups.length, 'variant')} × ${plural(seeds, 'seed')}`
       : plural(groups.length, 'variant');
   return html`<header class="page-head">
-    <h1>${single ? (experiments[0][1] ?? 'Experiment') : 'Comparison'}</h1>
+    <h1>${titleOf(runs)}</h1>
     <span class="quiet">
       ${plural(runs.length, 'run')} · ${size}
       ${

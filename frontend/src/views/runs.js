@@ -10,7 +10,7 @@ import { choice, flag, list, text, address } from '../lib/url.js';
 import { groupsOf } from '../lib/runs/groups.js';
 import { fieldOf, runTitle } from '../lib/runs/fields.js';
 import { VERDICT_NAMES } from '../lib/runs/verdicts.js';
-import { highlight } from '../charts/draw.js';
+import { highlight } from '../charts/crosshair.js';
 import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { runColumns } from '../components/runs/columns.js';
 import { Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';

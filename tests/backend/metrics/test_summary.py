@@ -37,3 +37,16 @@ def test_non_finite_values_are_spelled_and_never_best():
         "eval/accuracy": "-Infinity",
     }
     assert summary.document()["best"] == {}
+
+
+def test_a_value_of_an_earlier_step_is_told_with_its_step():
+    summary = Summary()
+    summary.take(0, {"eval/accuracy": 0.5, "loss/total": 1.0})
+    assert "older" not in summary.document()
+    summary.take(4, {"loss/total": 0.0})
+    assert summary.document()["older"] == {"eval/accuracy": 0}
+    continued = Summary.read(summary.document())
+    continued.take(5, {"loss/total": 0.0})
+    assert continued.document()["older"] == {"eval/accuracy": 0}
+    continued.take(6, {"eval/accuracy": 0.6, "loss/total": 0.0})
+    assert "older" not in continued.document()

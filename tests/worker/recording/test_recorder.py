@@ -141,6 +141,7 @@ def test_the_summary_of_the_runs_table_grows_with_the_steps(database, run_id, re
         "step": 2,
         "last": {"eval/accuracy": 0.1, "loss/total": "NaN"},
         "best": {"eval/accuracy": {"value": 0.2, "step": 0}},
+        "older": {"loss/total": 1},
     }
 
 

@@ -3,7 +3,7 @@ import { html, useState } from '../../dom.js';
 import { bySection } from '../../lib/metrics.js';
 import { formatCount } from '../../lib/text/format.js';
 import { bandOf } from '../../lib/runs/groups.js';
-import { highlight } from '../../charts/draw.js';
+import { highlight } from '../../charts/crosshair.js';
 import { copyText } from '../../data/actions.js';
 import { CurveControls } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
@@ -26,9 +26,9 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 
 /**
  * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[], onsets: boolean}} props `onsets`: whether there are any
+ *   groups: Group[], onsets: boolean, onReport?: () => void}} props `onsets`: whether there are any
  */
-export function CompareControls({ view, change, available, groups, onsets }) {
+export function CompareControls({ view, change, available, groups, onsets, onReport }) {
   const isGrouped = view.by === 'variant';
   return html`<div class="compare-controls">
     <div class="toolbar">
@@ -58,6 +58,12 @@ export function CompareControls({ view, change, available, groups, onsets }) {
       }
       <${CurveControls} view=${view} change=${change} onsets=${onsets} />
       <span class="spacer"></span>
+      ${
+        onReport &&
+        html`<button class="button" title="This comparison as one file that opens offline" onClick=${onReport}>
+          <${Icon} name="download" /> Report
+        </button>`
+      }
       <button class="button" onClick=${() => copyText(location.href, 'Link')}>
         <${Icon} name="link" /> Copy link
       </button>
@@ -73,14 +79,23 @@ function Sections({ view, change, available }) {
   ];
   const toggle = (name) =>
     change({
+      q: '',
       metrics: view.metrics.includes(name) ? view.metrics.filter((old) => old !== name) : [...view.metrics, name],
     });
   return html`<div class="chips" role="group" aria-label="Metrics by section">
+    <input
+      class="field"
+      type="search"
+      aria-label="Search metrics"
+      placeholder="Search metrics"
+      value=${view.q}
+      onInput=${(event) => change({ q: event.target.value })}
+    />
     ${options.map(
       ({ name, count }) => html`<button
         key=${name}
         class="chip"
-        aria-pressed=${view.metrics.includes(name)}
+        aria-pressed=${!view.q && view.metrics.includes(name)}
         onClick=${() => toggle(name)}
       >
         ${name === 'key' ? 'key metrics' : name}

@@ -1,6 +1,7 @@
 /** Tables of Compare: numbers with their uncertainty, and the config fields that differ. */
 import { html } from '../../dom.js';
 import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
+import { groupOf } from '../../lib/runs/groups.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
 import { VERDICTS, verdictText, verdictTitle } from '../../lib/runs/verdicts.js';
 import { formatShort, formatValue, plural } from '../../lib/text/format.js';
@@ -56,7 +57,8 @@ function fromService(cell, isBaseline) {
  */
 export function SummaryTable({ groups, view, change, looks, experiment }) {
   const names = groups.map(({ name }) => name);
-  const baseline = names.includes(view.baseline) ? view.baseline : names[0];
+  const chosen = groupOf(view.baseline, groups);
+  const baseline = chosen?.name ?? names[0];
   const rows = summaryRows(groups, baseline, aboutMetric);
   const fields = presentFields(rows);
   const equal = useEqualTokens(isOneToOne(groups) ? experiment : null, groups, baseline);
@@ -67,6 +69,13 @@ export function SummaryTable({ groups, view, change, looks, experiment }) {
       <span class="faint">
         mean ± half width of the 95 % interval over seeds (Student's t); last value of each run
       </span>
+      ${
+        view.baseline &&
+        !chosen &&
+        html`<span class="is-warning" role="note">
+          The baseline ${view.baseline} is not among these runs; differences are to ${baseline}
+        </span>`
+      }
       <span class="spacer"></span>
       ${
         names.length > 1 &&

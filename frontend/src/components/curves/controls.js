@@ -1,6 +1,7 @@
 /** How curves are drawn: x axis, smoothing, log axes. The same controls and parameters on every page with panels. */
 import { html } from '../../dom.js';
-import { choice, flag, list, number, range } from '../../lib/url.js';
+import { choice, flag, list, number, range, text } from '../../lib/url.js';
+import { tunings } from './tuning.js';
 import { Segments, Select } from '../shared/marks.js';
 
 /** View parameters of pages with curves. */
@@ -10,6 +11,11 @@ export const CURVE_SPEC = {
   log: list([]),
   zoom: range(),
   onsets: flag(true),
+  at: number(/** @type {number | null} */ (null)),
+  values: flag(),
+  baseline: text(),
+  outliers: flag(true),
+  tune: tunings(),
 };
 
 const X = [
@@ -17,7 +23,7 @@ const X = [
   { value: 'wall', label: 'time', title: 'Training time since the run first started' },
   { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
 ];
-const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
+export const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
 
 /** @param {string[]} log @param {'x'|'y'} axis */
 const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axis) : [...log, axis].sort());
@@ -30,7 +36,7 @@ const toggled = (log, axis) => (log.includes(axis) ? log.filter((a) => a !== axi
 export function CurveControls({ view, change, onsets = false }) {
   const steps = SMOOTHING.includes(view.smoothing) ? SMOOTHING : [...SMOOTHING, view.smoothing].sort();
   return html`
-    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null })} />
+    <${Segments} label="x axis" value=${view.x} options=${X} onChange=${(x) => change({ x, zoom: null, at: null })} />
     <span class=${view.smoothing > 0 ? 'is-smoothed' : undefined}>
       <${Select}
         label="smoothing"
@@ -47,6 +53,22 @@ export function CurveControls({ view, change, onsets = false }) {
         log x
       </button>
     </div>
+    <button
+      class="button-quiet"
+      aria-pressed=${view.outliers}
+      title="Let outliers stretch the y axes; without them each chart says how many points lie outside"
+      onClick=${() => change({ outliers: !view.outliers })}
+    >
+      outliers
+    </button>
+    <button
+      class="button-quiet"
+      aria-pressed=${view.values}
+      title="The values of all lines below each chart: at the cursor, else the last ones (t)"
+      onClick=${() => change({ values: !view.values })}
+    >
+      values
+    </button>
     ${
       onsets &&
       html`<button
@@ -75,5 +97,6 @@ export function CurveControls({ view, change, onsets = false }) {
 /** Keys that go with the controls. @param {CurveView} view @param {(changes: object) => void} change */
 export const curveKeys = (view, change) => ({
   s: { label: 'smoothing 0.6 / off', run: () => change({ smoothing: view.smoothing ? 0 : 0.6 }) },
+  t: { label: 'values below each chart', run: () => change({ values: !view.values }) },
   l: { label: 'logarithmic y axis', run: () => change({ log: toggled(view.log, 'y') }) },
 });

@@ -3,19 +3,26 @@ import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
 import { navigate } from '../../app/router.js';
 import { aboutMetric, theme } from '../../app/state.js';
 import { ApiError } from '../../data/api.js';
-import { MOST_RUNS, useSeries } from '../../data/series.js';
-import { mountPanel, savePicture } from '../../charts/draw.js';
-import { figureOf, isOutside, keyOf } from '../../charts/figure.js';
-import { badge } from '../../charts/badge.js';
+import { mountPanel, rangeSeen } from '../../charts/draw.js';
+import { figureOf, isOutside } from '../../charts/figure.js';
 import { chartTheme } from '../../charts/theme.js';
 import { address } from '../../lib/url.js';
+import { notesOf, shownOf } from './shown.js';
+import { filesOf } from './files.js';
+import { DownloadMenu, SettingsMenu } from './tools.js';
+import { tunedTo, viewOf } from './tuning.js';
 import { Icon } from '../shared/icons.js';
+import { useLines } from './lines.js';
+import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 
 /**
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
- *   log: string[], seeds?: boolean, onsets?: boolean}} PanelView `log` holds 'x', 'y' or both; `seeds` adds the single
- *   runs to groups; `onsets` shows where goals began to fall
+ *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string,
+ *   outliers?: boolean, yRange?: [number, number] | null, tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
+ *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
+ *   table below each panel; `baseline`: key of the line to compare with; `tune`: settings of
+ *   single panels
  */
 
 /** Opens the rollouts behind a point of a curve. @param {string | null} run @param {number} step */
@@ -23,147 +30,112 @@ export const openRollouts = (run, step) => {
   if (run) navigate(address('/rollouts', { run, step }));
 };
 
-/** @param {PanelView} view @param {boolean} tall @returns {import('../../data/series.js').Shape} */
-const shapeOf = ({ x, smoothing, groupBy, band, zoom }, tall) => ({
-  x,
-  smoothing,
-  groupBy,
-  band: groupBy && band !== 'none' ? band : '',
-  zoom,
-  points: tall ? 1000 : 500,
-});
-
 /**
- * Lines of all roles: groups or runs, raw ones behind smoothed ones, seeds behind groups.
- * @typedef {Map<string, import('../../lib/colours.js').Look>} Looks
- * @typedef {import('../../charts/figure.js').Line} Line
- * @typedef {import('../../charts/figure.js').Series} Series
- * @param {string} metric @param {string[]} runs @param {PanelView} view @param {boolean} near @param {boolean} tall
- * @param {Looks} looks @param {Map<string, string>} names
- * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
- */
-function useLines(metric, runs, view, near, tall, looks, names) {
-  const shape = shapeOf(view, tall);
-  const main = useSeries(metric, runs, shape, near);
-  const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, near && view.smoothing > 0);
-  const seeds = useSeries(
-    metric,
-    runs,
-    { ...shape, groupBy: '', band: '' },
-    near && Boolean(view.groupBy && view.seeds),
-  );
-  const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
-  const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
-  /**
-   * @param {Series[]} series @param {Line['role']} role
-   * @param {(item: Series) => string | undefined} [groupOf] key of its look
-   */
-  const lines = (series, role, groupOf = keyHere) =>
-    series.flatMap((item) => {
-      const look = looks.get(groupOf(item) ?? '');
-      return look
-        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
-        : [];
-    });
-  const all = [
-    ...lines(main.series, 'main'),
-    ...(view.smoothing > 0 ? lines(raw.series, 'raw') : []),
-    ...(view.groupBy && view.seeds ? lines(seeds.series, 'seed', (item) => groupOfRun(item.run)) : []),
-  ];
-  return { main, all };
-}
-
-/**
- * @param {{metric: string, runs: string[], view: PanelView, looks: Looks,
+ * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
  *   onsets?: import('../../lib/runs/verdicts.js').Onset[], onPoint?: (run: string | null, step: number,
  *   key: string) => void,
- *   onZoom?: (zoom: [number, number] | null) => void, onExpand?: () => void, tall?: boolean, warning?: string}} props
+ *   onZoom?: (zoom: [number, number] | null) => void, onBaseline?: (key: string) => void, onExpand?: () => void,
+ *   onTune?: (changes: {tune: import('./tuning.js').Tunings}) => void,
+ *   tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
  *   `group:<run id>` to the group of a run
  */
 export function Panel({
   metric,
   runs,
-  view,
+  view: pageView,
   looks,
   names,
   marks,
   onsets,
   onPoint = openRollouts,
   onZoom,
+  onBaseline,
+  onTune,
   onExpand,
   tall = false,
   warning = '',
 }) {
   const element = useRef(/** @type {HTMLElement | null} */ (null));
   const panel = useRef(/** @type {ReturnType<typeof mountPanel> | null} */ (null));
-  const handlers = useRef({ onPoint, onZoom });
+  const view = viewOf(pageView, metric);
+  const stretch = (/** @type {[number, number] | null} */ y) =>
+    onTune?.({ tune: tunedTo(pageView.tune, metric, { y: y ?? undefined }) });
+  const handlers = useRef({ onPoint, onZoom, stretch });
   const [near, setNear] = useState(false);
-  handlers.current = { onPoint, onZoom };
-  const { main, all } = useLines(metric, runs, view, near, tall, looks, names);
+  handlers.current = { onPoint, onZoom, stretch };
+  const { main, all } = useLines(metric, runs, view, { enabled: near, points: tall ? 1000 : 500 }, looks, names);
   const about = aboutMetric(metric);
   const shade = theme.value;
+  const [isOver, setOver] = useState(false);
+  const isPinned = usePinnedHere(metric);
 
   useEffect(() => {
     if (!element.current) return undefined;
-    const mounted = mountPanel(element.current, {
+    const mounted = mountPanel(element.current, metric, {
       onPoint: (...point) => handlers.current.onPoint(...point),
       onZoom: (zoom) => handlers.current.onZoom?.(zoom),
+      onRange: (y) => handlers.current.stretch(y),
       onNear: setNear,
     });
     panel.current = mounted;
     return mounted.dispose;
   }, []);
 
+  const shown = { ...shownOf(metric, view, about), marks, onsets: view.onsets === false ? [] : onsets, titled: tall };
   const look = JSON.stringify(all.map(({ name, look: { colour, dash } }) => [name, colour, dash]));
   useEffect(() => {
     if (!main.loaded && !main.error) return;
-    panel.current?.draw(
-      figureOf(main.loaded ? all : [], {
-        metric,
-        xKind: view.x,
-        logX: view.log.includes('x'),
-        logY: view.log.includes('y'),
-        zoom: view.zoom,
-        theme: chartTheme(),
-        marks,
-        onsets: view.onsets === false ? [] : onsets,
-        healthy: about?.band,
-      }),
-    );
+    panel.current?.draw(figureOf(main.loaded ? all : [], { ...shown, theme: chartTheme() }));
   }, [
     main.loaded,
     Boolean(main.error),
     look,
     shade,
-    JSON.stringify([view, marks, onsets]),
+    JSON.stringify([{ ...view, values: null, baseline: null, tune: null, at: null }, marks, onsets]),
     about,
     ...useIdentity(all.map(({ series }) => series)),
   ]);
 
-  return html`<section class="panel card" aria-label=${metric} data-metric=${metric}>
+  const notes = useMemo(
+    () => notesOf(main.series, all, shown, view, runs.length),
+    [main.series, all.length, runs.length, JSON.stringify(view), about],
+  );
+  const files = filesOf({ view, shown, lines: all, notes, about, element: element.current });
+  const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };
+  const hasTable = near && main.loaded && all.length > 0;
+  const isBelow = Boolean(view.values || tall);
+  return html`<section
+    class="panel card"
+    aria-label=${metric}
+    data-metric=${metric}
+    onMouseEnter=${() => setOver(true)}
+    onMouseLeave=${() => setOver(false)}
+  >
     <header class="panel-head">
       <h3 title=${about?.meaning ?? metric}>
         <a class="metric-help" href=${about?.name ? `/help/metrics#${about.name}` : '/help/metrics'}>${metric}</a>
         ${
-          unitOf(about) &&
+          shown.unit &&
           html`
             ${' '}
-            <span>${unitOf(about)}</span>
+            <span>${shown.unit}</span>
           `
         }
       </h3>
       <span class="spacer"></span>
       <span class="panel-tools">
-        <button
-          class="button-icon"
-          title="Download as image"
-          aria-label="Download as image"
-          onClick=${() => element.current && savePicture(element.current, metric.replaceAll('/', '-'))}
-        >
-          <${Icon} name="download" />
-        </button>
+        ${
+          onTune &&
+          html`<${SettingsMenu}
+            metric=${metric}
+            tune=${pageView.tune}
+            seen=${() => rangeSeen(element.current)}
+            change=${onTune}
+          />`
+        }
+        ${all.length > 0 && html`<${DownloadMenu} files=${files} />`}
         ${
           onExpand &&
           html`<button class="button-icon" title="Enlarge" aria-label="Enlarge" onClick=${onExpand}>
@@ -177,12 +149,17 @@ export function Panel({
       <div class=${`panel-plot${tall ? ' is-tall' : ''}${main.loaded ? '' : ' is-old'}`} ref=${element}></div>
       <${PanelNote} main=${main} hasRuns=${runs.length > 0} zoom=${view.zoom} onZoom=${onZoom} />
     </div>
-    <${Badge} main=${main} view=${view} asked=${runs.length} warning=${warning} />
+    ${hasTable && isBelow && html`<${Values} ...${values} />`}
+    ${
+      hasTable &&
+      !isBelow &&
+      html`<div class="values-anchor">
+        ${isPinned ? html`<${Values} ...${values} />` : isOver && html`<${ValuesUnderPointer} ...${values} />`}
+      </div>`
+    }
+    <${Badge} main=${main} notes=${notes} warning=${warning} />
   </section>`;
 }
-
-/** Units that say nothing beside the name are left out. @param {Api.MetricEntry | undefined} about */
-const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
 
 /** A counter that changes when any of the items is another object than before. @param {object[]} items */
 function useIdentity(items) {
@@ -195,7 +172,7 @@ function useIdentity(items) {
 }
 
 /**
- * @param {{main: ReturnType<typeof useSeries>, hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
+ * @param {{main: ReturnType<typeof useLines>['main'], hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
  *   void}} props
  */
 function PanelNote({ main, hasRuns, zoom, onZoom }) {
@@ -227,23 +204,8 @@ function PanelNote({ main, hasRuns, zoom, onZoom }) {
 /** A failure in one sentence: what is wrong with the metric, else the title. @param {Error} error */
 const inShort = (error) => (error instanceof ApiError ? (error.errors[0]?.message ?? error.title) : error.message);
 
-/**
- * @param {{main: ReturnType<typeof useSeries>, view: PanelView, asked: number, warning: string}} props `asked`: how
- *   many runs
- */
-function Badge({ main: { series, loaded, error, retry }, view, asked, warning }) {
-  const notes = useMemo(
-    () =>
-      badge(series, {
-        smoothing: view.smoothing,
-        most: MOST_RUNS,
-        logX: view.log.includes('x'),
-        logY: view.log.includes('y'),
-        grouped: Boolean(view.groupBy),
-        asked,
-      }),
-    [series, view.smoothing, view.log.join(), view.groupBy, asked],
-  );
+/** @param {{main: ReturnType<typeof useLines>['main'], notes: ReturnType<typeof notesOf>, warning: string}} props */
+function Badge({ main: { loaded, error, retry }, notes, warning }) {
   return html`<footer class="panel-foot">
     ${
       warning &&
@@ -260,7 +222,10 @@ function Badge({ main: { series, loaded, error, retry }, view, asked, warning })
     }
     ${
       loaded
-        ? notes.map(({ text, isWarning }) => html`<span class=${isWarning ? 'is-warning' : undefined}>${text}</span>`)
+        ? notes.map(
+            ({ text, isWarning, title }) =>
+              html`<span class=${isWarning ? 'is-warning' : undefined} title=${title}>${text}</span>`,
+          )
         : html`<span>…</span>`
     }
   </footer>`;

@@ -5,10 +5,11 @@ import { aboutMetric } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
 import { Panel } from './panel.js';
+import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
- * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView,
+ * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView & {at: number | null},
  *   change: (changes: object, options?: object) => void, looks:
  *   Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
@@ -30,6 +31,8 @@ export function Panels({
   onPoint,
   warning = () => '',
 }) {
+  usePinnedCursor(view, change);
+  const onBaseline = (/** @type {string} */ baseline) => change({ baseline });
   const panel = (/** @type {string} */ metric) => html`<${Panel}
     key=${metric}
     metric=${metric}
@@ -42,6 +45,8 @@ export function Panels({
     onPoint=${onPoint}
     warning=${warning(metric)}
     onZoom=${(zoom) => change({ zoom })}
+    onBaseline=${onBaseline}
+    onTune=${change}
     onExpand=${() => change({ panel: metric }, { push: true })}
   />`;
   return html`
@@ -67,6 +72,8 @@ export function Panels({
           onPoint=${onPoint}
           warning=${warning(enlarged)}
           onZoom=${(zoom) => change({ zoom })}
+    onBaseline=${onBaseline}
+    onTune=${change}
           tall
         />
       <//>`
@@ -96,10 +103,11 @@ function Enlarged({ metrics, metric, change, children }) {
     if (metrics[at + by]) change({ panel: metrics[at + by] });
   };
   const keys = (/** @type {KeyboardEvent} */ event) => {
+    if (pressPinned(event)) return;
     if (event.key === 'ArrowLeft') go(-1);
     if (event.key === 'ArrowRight') go(1);
   };
-  return html`<div onKeyDown=${keys}>
+  return html`<div onKeyDownCapture=${keys}>
     <${Dialog} title=${metric} wide onClose=${() => change({ panel: '' })}>
       <p class="quiet">${aboutMetric(metric)?.meaning}</p>
       <div class="toolbar enlarged-tools">

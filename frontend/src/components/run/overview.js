@@ -28,6 +28,7 @@ const SHOWN_OF_IMPORTED = 6;
 
 const KEY_CURVES = [
   'reward/mean',
+  'reward/accuracy',
   'eval/accuracy',
   'policy/entropy',
   'length/mean',
@@ -126,6 +127,7 @@ function NothingYet({ run }) {
 /** @type {[string, string, (value: any) => string][]} metric, label, format */
 const FIGURES = [
   ['eval/accuracy', 'held-out accuracy', formatValue],
+  ['reward/accuracy', 'training accuracy', formatValue],
   ['reward/mean', 'reward', formatValue],
   ['policy/entropy', 'entropy', formatValue],
   ['length/mean', 'length', formatValue],
@@ -143,7 +145,7 @@ const ONLY_TRAINING = ['tokens/total', 'time/wall_seconds'];
 
 /** Newest values, and the best one where that is known. @param {{run: Api.RunItem}} props */
 function Figures({ run }) {
-  const { last = {}, best = {} } = run.summary ?? {};
+  const { last = {}, best = {}, older = {} } = run.summary ?? {};
   const rest = isEvaluation(run)
     ? Object.keys(last)
         .filter((metric) => metric.startsWith('eval/') && metric !== 'eval/accuracy')
@@ -165,6 +167,13 @@ function Figures({ run }) {
         <dt>${label}</dt>
         <dd>
           ${format(last[metric])}
+          ${
+            older?.[metric] !== undefined &&
+            html`
+              ${' '}
+              <span class="faint" title="Not recorded since then">of step ${older[metric]}</span>
+            `
+          }
           ${
             best[metric] &&
             !isEvaluation(run) &&

@@ -87,3 +87,19 @@ export function bandOf(band, groups) {
   if (band !== 'auto') return band;
   return Math.min(...groups.map(({ runs }) => runs.length)) >= ENOUGH_SEEDS ? 'ci95' : 'minmax';
 }
+
+/** The group of a name, or of a run in it. @param {string} wanted @param {Group[]} groups */
+export const groupOf = (wanted, groups) =>
+  groups.find(({ name, runs }) => name === wanted || runs.some(({ id }) => id === wanted));
+
+/**
+ * Key of the line with which the others are compared: a group, or one of its runs where single runs are drawn. The
+ * first group where none was chosen; what was chosen and is gone stays, so that a page can say so.
+ * @param {string} wanted name of a group or id of a run @param {Group[]} groups @param {boolean} isGrouped
+ */
+export function baselineKey(wanted, groups, isGrouped) {
+  if (!wanted) return isGrouped && groups.length > 1 ? groups[0].name : '';
+  const group = groupOf(wanted, groups);
+  if (!group) return wanted;
+  return isGrouped ? group.name : group.name === wanted ? group.runs[0].id : wanted;
+}

@@ -10,7 +10,7 @@
 const HIDDEN = new RegExp(
   [
     String.raw`[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e]`,
-    String.raw`[\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]`,
+    String.raw`[\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff]`,
     String.raw`[\u{1d173}-\u{1d17a}]`,
     String.raw`[\u{e0000}-\u{e01ef}]`,
     String.raw`[\ufe00-\ufe0d]`,

@@ -1,0 +1,203 @@
+/** The cursor in all panels: one line at the same x, and the value of the line that is pointed at. */
+import { effect } from '../dom.js';
+import { formatValue } from '../lib/text/format.js';
+import { lastAtOrBelow } from '../lib/reading.js';
+import { cursor, pin, point } from './cursor.js';
+import { drawnPanels } from './mounted.js';
+
+/** @typedef {import('./mounted.js').Mounted} Mounted */
+/** @typedef {import('./mounted.js').Drawn} Drawn */
+
+/** Pixels around a drawn point in which a click means the point and not the place. */
+const REACH = 10;
+
+/** The elements that a panel needs for its marks. */
+export function markElements() {
+  const line = Object.assign(document.createElement('div'), { className: 'crosshair', hidden: true });
+  line.append(
+    Object.assign(document.createElement('i'), { className: 'crosshair-dot' }),
+    document.createElement('span'),
+  );
+  return { line, shade: Object.assign(document.createElement('div'), { className: 'healthy-band', hidden: true }) };
+}
+
+/** A pointer that rests lights its line; one that crosses many would have all panels painted anew for each. */
+const LIT_AFTER_MS = 80;
+
+let frame = 0;
+let lightTimer = 0;
+effect(() => {
+  const at = cursor.value;
+  cancelAnimationFrame(frame);
+  frame = requestAnimationFrame(() => {
+    for (const panel of drawnPanels()) place(panel);
+  });
+  clearTimeout(lightTimer);
+  lightTimer = setTimeout(() => lightAll(at?.key ?? null), at ? LIT_AFTER_MS : 0);
+});
+
+/**
+ * The x under the pointer in the units of the axis; null outside of the plot. Steps are whole.
+ * @param {Drawn} panel @param {MouseEvent} event @returns {number | null}
+ */
+function placeUnder({ element, figure }, event) {
+  const { xaxis } = element._fullLayout;
+  const left = event.clientX - element.getBoundingClientRect().left - xaxis._offset;
+  if (left < 0 || left > xaxis._length) return null;
+  const x = xaxis.p2d(left) * figure.unit.size;
+  return figure.unit.unit === 'step' ? Math.round(x) : x;
+}
+
+/** Reads all panels where the pointer is: at the point with the label, else below the pointer. */
+export function follow(/** @type {Mounted} */ panel, /** @type {MouseEvent} */ event) {
+  if (!panel.drawn || !panel.figure) return;
+  const { hovered, metric, figure } = panel;
+  if (hovered) {
+    point({ x: Number(hovered.x) * figure.unit.size, metric, key: hovered.data.meta.key });
+    return;
+  }
+  const x = placeUnder(/** @type {Drawn} */ (panel), event);
+  point(x === null ? null : { x, metric, key: null });
+}
+
+/** Pins the cursor below the pointer. @param {Drawn} panel @param {MouseEvent} event */
+export function pinUnder(panel, event) {
+  const { hovered, metric, figure } = panel;
+  const x = hovered ? Number(hovered.x) * figure.unit.size : placeUnder(panel, event);
+  if (x !== null) pin(x, metric);
+}
+
+/** Whether a click means the point with the label. @param {Drawn} panel @param {MouseEvent} event */
+export function isOnPoint({ element, hovered }, event) {
+  if (!hovered || event.shiftKey) return false;
+  const { left, top } = element.getBoundingClientRect();
+  const { xaxis, yaxis } = element._fullLayout;
+  const axis = hovered.data.yaxis === 'y2' ? element._fullLayout.yaxis2 : yaxis;
+  const away = [
+    xaxis.d2p(hovered.x) + xaxis._offset - (event.clientX - left),
+    axis.d2p(hovered.y) + axis._offset - (event.clientY - top),
+  ];
+  return Math.hypot(...away) <= REACH;
+}
+
+/**
+ * Moves the pinned cursor to the next point of its panel; where that has no lines, of the first that has some.
+ * @param {1 | -1} by
+ */
+export function moveCursor(by) {
+  const now = cursor.peek();
+  if (!now) return;
+  const isOwn = (/** @type {Drawn} */ { metric }) => Number(metric === now.metric);
+  const candidates = drawnPanels().sort((a, b) => isOwn(b) - isOwn(a));
+  const next = candidates.map((panel) => nextPoint(panel, now.x, by)).find((x) => x !== null);
+  if (next !== undefined && next !== null) pin(next, now.metric);
+}
+
+/** The recorded x beside another one in a panel. @param {Drawn} panel @param {number} x @param {1 | -1} by */
+function nextPoint({ figure }, x, by) {
+  const { size } = figure.unit;
+  const places = figure.data
+    .filter(({ meta }) => meta.role === 'main')
+    .flatMap(({ x: all }) => {
+      const at = by > 0 ? lastAtOrBelow(all, x / size) + 1 : lastAtOrBelow(all, beside(x / size));
+      return all[at] === undefined ? [] : [all[at]];
+    });
+  if (!places.length) return null;
+  return (by > 0 ? Math.min(...places) : Math.max(...places)) * size;
+}
+
+/** A number just below another, so that its own point does not count. @param {number} x */
+const beside = (x) => x - Math.max(Math.abs(x), 1) * 1e-9;
+
+/** Shows the cursor in one panel, e.g. after it was drawn anew. @param {Drawn} panel */
+export function place(panel) {
+  const at = cursor.peek();
+  if (!at) {
+    panel.line.hidden = true;
+    return;
+  }
+  const { xaxis, yaxis } = panel.element._fullLayout;
+  const x = at.x / panel.figure.unit.size;
+  const left = xaxis.d2p(x);
+  const { line } = panel;
+  line.hidden = !(left >= 0 && left <= xaxis._length);
+  if (line.hidden) return;
+  line.classList.toggle('is-pinned', at.isPinned);
+  line.style.transform = `translateX(${Math.round(xaxis._offset + left)}px)`;
+  line.style.top = `${yaxis._offset}px`;
+  line.style.height = `${yaxis._length}px`;
+  placeDot(panel, at.key, x, at.metric === panel.metric, left > xaxis._length * 0.7);
+}
+
+/**
+ * The value of the line that is pointed at, in the panels where the pointer is not.
+ * @param {Drawn} panel @param {string | null} key @param {number} x @param {boolean} isSource @param {boolean} isLeft
+ */
+function placeDot({ element, figure, line }, key, x, isSource, isLeft) {
+  const [dot, label] = /** @type {HTMLCollectionOf<HTMLElement>} */ (line.children);
+  const trace = key === null || isSource ? undefined : figure.data.find(isMainOf(key));
+  const at = trace ? lastAtOrBelow(trace.x, x) : -1;
+  dot.hidden = label.hidden = at < 0;
+  if (!trace || at < 0) return;
+  const { xaxis, yaxis } = element._fullLayout;
+  const y = trace.y[at] ?? fewerAt(figure.data, key, at);
+  const top = y === null ? NaN : yaxis.d2p(y);
+  dot.hidden = !(top >= 0 && top <= yaxis._length);
+  if (!dot.hidden)
+    Object.assign(dot.style, { top: `${top}px`, marginLeft: `${xaxis.d2p(trace.x[at]) - xaxis.d2p(x)}px` });
+  label.textContent = y === null ? 'not finite' : formatValue(y);
+  label.className = isLeft ? 'is-left' : '';
+}
+
+const isMainOf =
+  (/** @type {string | null} */ key) =>
+  (/** @type {Plot.Trace} */ { meta }) =>
+    meta.key === key && meta.role === 'main';
+
+/**
+ * The value of a mean where it has fewer runs, which is a line of its own.
+ * @param {Plot.Trace[]} data @param {string | null} key @param {number} at @returns {number | null}
+ */
+const fewerAt = (data, key, at) => data.find(({ meta }) => meta.key === key && meta.role === 'fewer')?.y[at] ?? null;
+
+/** @type {string | null} */
+let lit = null;
+
+/** Dims all lines but those of one key. @param {string | null} key */
+function lightAll(key) {
+  if (key === lit) return;
+  lit = key;
+  for (const panel of drawnPanels()) light(panel, key);
+}
+
+function light(/** @type {Drawn} */ { element, figure }, /** @type {string | null} */ key) {
+  const found = key !== null && figure.data.some(isMainOf(key));
+  element.classList.toggle('is-lit', found);
+  if (!found) return;
+  for (const trace of element.querySelectorAll('.scatterlayer .trace')) {
+    const { __data__: held } = /** @type {Element & {__data__?: {trace?: Plot.Trace}[]}} D3's */ (trace);
+    trace.classList.toggle('is-key', held?.[0]?.trace?.meta?.key === key);
+  }
+}
+
+/** Lights the lines of a run in all panels, as a hover does; `null` ends it. @param {string | null} key */
+export const highlight = (key) => lightAll(key);
+
+/**
+ * The healthy band lies under the curves and never stretches the axis, as a shape of Plotly's would.
+ * @param {Drawn} panel
+ */
+export function placeShade({ element, shade, figure: { healthy } }) {
+  shade.hidden = !healthy;
+  if (!healthy) return;
+  const { xaxis, yaxis } = element._fullLayout;
+  const pixel = (/** @type {number | null} */ value, /** @type {number} */ open) =>
+    typeof value === 'number' ? Math.min(yaxis._length, Math.max(0, yaxis.d2p(value))) : open;
+  const [bottom, top] = [pixel(healthy[0], yaxis._length), pixel(healthy[1], 0)];
+  Object.assign(shade.style, {
+    left: `${xaxis._offset}px`,
+    width: `${xaxis._length}px`,
+    top: `${yaxis._offset + top}px`,
+    height: `${Math.max(0, bottom - top)}px`,
+  });
+}

@@ -1,0 +1,27 @@
+/** The position at which the panels of a page are read: under the pointer, or pinned. */
+import { signal } from '../dom.js';
+
+/**
+ * @typedef {{x: number, metric: string, key: string | null, isPinned: boolean}} Cursor `x` in steps, seconds or tokens;
+ *   `metric`: the panel that was pointed at; `key`: the line that was
+ */
+
+/** @type {import('../../vendor/signals.js').Signal<Cursor | null>} */
+export const cursor = signal(null);
+
+/** Follows the pointer, unless the cursor is pinned. @param {Omit<Cursor, 'isPinned'> | null} at */
+export function point(at) {
+  const now = cursor.peek();
+  if (now?.isPinned) return;
+  if (at === null ? now === null : now?.x === at.x && now.metric === at.metric && now.key === at.key) return;
+  cursor.value = at && { ...at, isPinned: false };
+}
+
+/** Pins the cursor, whatever it was before. @param {number} x @param {string} metric */
+export function pin(x, metric) {
+  cursor.value = { x, metric, key: null, isPinned: true };
+}
+
+export function free() {
+  cursor.value = null;
+}

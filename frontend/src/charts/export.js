@@ -1,0 +1,148 @@
+/** A panel as a figure that stands by itself: title, legend, axes with units, and what the picture is made of. Pure. */
+import { countText, deltaText } from '../lib/reading.js';
+import { formatValue } from '../lib/text/format.js';
+import { plain } from './parts.js';
+
+/** @typedef {import('./mounted.js').Figure} Figure */
+/** @typedef {import('../lib/reading.js').Row} Row */
+/**
+ * @typedef {{title: string, subtitle: string, place: string, rows: Row[], notes: string[], link: string,
+ *   theme: Record<string, string>, background: string, yRange: [number, number] | null, cursorX: number | null,
+ *   mostEntries?: number}} About
+ *   `place`: where the values of the legend were read; `yRange`: of the axis as it is seen, in its own units
+ */
+
+export const WIDTH = 1000;
+const PLOT_HEIGHT = 460;
+const LINE = 19;
+const SMALL = 14;
+const TOP = 78;
+const MOST_NAME = 60;
+const PER_LINE = 150;
+/** Beyond every axis, whose range is given. */
+const FAR = 1e12;
+
+/** @param {string} text @param {number} most */
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
+/** Cuts a long text, e.g. a link, into lines. @param {string} text */
+const wrapped = (text) => text.match(new RegExp(`.{1,${PER_LINE}}`, 'gsu')) ?? [];
+
+/** A line's entry in the legend: its name, its value, the difference to the baseline, n. @param {Row} row */
+function entryOf(row) {
+  const { name, recorded, delta, isBaseline } = row;
+  const n = countText(row);
+  return [
+    shortened(name, MOST_NAME),
+    recorded ? formatValue(recorded.value) : 'no value',
+    isBaseline ? '(baseline)' : delta !== null && `(${deltaText(delta)})`,
+    n && `n ${n}`,
+    row.isOlder && recorded && `at step ${recorded.step}`,
+  ]
+    .filter(Boolean)
+    .join('  ');
+}
+
+/**
+ * The figure for a file, with the height that it needs.
+ * @param {Figure} figure @param {About} about
+ * @returns {{data: Plot.Trace[], layout: Plot.Layout}} both as Plotly's own JSON
+ */
+export function exportOf({ data, layout, healthy, unit }, about) {
+  const { theme, rows, mostEntries = 40 } = about;
+  const main = rows.filter(({ role }) => role === 'main').slice(0, mostEntries);
+  const left = rows.filter(({ role }) => role === 'main').length - main.length;
+  const entries = new Map(main.map((row, rank) => [row.key, { name: plain(entryOf(row)), rank }]));
+  const notes = [...about.notes, ...(left ? [`legend: the first ${main.length} of ${main.length + left} lines`] : [])];
+  const foot = [...wrapped(notes.join(' · ')), ...wrapped(about.link)];
+  const bottom = 70 + main.length * LINE + (main.length ? LINE : 0) + foot.length * SMALL;
+  const height = TOP + PLOT_HEIGHT + bottom;
+  const belowPlot = (/** @type {number} */ pixels) => -pixels / PLOT_HEIGHT;
+  return {
+    data: data.map((trace) => {
+      const entry = trace.meta.role === 'main' ? entries.get(trace.meta.key) : undefined;
+      return { ...trace, showlegend: Boolean(entry), ...(entry ? { name: entry.name, legendrank: entry.rank } : {}) };
+    }),
+    layout: {
+      ...layout,
+      width: WIDTH,
+      height,
+      margin: { l: 84, r: 24, t: TOP, b: bottom },
+      paper_bgcolor: about.background,
+      title: {
+        text: plain(about.title),
+        subtitle: { text: plain(about.subtitle), font: { size: 12, color: theme.label } },
+        x: 0,
+        xanchor: 'left',
+        xref: 'paper',
+        y: 1 - 18 / height,
+        yanchor: 'top',
+        font: { size: 18, color: theme.ink },
+      },
+      showlegend: main.length > 0,
+      legend: {
+        title: { text: plain(about.place), font: { size: 12 } },
+        orientation: 'v',
+        x: 0,
+        xanchor: 'left',
+        y: belowPlot(52),
+        yanchor: 'top',
+        itemsizing: 'constant',
+        font: { size: 12, color: theme.ink },
+      },
+      yaxis: { ...layout.yaxis, ...(about.yRange ? { range: about.yRange, autorange: false } : {}) },
+      shapes: [...healthyShape(healthy, theme), ...cursorShape(about.cursorX, unit.size, layout, theme)],
+      annotations: [
+        {
+          text: foot.map(plain).join('<br>'),
+          showarrow: false,
+          xref: 'paper',
+          yref: 'paper',
+          x: 0,
+          y: belowPlot(bottom - 6),
+          xanchor: 'left',
+          yanchor: 'bottom',
+          align: 'left',
+          font: { size: 10, color: theme.label },
+        },
+      ],
+    },
+  };
+}
+
+/** @param {(number | null)[] | null} healthy @param {Record<string, string>} theme */
+function healthyShape(healthy, theme) {
+  if (!healthy) return [];
+  const [low, high] = healthy;
+  return [
+    {
+      type: 'rect',
+      layer: 'below',
+      xref: 'paper',
+      x0: 0,
+      x1: 1,
+      yref: 'y',
+      y0: low ?? -FAR,
+      y1: high ?? FAR,
+      fillcolor: theme.good,
+      opacity: 0.07,
+      line: { width: 0 },
+    },
+  ];
+}
+
+/** @param {number | null} x @param {number} size @param {Plot.Layout} layout @param {Record<string, string>} theme */
+const cursorShape = (x, size, layout, theme) =>
+  x === null
+    ? []
+    : [
+        {
+          type: 'line',
+          yref: 'paper',
+          y0: 0,
+          y1: 1,
+          x0: layout.xaxis.type === 'log' ? Math.log10(x / size) : x / size,
+          x1: layout.xaxis.type === 'log' ? Math.log10(x / size) : x / size,
+          line: { color: theme.label, width: 1, dash: 'dash' },
+        },
+      ];

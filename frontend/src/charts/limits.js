@@ -1,0 +1,97 @@
+/** The y axis of a panel: what was chosen by hand, what leaves outliers out, and what lies outside of it. Pure. */
+
+/** @typedef {import('./figure.js').Line} Line */
+/** @typedef {import('./figure.js').View} View */
+/**
+ * @typedef {{range: [number, number] | null, clip: [number, number] | null, isFlat: boolean}} Limits `range`: of the
+ *   axis; `clip`: how far bands may stretch an axis that finds its own range
+ */
+
+/** Share of the values at each end that counts as outliers. */
+const TAIL = 0.02;
+/** Values that lie closer to the others than this many times their spread are no outliers. */
+const FAR = 1;
+
+const drawn = (/** @type {Line[]} */ lines) => lines.filter(({ role }) => role !== 'raw seed');
+
+/** The one value that all curves have at all points; null where they differ. @param {Line[]} lines */
+function flatValue(lines) {
+  const values = lines.flatMap(({ series: { values: means, low, high } }) =>
+    [...means, ...(low ?? []), ...(high ?? [])].filter((value) => typeof value === 'number'),
+  );
+  return values.length && values.every((value) => value === values[0]) ? values[0] : null;
+}
+
+/**
+ * The range without the outliers; null where none lie far away. @param {number[]} values finite
+ * @returns {[number, number] | null}
+ */
+export function rangeWithoutOutliers(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  if (sorted.length < 3) return null;
+  const cut = Math.max(1, Math.floor(sorted.length * TAIL));
+  const [least, low, high, most] = [sorted[0], sorted[cut], sorted[sorted.length - 1 - cut], sorted.at(-1) ?? 0];
+  const spread = high - low || Math.abs(high) * 0.1 || 1;
+  if (least >= low - FAR * spread && most <= high + FAR * spread) return null;
+  const room = spread * 0.1;
+  return [low - room, high + room];
+}
+
+/**
+ * A constant stands in the middle of a scale from 0, so that a small learning rate can be read. Wide bands may stretch
+ * the y axis beyond the curves by half: the band of two seeds would hide everything else.
+ * @param {Line[]} all @param {View} view @returns {Limits}
+ */
+export function limitsOf(all, { logY, yRange, outliers }) {
+  const lines = drawn(all);
+  if (yRange && (!logY || yRange[0] > 0)) return { range: yRange, clip: null, isFlat: false };
+  const values = lines.flatMap(({ series }) => series.values).filter((value) => !logY || value > 0);
+  if (outliers === false) {
+    const inner = rangeWithoutOutliers(logY ? values.map(Math.log10) : values);
+    const range = /** @type {[number, number] | null} */ (inner && (logY ? inner.map((edge) => 10 ** edge) : inner));
+    if (range) return { range, clip: null, isFlat: false };
+  }
+  const flat = logY ? null : flatValue(lines);
+  if (flat !== null)
+    return { range: flat === 0 ? null : [Math.min(0, 2 * flat), Math.max(0, 2 * flat)], clip: null, isFlat: true };
+  if (logY || !lines.some(({ series: { low } }) => low?.length)) return { range: null, clip: null, isFlat: false };
+  const [from, to] = values.reduce(
+    ([least, most], value) => [Math.min(least, value), Math.max(most, value)],
+    [Infinity, -Infinity],
+  );
+  const room = to > from ? (to - from) * 0.5 : Math.abs(to) || 1;
+  return { range: null, clip: Number.isFinite(room) ? [from - room, to + room] : null, isFlat: false };
+}
+
+/**
+ * About how many labels a logarithmic axis gets: over less than two decades Plotly would label every digit.
+ * @param {Line[]} all @param {Limits} limits @param {number} usual
+ */
+export function logLabels(all, { range }, usual) {
+  const values = drawn(all).flatMap(({ series }) => series.values.filter((value) => value > 0));
+  const [from, to] = range ?? values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, 0]);
+  return to > from && Math.log10(to / from) < 2 ? 3 : usual;
+}
+
+/** The y axis of Plotly's layout. @param {Limits} limits @param {boolean} logY */
+export function yAxisOf({ range, clip, isFlat }, logY) {
+  if (range) return { range: logY ? range.map(Math.log10) : range, autorange: false };
+  if (isFlat) return { rangemode: 'nonnegative' };
+  return clip ? { autorangeoptions: { clipmin: clip[0], clipmax: clip[1] } } : {};
+}
+
+/**
+ * What of some lines lies outside: values beyond a chosen range, and whether a band is cut at the panel's edge.
+ * @param {Line[]} lines @param {Limits} limits @returns {{values: number, isBandCut: boolean}}
+ */
+export function outsideOf(lines, { range, clip }) {
+  const main = lines.filter(({ role = 'main' }) => role === 'main').map(({ series }) => series);
+  const edges = range ?? clip;
+  if (!edges) return { values: 0, isBandCut: false };
+  const [from, to] = edges;
+  const isOut = (/** @type {number | null} */ value) => typeof value === 'number' && (value < from || value > to);
+  return {
+    values: range ? main.reduce((count, { values }) => count + values.filter(isOut).length, 0) : 0,
+    isBandCut: main.some(({ low, high }) => low?.some(isOut) || high?.some(isOut)),
+  };
+}

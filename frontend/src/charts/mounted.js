@@ -1,0 +1,19 @@
+/** The panels of the page, as `draw.js` mounts them and `crosshair.js` marks them. */
+
+/**
+ * @typedef {ReturnType<typeof import('./figure.js').figureOf>} Figure
+ * @typedef {{onPoint?: (run: string | null, step: number, key: string) => void, onZoom?: (range: [number,
+ *   number] | null) => void, onRange?: (range: [number, number] | null) => void, onNear?: (near: boolean) => void}}
+ *   Handlers `onRange`: a range of y, in values; null resets it
+ * @typedef {{element: Plot.Graph, metric: string, line: HTMLElement, shade: HTMLElement, handlers: Handlers,
+ *   figure: Figure | null, near: boolean, drawn: boolean, hovered: Plot.Point | null}} Mounted `element` is a graph of
+ *   Plotly's once `drawn`; `hovered`: the point with the label
+ * @typedef {Mounted & {figure: Figure}} Drawn
+ */
+
+/** @type {Map<Element, Mounted>} */
+export const panels = new Map();
+
+/** @returns {Drawn[]} */
+export const drawnPanels = () =>
+  /** @type {Drawn[]} */ ([...panels.values()].filter(({ drawn, figure }) => drawn && figure));

@@ -1,0 +1,264 @@
+/** A comparison as one file that opens anywhere: what goes into it, and its making. */
+import { html, useEffect, useRef, useState } from '../../dom.js';
+import { aboutMetric, say, sayError } from '../../app/state.js';
+import { get } from '../../data/api.js';
+import { download } from '../../data/actions.js';
+import { fetchSeries } from '../../data/series.js';
+import { cursor } from '../../charts/cursor.js';
+import { pictureOf } from '../../charts/draw.js';
+import { chartTheme } from '../../charts/theme.js';
+import { placeText, readLines, tableOf } from '../../lib/reading.js';
+import { reportHtml } from '../../lib/report.js';
+import { formatField, groupDifferences } from '../../lib/runs/config.js';
+import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
+import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
+import { Dialog } from '../shared/overlay.js';
+import { Select } from '../shared/marks.js';
+import { standing } from '../curves/files.js';
+import { linesOf, shapeOf } from '../curves/lines.js';
+import { notesOf, shownOf } from '../curves/shown.js';
+import { viewOf } from '../curves/tuning.js';
+
+/** @typedef {import('../../lib/runs/groups.js').Group} Group */
+/** @typedef {import('../curves/panel.js').PanelView} PanelView */
+/**
+ * @typedef {{title: string, groups: Group[], runs: string[], metrics: string[], view: PanelView, baseline: string,
+ *   looks: import('../curves/lines.js').Looks, names: Map<string, string>}} Comparison `runs`: ids of those drawn;
+ *   `baseline`: name of the group to compare with
+ * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} Wishes
+ */
+
+const MOST_METRICS = 60;
+const MOST_BYTES = 3e6;
+/** Left for curves; the rest is for tables and rollouts. */
+const CURVE_BYTES = 2e6;
+const BYTES_PER_POINT = 14;
+const POINTS = { most: 500, least: 30 };
+const MOST_ENTRIES = 12;
+const MOST_TEXT = 4000;
+const MOST_GROUPS = 8;
+
+/** How many points each curve may have. @param {Comparison} comparison */
+function pointsFor({ metrics, runs, groups, view }) {
+  const outlines = (view.groupBy ? groups.length * (view.band === 'none' ? 1 : 3) : runs.length) * metrics.length;
+  const fitting = Math.floor(CURVE_BYTES / BYTES_PER_POINT / Math.max(1, outlines));
+  return Math.max(POINTS.least, Math.min(POINTS.most, fitting));
+}
+
+/** One chart with its values. @param {Comparison} comparison @param {string} metric @param {number} points */
+async function chartOf({ view: page, runs, looks, names }, metric, points) {
+  const view = viewOf(page, metric);
+  const shape = shapeOf(view, points);
+  const [main, raw] = await Promise.all([
+    fetchSeries(metric, runs, shape),
+    view.smoothing > 0 ? fetchSeries(metric, runs, { ...shape, smoothing: 0, band: '' }) : [],
+  ]);
+  const lines = linesOf({ main, raw, seeds: [], rawSeeds: [] }, { ...view, seeds: false }, looks, names);
+  const about = aboutMetric(metric);
+  const shown = shownOf(metric, view, about);
+  const notes = notesOf(main, lines, shown, view, runs.length);
+  const figure = standing({ view, shown, lines, notes, about, link: '', mostEntries: MOST_ENTRIES });
+  const now = cursor.peek();
+  const reading = readLines(lines, now?.isPinned ? now.x : Infinity, view.baseline || null);
+  const values = tableOf(reading, { metric, unit: shown.unit, xKind: view.x, smoothing: view.smoothing });
+  return { title: metric, picture: await pictureOf(figure), values };
+}
+
+/** The table of numbers, as on the page. @param {Comparison} comparison */
+function summaryOf({ groups, baseline }) {
+  const rows = summaryRows(groups, baseline, aboutMetric);
+  const fields = presentFields(rows);
+  /** @param {ReturnType<typeof summaryRows>[number]['cells'][number]} cell */
+  const text = ({ n, mean, half, notFinite, versus, apart }) => {
+    if (!n) return notFinite ? `${notFinite} not finite` : '–';
+    const delta = versus?.delta ?? null;
+    return [
+      `${formatValue(mean)} ${half === null ? '(n 1)' : `± ${formatValue(half)}`}`,
+      delta !== null &&
+        `Δ ${delta > 0 ? '+' : ''}${formatValue(delta)}${versus?.half == null ? '' : ` ± ${formatValue(versus.half)}`}`,
+      apart.length > 0 && 'not comparable',
+      notFinite > 0 && `${notFinite} not finite`,
+    ]
+      .filter(Boolean)
+      .join('; ');
+  };
+  return {
+    title: 'Summary',
+    note: `Mean ± half width of the 95 % interval over seeds (Student's t); last value of each run; Δ to ${baseline}`,
+    table: {
+      head: ['variant', 'runs', ...fields.map((i) => SUMMARY_FIELDS[i].title)],
+      rows: rows.map(({ name, runs, cells }) => [name, runs, ...fields.map((i) => text(cells[i]))]),
+    },
+  };
+}
+
+/** @param {Comparison} comparison */
+function differencesOf({ groups }) {
+  const rows = groupDifferences(
+    groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+  );
+  return {
+    title: 'Config differences',
+    note: `${plural(rows.length, 'field')}, ignoring the seed`,
+    table: {
+      head: ['field', ...groups.map(({ name }) => name)],
+      rows: rows.map(({ path, cells }) => [path, ...cells.map((values) => values.map(formatField).join(' | '))]),
+    },
+  };
+}
+
+/** Prompts of the first seed of each variant, with all completions. @param {Comparison} comparison @param {Wishes} wishes */
+async function rolloutsOf({ groups }, { step, prompts, order }) {
+  if (!prompts) return [];
+  const parts = groups.slice(0, MOST_GROUPS).map(async ({ name, runs: [run] }) => {
+    const { items: steps } = await get('/rollouts/steps', { run: run.id });
+    const kept = [...new Set(steps.map((each) => each.step))].sort((a, b) => a - b);
+    const wanted = step.trim() === '' ? Infinity : Number(step);
+    const at = kept.filter((each) => each <= wanted).at(-1) ?? kept[0];
+    if (at === undefined) return [];
+    const { items } = await get('/rollouts', { run: run.id, step: at, limit: 200 });
+    const mean = (/** @type {Api.GroupItem} */ group) => group.reward_mean ?? 0;
+    const sorted =
+      order === 'first' ? items : [...items].sort((a, b) => (order === 'low' ? mean(a) - mean(b) : mean(b) - mean(a)));
+    return sorted.slice(0, prompts).map((group) => rolloutOf(group, `${name}, seed ${run.seed}`));
+  });
+  return (await Promise.all(parts)).flat();
+}
+
+const cut = (/** @type {string} */ text) =>
+  text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)} … (${text.length - MOST_TEXT} more characters)` : text;
+
+/** @param {Api.GroupItem} group @param {string} whose */
+const rolloutOf = (group, whose) => ({
+  title: `${whose}, step ${group.step} (${group.kind}): mean reward ${formatValue(group.reward_mean)}`,
+  prompt: cut(group.prompt),
+  answer: cut(group.answer || '–'),
+  completions: group.completions.map(({ text, reward, advantage, tokens, finish_reason: end, flags }) => ({
+    facts: [`reward ${formatValue(reward)}`, `advantage ${formatValue(advantage)}`, `${tokens} tokens`, end, ...flags]
+      .filter(Boolean)
+      .join(' · '),
+    text: cut(text),
+  })),
+});
+
+/**
+ * The file. Curves get fewer points, and keep their peaks, until it is small enough.
+ * @param {Comparison} comparison @param {Wishes} wishes @param {(done: number) => boolean} isWanted
+ * @returns {Promise<string | null>} null where it is no longer wanted
+ */
+async function makeReport(comparison, wishes, isWanted) {
+  const { metrics, runs, groups, view } = comparison;
+  const rollouts = await rolloutsOf(comparison, wishes);
+  const theme = chartTheme();
+  const now = cursor.peek();
+  const place = placeText(view.x, now?.isPinned ? now.x : Infinity);
+  for (let points = pointsFor(comparison); ; points = Math.floor(points / 2)) {
+    const charts = [];
+    for (const metric of metrics.slice(0, MOST_METRICS)) {
+      if (!isWanted(charts.length)) return null;
+      charts.push(await chartOf(comparison, metric, points));
+    }
+    const text = reportHtml({
+      title: wishes.title || comparison.title,
+      note: wishes.note,
+      link: location.href,
+      made: formatTime(Date.now()),
+      facts: [
+        plural(runs.length, 'run'),
+        plural(groups.length, 'variant'),
+        `values: ${place}`,
+        view.smoothing ? `smoothed ${view.smoothing}` : 'unsmoothed',
+        `at most ${points} points a curve, peaks kept`,
+        ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
+      ],
+      charts,
+      sections: [summaryOf(comparison), differencesOf(comparison)],
+      rollouts,
+      colours: { background: theme.background, ink: theme.ink, quiet: theme.label, line: theme.grid },
+    });
+    if (new Blob([text]).size <= MOST_BYTES || points <= POINTS.least) return text;
+  }
+}
+
+const ORDERS = [
+  { value: 'first', label: 'first prompts' },
+  { value: 'low', label: 'lowest reward' },
+  { value: 'high', label: 'highest reward' },
+];
+
+/** Asks what goes into the report, and saves it. @param {Comparison & {onClose: () => void}} props */
+export function ReportDialog({ onClose, ...comparison }) {
+  const [wishes, setWishes] = useState(
+    /** @type {Wishes} */ ({ title: comparison.title, note: '', step: '', prompts: 2, order: 'first' }),
+  );
+  const [done, setDone] = useState(/** @type {number | null} */ (null));
+  const isOpen = useRef(true);
+  useEffect(
+    () => () => {
+      isOpen.current = false;
+    },
+    [],
+  );
+  const set = (/** @type {Partial<Wishes>} */ changes) => setWishes({ ...wishes, ...changes });
+  const typed = (/** @type {keyof Wishes} */ name) => (/** @type {any} */ event) => set({ [name]: event.target.value });
+  const save = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    setDone(0);
+    try {
+      const text = await makeReport(comparison, wishes, (count) => {
+        if (isOpen.current) setDone(count);
+        return isOpen.current;
+      });
+      if (text === null) return;
+      download(text, `${wishes.title || 'report'}.html`, 'text/html');
+      say(`Report saved, ${formatBytes(new Blob([text]).size)}`);
+      onClose();
+    } catch (error) {
+      sayError(error);
+      setDone(null);
+    }
+  };
+  const count = Math.min(comparison.metrics.length, MOST_METRICS);
+  return html`<${Dialog} title="Report" onClose=${onClose}>
+    <form class="report-form" onSubmit=${save}>
+      <p class="quiet">
+        One HTML file with the charts of this page, their values, the tables and some rollouts. It opens without a
+        network and contains no script.
+      </p>
+      <label>
+        <span>title</span>
+        <input class="field" maxlength="200" value=${wishes.title} onInput=${typed('title')} />
+      </label>
+      <label>
+        <span>note</span>
+        <textarea class="field" rows="3" maxlength="5000" value=${wishes.note} onInput=${typed('note')}></textarea>
+      </label>
+      <div class="toolbar">
+        <${Select}
+          label="rollouts of each variant"
+          value=${String(wishes.prompts)}
+          options=${['0', '1', '2', '4', '8'].map((value) => ({ value, label: value === '0' ? 'none' : value }))}
+          onChange=${(/** @type {string} */ value) => set({ prompts: Number(value) })}
+        />
+        <${Select} label="which" value=${wishes.order} options=${ORDERS} onChange=${(order) => set({ order })} />
+        <label class="select">
+          <span>at step</span>
+          <input
+            class="field"
+            type="number"
+            min="0"
+            placeholder="last"
+            value=${wishes.step}
+            onInput=${typed('step')}
+          />
+        </label>
+      </div>
+      <footer>
+        <button type="button" class="button" onClick=${onClose}>Cancel</button>
+        <button class="button button-primary" disabled=${done !== null}>
+          ${done === null ? 'Save report' : `Drawing ${Math.min(done + 1, count)} of ${count}`}
+        </button>
+      </footer>
+    </form>
+  <//>`;
+}

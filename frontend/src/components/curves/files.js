@@ -1,0 +1,51 @@
+/** A panel as files: pictures, its curves, its figure. */
+import { cursor } from '../../charts/cursor.js';
+import { rangeSeen, savePicture } from '../../charts/draw.js';
+import { exportOf } from '../../charts/export.js';
+import { figureOf } from '../../charts/figure.js';
+import { chartTheme } from '../../charts/theme.js';
+import { download, fileName } from '../../data/actions.js';
+import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
+
+/**
+ * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
+ *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
+ *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: the panel on the page, whose range
+ *   of y is kept
+ */
+
+/** A panel as it is seen, as a figure that stands by itself. @param {Drawn} drawn */
+export function standing({ view, shown, lines, notes, about, element = null, link = location.href, mostEntries }) {
+  const now = cursor.peek();
+  const x = now?.isPinned ? now.x : null;
+  const theme = chartTheme();
+  const { rows } = readLines(lines, x ?? Infinity, view.baseline || null);
+  return exportOf(figureOf(lines, { ...shown, theme, titled: true }), {
+    title: shown.metric,
+    subtitle: about?.meaning ?? '',
+    place: placeText(view.x, x ?? Infinity),
+    rows,
+    notes: notes.map(({ text }) => text),
+    link,
+    mostEntries,
+    theme,
+    background: theme.background,
+    yRange: rangeSeen(element),
+    cursorX: x,
+  });
+}
+
+/** What a panel can be saved as. @param {Drawn} drawn @returns {import('./tools.js').File[]} */
+export function filesOf(drawn) {
+  const { metric } = drawn.shown;
+  const name = fileName(metric);
+  return [
+    { label: 'Image (PNG)', run: () => savePicture(standing(drawn), 'png', name) },
+    { label: 'Image (SVG)', run: () => savePicture(standing(drawn), 'svg', name) },
+    { label: 'Curves (CSV)', run: () => download(curvesAsCsv(drawn.lines, metric, drawn.view.x), `${name}.csv`) },
+    {
+      label: 'Figure (Plotly JSON)',
+      run: () => download(JSON.stringify(standing(drawn)), `${name}.json`, 'application/json'),
+    },
+  ];
+}

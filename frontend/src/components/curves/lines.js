@@ -1,0 +1,80 @@
+/** The lines of a panel: groups or runs, raw ones behind smoothed ones, seeds behind groups. */
+import { useSeries } from '../../data/series.js';
+import { keyOf } from '../../charts/figure.js';
+
+/** @typedef {import('./panel.js').PanelView} PanelView */
+/** @typedef {Map<string, import('../../lib/colours.js').Look>} Looks */
+/** @typedef {import('../../charts/figure.js').Line} Line */
+/** @typedef {import('../../charts/figure.js').Series} Series */
+
+/** @param {PanelView} view @param {number} points @returns {import('../../data/series.js').Shape} */
+export const shapeOf = ({ x, smoothing, groupBy, band, zoom }, points) => ({
+  x,
+  smoothing,
+  groupBy,
+  band: groupBy && band !== 'none' ? band : '',
+  zoom,
+  points,
+});
+
+/**
+ * @param {string} metric @param {string[]} runs @param {PanelView} view
+ * @param {{enabled: boolean, points: number}} load nothing is loaded unless `enabled`; `points`: the most per line
+ * @param {Looks} looks @param {Map<string, string>} names
+ * @returns {{main: ReturnType<typeof useSeries>, all: Line[]}}
+ */
+export function useLines(metric, runs, view, { enabled, points }, looks, names) {
+  const shape = shapeOf(view, points);
+  const main = useSeries(metric, runs, shape, enabled);
+  const raw = useSeries(metric, runs, { ...shape, smoothing: 0, band: '' }, enabled && view.smoothing > 0);
+  const seeds = useSeries(
+    metric,
+    runs,
+    { ...shape, groupBy: '', band: '' },
+    enabled && Boolean(view.groupBy && view.seeds),
+  );
+  const rawSeeds = useSeries(
+    metric,
+    runs,
+    { ...shape, smoothing: 0, groupBy: '', band: '' },
+    enabled && view.smoothing > 0 && Boolean(view.groupBy && view.seeds),
+  );
+  return {
+    main,
+    all: linesOf(
+      { main: main.series, raw: raw.series, seeds: seeds.series, rawSeeds: rawSeeds.series },
+      view,
+      looks,
+      names,
+    ),
+  };
+}
+
+/**
+ * @param {{main: Series[], raw: Series[], seeds: Series[], rawSeeds: Series[]}} series
+ * @param {Pick<PanelView, 'smoothing' | 'groupBy' | 'seeds'>} view @param {Looks} looks
+ * @param {Map<string, string>} names @returns {Line[]}
+ */
+export function linesOf({ main, raw, seeds, rawSeeds }, view, looks, names) {
+  const groupOfRun = (/** @type {string | null | undefined} */ run) => names.get(`group:${run}`);
+  const keyHere = (/** @type {Series} */ item) => (item.run ? item.run : (groupOfRun(item.runs?.[0]) ?? keyOf(item)));
+  /**
+   * @param {Series[]} series @param {Line['role']} role
+   * @param {(item: Series) => string | undefined} [groupOf] key of its look
+   */
+  const lines = (series, role, groupOf = keyHere) =>
+    series.flatMap((item) => {
+      const look = looks.get(groupOf(item) ?? '');
+      return look
+        ? [{ series: item, key: keyHere(item), name: names.get(keyHere(item)) ?? item.name, look, role }]
+        : [];
+    });
+  return [
+    ...lines(main, 'main'),
+    ...(view.smoothing > 0 ? lines(raw, 'raw') : []),
+    ...(view.groupBy && view.seeds ? lines(seeds, 'seed', (item) => groupOfRun(item.run)) : []),
+    ...(view.groupBy && view.seeds && view.smoothing > 0
+      ? lines(rawSeeds, 'raw seed', (item) => groupOfRun(item.run))
+      : []),
+  ];
+}

@@ -1,0 +1,62 @@
+/** The pinned cursor of a page: kept in its address, moved and released by keys. */
+import { useComputed, useEffect, useSignalEffect, useRef } from '../../dom.js';
+import { useKeys } from '../../app/keys.js';
+import { cursor, free, pin } from '../../charts/cursor.js';
+import { moveCursor } from '../../charts/crosshair.js';
+
+const WRITTEN_AFTER_MS = 300;
+
+/** Keys of a pinned cursor. @type {import('../../app/keys.js').Keys} */
+const KEYS = {
+  ArrowLeft: { label: 'pinned cursor to the point before', run: () => moveCursor(-1) },
+  ArrowRight: { label: 'pinned cursor to the next point', run: () => moveCursor(1) },
+  Escape: { label: 'release the pinned cursor', run: free },
+};
+
+/**
+ * The same in a dialog, where keys of the page are at rest; true where the key was one of the cursor's.
+ * @param {KeyboardEvent} event
+ */
+export function pressPinned(event) {
+  const key = KEYS[event.key];
+  if (!key || !cursor.peek()?.isPinned) return false;
+  event.preventDefault();
+  event.stopPropagation();
+  key.run(event);
+  return true;
+}
+
+/**
+ * Keeps the pinned cursor and the address alike.
+ * @param {{at: number | null}} view @param {(changes: {at: number | null}) => void} change
+ */
+export function usePinnedCursor(view, change) {
+  const newest = useRef({ view, change });
+  newest.current = { view, change };
+  const isPinned = useComputed(() => cursor.value?.isPinned === true);
+  useKeys(isPinned.value ? KEYS : {});
+  const written = useRef(view.at);
+  useEffect(() => {
+    if (view.at === written.current && cursor.peek()?.isPinned === (view.at !== null)) return;
+    written.current = view.at;
+    if (view.at === null) free();
+    else pin(view.at, cursor.peek()?.metric ?? '');
+  }, [view.at]);
+  const timer = useRef(0);
+  useSignalEffect(() => {
+    const x = cursor.value?.isPinned ? cursor.value.x : null;
+    clearTimeout(timer.current);
+    if (x === written.current) return;
+    timer.current = setTimeout(() => {
+      written.current = x;
+      if (newest.current.view.at !== x) newest.current.change({ at: x });
+    }, WRITTEN_AFTER_MS);
+  });
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+      free();
+    },
+    [],
+  );
+}

@@ -1,0 +1,45 @@
+/** What a panel shows, and that in words. Pure. */
+import { badge } from '../../charts/badge.js';
+import { bandToShade } from '../../charts/layout.js';
+import { limitsOf, outsideOf } from '../../charts/limits.js';
+import { MOST_RUNS } from '../../data/series.js';
+
+/** @typedef {import('../../charts/figure.js').View} Shown */
+
+/**
+ * The view of a figure, still without a theme.
+ * @param {string} metric @param {import('./panel.js').PanelView} view @param {Api.MetricEntry | undefined} about
+ * @returns {Shown}
+ */
+export const shownOf = (metric, view, about) => ({
+  metric,
+  xKind: view.x,
+  logX: view.log.includes('x'),
+  logY: view.log.includes('y'),
+  zoom: view.zoom,
+  theme: {},
+  healthy: about?.band,
+  yRange: view.yRange,
+  outliers: view.outliers,
+  unit: unitOf(about),
+});
+
+/** Units that say nothing beside the name are left out. @param {Api.MetricEntry | undefined} about */
+const unitOf = (about) => (about && !['1', 'reward', ''].includes(about.unit) ? about.unit : null);
+
+/**
+ * What a panel is made of and what it leaves out.
+ * @param {import('./lines.js').Series[]} series @param {import('./lines.js').Line[]} lines @param {Shown} shown
+ * @param {import('./panel.js').PanelView} view @param {number} asked runs
+ */
+export const notesOf = (series, lines, shown, view, asked) =>
+  badge(series, {
+    smoothing: view.smoothing,
+    most: MOST_RUNS,
+    logX: shown.logX,
+    logY: shown.logY,
+    grouped: Boolean(view.groupBy),
+    asked,
+    outside: outsideOf(lines, limitsOf(lines, shown)),
+    healthy: series.length ? bandToShade(shown) : null,
+  });

@@ -1,0 +1,108 @@
+/** What can be done with one panel: files of it, and settings of its own. */
+import { html, useState } from '../../dom.js';
+import { Icon } from '../shared/icons.js';
+import { Menu } from '../shared/overlay.js';
+import { Select } from '../shared/marks.js';
+import { SMOOTHING } from './controls.js';
+import { tunedTo, tuningOf } from './tuning.js';
+
+/** @typedef {import('./tuning.js').Tuning} Tuning */
+/** @typedef {{label: string, run: () => void}} File */
+
+/** @param {{files: File[]}} props */
+export function DownloadMenu({ files }) {
+  return html`<${Menu} label=${html`<${Icon} name="download" label="Download" />`} title="Download" align="right" quiet>
+    ${(/** @type {() => void} */ close) =>
+      files.map(
+        ({ label, run }) => html`<button
+          key=${label}
+          class="menu-item"
+          onClick=${() => {
+            close();
+            run();
+          }}
+        >
+          ${label}
+        </button>`,
+      )}
+  <//>`;
+}
+
+const OF_PAGE = 'page';
+const LOG = [
+  { value: OF_PAGE, label: 'as on the page' },
+  { value: 'true', label: 'logarithmic' },
+  { value: 'false', label: 'linear' },
+];
+
+/**
+ * Log y, smoothing and y range of one panel.
+ * @param {{metric: string, tune: import('./tuning.js').Tunings | undefined, seen: () => [number, number] | null,
+ *   change: (changes: {tune: import('./tuning.js').Tunings}) => void}} props `seen`: the range of y now
+ */
+export function SettingsMenu({ metric, tune, seen, change }) {
+  const own = tuningOf(tune, metric);
+  const set = (/** @type {Tuning} */ changes) => change({ tune: tunedTo(tune, metric, changes) });
+  const isOwn = Object.keys(own).length > 0;
+  return html`<${Menu}
+    label=${html`<${Icon} name="dots" label="Settings of this chart" />`}
+    title="Settings of this chart"
+    align="right"
+    quiet
+  >
+    <div class="panel-settings">
+      <${Select}
+        label="y axis"
+        value=${own.logY === undefined ? OF_PAGE : String(own.logY)}
+        options=${LOG}
+        onChange=${(/** @type {string} */ value) => set({ logY: value === OF_PAGE ? undefined : value === 'true' })}
+      />
+      <${Select}
+        label="smoothing"
+        value=${own.smoothing === undefined ? OF_PAGE : String(own.smoothing)}
+        options=${[
+          { value: OF_PAGE, label: 'as on the page' },
+          ...SMOOTHING.map((s) => ({ value: String(s), label: s ? String(s) : 'off' })),
+        ]}
+        onChange=${(/** @type {string} */ value) => set({ smoothing: value === OF_PAGE ? undefined : Number(value) })}
+      />
+      <${RangeFields} key=${JSON.stringify(own.y)} range=${own.y ?? seen()} set=${(y) => set({ y })} />
+      ${
+        isOwn &&
+        html`<button class="button button-small" onClick=${() => change({ tune: tunedTo(tune, metric, EMPTY) })}>
+          As on the page
+        </button>`
+      }
+    </div>
+  <//>`;
+}
+
+/** @type {Tuning} */
+const EMPTY = { logY: undefined, smoothing: undefined, y: undefined };
+
+/** @param {{range: [number, number] | null, set: (range: [number, number]) => void}} props */
+function RangeFields({ range, set }) {
+  const [texts, setTexts] = useState((range ?? [0, 1]).map((edge) => String(Number(edge.toPrecision(4)))));
+  const edges = texts.map((text) => (text.trim() === '' ? NaN : Number(text)));
+  const isValid = edges.every(Number.isFinite) && edges[0] < edges[1];
+  const field = (/** @type {number} */ at, /** @type {string} */ label) => html`<label>
+    <span>${label}</span>
+    <input
+      class="field"
+      inputmode="decimal"
+      value=${texts[at]}
+      onInput=${(/** @type {any} */ event) => setTexts(texts.map((text, i) => (i === at ? event.target.value : text)))}
+    />
+  </label>`;
+  return html`<form
+    class="panel-range"
+    onSubmit=${(/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      if (isValid) set(/** @type {[number, number]} */ (edges));
+    }}
+  >
+    ${field(0, 'y from')} ${field(1, 'to')}
+    <button class="button button-small" disabled=${!isValid} title="Alt and the wheel also stretch the y axis">Set</button>
+    ${!isValid && html`<span class="is-warning">two numbers, the smaller first</span>`}
+  </form>`;
+}

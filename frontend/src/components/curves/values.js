@@ -1,0 +1,228 @@
+/** The values of a panel's lines at the cursor: its legend, what is copied, and its file. */
+import { html, useComputed, useEffect, useState } from '../../dom.js';
+import { cursor, free } from '../../charts/cursor.js';
+import { highlight } from '../../charts/crosshair.js';
+import { copyText, download } from '../../data/actions.js';
+import {
+  NO_VALUE,
+  countText,
+  deltaText,
+  placeText,
+  readLines,
+  tableAsCsv,
+  tableAsText,
+  tableOf,
+} from '../../lib/reading.js';
+import { formatValue, grouped, plural } from '../../lib/text/format.js';
+import { address } from '../../lib/url.js';
+import { Icon } from '../shared/icons.js';
+import { Swatch } from '../shared/marks.js';
+import { useLines } from './lines.js';
+
+/** @typedef {import('./panel.js').PanelView} PanelView */
+/** @typedef {import('../../lib/reading.js').Reading} Reading */
+/** @typedef {import('../../lib/reading.js').Row} Row */
+
+/** Of a pinned cursor the newest point before it is asked for; a thinned curve may not have drawn it. */
+const NEWEST = 10;
+const SETTLED_MS = 150;
+const MOST_UNDER_POINTER = 12;
+const MOST_ROWS = 100;
+
+/** The last value that stayed for a moment. @template T @param {T} value @returns {T} */
+function useSettled(value) {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(value), SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
+
+/**
+ * The table of a panel at the cursor; without one, of the last values.
+ * @param {{metric: string, runs: string[], view: PanelView, looks: import('./lines.js').Looks,
+ *   names: Map<string, string>, drawn: import('./lines.js').Line[], unit: string | null, enabled: boolean}} props
+ *   `drawn`: the lines of the panel
+ */
+function useReading({ metric, runs, view, looks, names, drawn, enabled }) {
+  const at = cursor.value;
+  const x = at?.x ?? Infinity;
+  const asked = useSettled(at?.isPinned ? at.x : null);
+  const isThinned = drawn.some(({ series }) => series.raw_points > valuesBehind(series));
+  const wanted = enabled && isThinned && asked !== null && asked === at?.x;
+  /** @type {any} */
+  const zoom = [null, asked ?? 0];
+  const near = { ...view, zoom };
+  const exact = useLines(metric, runs, near, { enabled: wanted, points: NEWEST }, looks, names);
+  const isExact = wanted && exact.main.loaded && exact.all.length > 0;
+  return {
+    reading: readLines(isExact ? exact.all : drawn, x, view.baseline || null),
+    isPinned: at?.isPinned ?? false,
+    isRecorded: isExact || !isThinned || !Number.isFinite(x),
+  };
+}
+
+/** How many recorded values the points of a line are made of. @param {import('./lines.js').Series} series */
+const valuesBehind = ({ values, n, non_finite: strange }) =>
+  (n ? n.reduce((sum, count) => sum + count, 0) : values.length) + strange.length;
+
+/** @typedef {Parameters<typeof useReading>[0] & {title: string, onBaseline?: (key: string) => void}} ValuesProps */
+
+/**
+ * The table below a panel, with what can be done with it.
+ * @param {ValuesProps} props
+ */
+export function Values(props) {
+  const { reading, isPinned, isRecorded } = useReading(props);
+  const { metric, view, unit, onBaseline } = props;
+  const [all, setAll] = useState(false);
+  const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
+  const rows = all ? reading.rows : reading.rows.slice(0, MOST_ROWS);
+  const left = reading.rows.length - rows.length;
+  return html`<div class="values" role="group" aria-label=${`Values of ${metric}`} onMouseLeave=${() => highlight(null)}>
+    <div class="values-head">
+      <${Place} reading=${reading} view=${view} isPinned=${isPinned} isRecorded=${isRecorded} />
+      <span class="spacer"></span>
+      <button class="button-quiet" title="Copy these values" onClick=${() => copyText(tableAsText(table()), 'Values')}>
+        <${Icon} name="copy" size=${12} /> Copy
+      </button>
+      <button
+        class="button-quiet"
+        title="These values as a file"
+        onClick=${() => download(tableAsCsv(table()), `${metric}-values.csv`)}
+      >
+        CSV
+      </button>
+      ${
+        isPinned &&
+        html`<button class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${free}>
+          <${Icon} name="cross" size=${12} />
+        </button>`
+      }
+    </div>
+    <div class="values-scroll" tabindex="0" role="region" aria-label=${`Table of ${metric}`}>
+      <${Table} reading=${reading} rows=${rows} view=${view} onBaseline=${onBaseline} />
+      ${
+        left > 0 &&
+        html`<button class="button-quiet" onClick=${() => setAll(true)}>
+          ${plural(left, 'more line')}
+        </button>`
+      }
+    </div>
+  </div>`;
+}
+
+/** The same beside the pointer, in short. @param {ValuesProps} props */
+export function ValuesUnderPointer(props) {
+  const { reading, isRecorded } = useReading(props);
+  if (!cursor.value) return null;
+  const { key } = cursor.value;
+  const first = reading.rows.slice(0, MOST_UNDER_POINTER);
+  const pointed = reading.rows.slice(MOST_UNDER_POINTER).find((row) => row.key === key);
+  const rows = pointed ? [...first.slice(0, -1), pointed] : first;
+  const left = reading.rows.length - rows.length;
+  return html`<div class="values is-floating" aria-hidden="true">
+    <div class="values-head">
+      <${Place} reading=${reading} view=${props.view} isPinned=${false} isRecorded=${isRecorded} />
+    </div>
+    <${Table} reading=${reading} rows=${rows} view=${props.view} pointed=${key} />
+    ${left > 0 && html`<p class="faint">${plural(left, 'more line')}: click to pin</p>`}
+  </div>`;
+}
+
+/**
+ * Where is read, and what to know about it.
+ * @param {{reading: Reading, view: PanelView, isPinned: boolean, isRecorded: boolean}} props
+ */
+function Place({ reading: { x, baseline, isBaselineMissing }, view, isPinned, isRecorded }) {
+  return html`<span>
+    <b>${placeText(view.x, x)}</b>
+    ${isPinned && html`<span class="faint">${' '}pinned</span>`}
+    ${
+      !isRecorded &&
+      html`<span class="faint" title="The curve is thinned; a pinned cursor reads all that was recorded">
+        ${' '}drawn points
+      </span>`
+    }
+    ${baseline !== null && html`<span class="faint">${' '}Δ to ${baseline}</span>`}
+    ${
+      isBaselineMissing &&
+      html`<span class="is-warning">
+        ${' '}no differences: the baseline ${view.baseline} is not among these lines
+      </span>`
+    }
+  </span>`;
+}
+
+/**
+ * @param {{reading: Reading, rows: Row[], view: PanelView, pointed?: string | null,
+ *   onBaseline?: (key: string) => void}} props
+ */
+function Table({ reading, rows, view, pointed, onBaseline }) {
+  const hasDelta = reading.baseline !== null;
+  const hasCount = reading.rows.some(({ of }) => of !== null);
+  return html`<table class="values-table">
+    <thead>
+      <tr>
+        <th>line</th>
+        <th class="number">value</th>
+        ${reading.isSmoothed && html`<th class="number is-smoothed">smoothed ${view.smoothing}</th>`}
+        ${hasDelta && html`<th class="number">Δ</th>`}
+        ${hasCount && html`<th class="number">n</th>`}
+        <th class="number">${view.x === 'step' ? 'step' : 'at'}</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${rows.map(
+        (row) => html`<tr
+          key=${`${row.role} ${row.key}`}
+          class=${row.key === pointed ? 'is-pointed' : undefined}
+          onMouseEnter=${onBaseline && (() => highlight(row.key))}
+        >
+          <td class="values-name">
+            <${Swatch} look=${row.look} off=${row.role === 'seed'} />
+            ${
+              onBaseline && row.role === 'main'
+                ? html`<button
+                  title=${row.isBaseline ? 'The baseline' : 'Compare with this line'}
+                  aria-pressed=${row.isBaseline}
+                  onClick=${() => onBaseline(row.isBaseline ? '' : row.key)}
+                >
+                  ${row.name}
+                </button>`
+                : html`<span>${row.name}</span>`
+            }
+          </td>
+          <td class="number">${row.recorded ? formatValue(row.recorded.value) : html`<${None} row=${row} />`}</td>
+          ${
+            reading.isSmoothed &&
+            html`<td class="number is-smoothed">${row.smoothed ? formatValue(row.smoothed.value) : ''}</td>`
+          }
+          ${hasDelta && html`<td class="number">${row.isBaseline ? 'baseline' : deltaText(row.delta)}</td>`}
+          ${hasCount && html`<td class="number">${countText(row)}</td>`}
+          <td class="number"><${Step} row=${row} view=${view} /></td>
+        </tr>`,
+      )}
+    </tbody>
+  </table>`;
+}
+
+const None = (/** @type {{row: Row}} */ { row }) =>
+  html`<span class="faint">${row.smoothed ? 'loading' : NO_VALUE}</span>`;
+
+/** The step that was recorded, marked where it is before the cursor. @param {{row: Row, view: PanelView}} props */
+function Step({ row: { recorded, run, isOlder }, view }) {
+  if (!recorded) return null;
+  const text = view.x === 'step' || run ? grouped(recorded.step) : placeText(view.x, recorded.x);
+  const title = isOlder ? 'The newest value recorded at or before the cursor' : undefined;
+  return run
+    ? html`<a class=${isOlder ? 'is-older' : 'quiet'} title=${title ?? 'Read the completions of this step'}
+        href=${address('/rollouts', { run, step: recorded.step })}>${text}</a>`
+    : html`<span class=${isOlder ? 'is-older' : undefined} title=${title}>${text}</span>`;
+}
+
+/** Whether the cursor is pinned, and whether in this panel; a page does not draw anew while the pointer moves. */
+export function usePinnedHere(/** @type {string} */ metric) {
+  return useComputed(() => cursor.value?.isPinned === true && cursor.value.metric === metric).value;
+}

@@ -1,0 +1,207 @@
+/**
+ * The table of a panel at one x: each line's newest recorded value there, its difference to the baseline and n.
+ * Pure. Values are never interpolated.
+ */
+import { csv, csvCell } from './text/csv.js';
+import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
+
+/**
+ * @typedef {import('../charts/figure.js').Line} Line
+ * @typedef {import('../charts/figure.js').Series} Series
+ * @typedef {{value: number | string, x: number, step: number, n?: number, low?: number | null, high?: number | null}}
+ *   Recorded one point; a value that is not finite is spelled as the API spells it
+ * @typedef {{key: string, name: string, look: import('./colours.js').Look, role: 'main' | 'seed', run: string | null,
+ *   recorded: Recorded | null, smoothed: Recorded | null, of: number | null, isOlder: boolean, delta: number | null,
+ *   isBaseline: boolean}} Row `recorded`: null where the line has no value at or before x; `of`: how many runs a mean
+ *   has; `isOlder`: the value was recorded before x
+ * @typedef {{x: number, rows: Row[], baseline: string | null, isBaselineMissing: boolean, isSmoothed: boolean}} Reading
+ */
+
+/**
+ * Index of the last of some ascending numbers that is not above `x`; -1 where all are.
+ * @param {number[]} ascending @param {number} x
+ */
+export function lastAtOrBelow(ascending, x) {
+  let [low, high] = [0, ascending.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle] <= x) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/**
+ * The point of a series at the largest recorded x that is not above `x`; null before its first one.
+ * @param {Series} series @param {number} x @returns {Recorded | null}
+ */
+export function readAt(series, x) {
+  const at = lastAtOrBelow(series.x, x);
+  const finite = at < 0 ? null : pointAt(series, at);
+  const gap = newestGap(series, x);
+  if (!gap) return finite;
+  return !finite || gap.x > finite.x || (gap.x === finite.x && gap.step > finite.step) ? gap : finite;
+}
+
+/** @param {Series} series @param {number} at @returns {Recorded} */
+const pointAt = ({ values, x, steps, n, low, high }, at) => ({
+  value: values[at],
+  x: x[at],
+  step: steps[at],
+  n: n?.[at],
+  low: low?.[at],
+  high: high?.[at],
+});
+
+/**
+ * The newest value at or before x that is not finite; of a mean, where none of its runs has a finite one.
+ * @param {Series} series @param {number} x @returns {Recorded | null}
+ */
+function newestGap({ gaps, non_finite: strange }, x) {
+  const before = (gaps ?? strange).filter((point) => (point.x ?? point.step) <= x);
+  if (!before.length) return null;
+  const newest = before.reduce((a, b) => ((b.x ?? b.step) >= (a.x ?? a.step) ? b : a));
+  return { value: gaps ? 'NaN' : newest.value, x: newest.x ?? newest.step, step: newest.step, n: gaps ? 0 : undefined };
+}
+
+/**
+ * Reads all lines of a panel at one x, sorted by value: the largest first, then what is not finite, then lines
+ * without a value.
+ * @param {Line[]} lines @param {number} x Infinity reads the last values @param {string | null} [wanted] key of the
+ *   baseline
+ * @returns {Reading}
+ */
+export function readLines(lines, x, wanted = null) {
+  const raw = new Map(lines.filter(isRaw).map((line) => [keyOf(line), line.series]));
+  const isSmoothed = raw.size > 0;
+  const shown = lines.filter((line) => !isRaw(line));
+  const found = shown.map((line) => {
+    const smoothed = isSmoothed ? readAt(line.series, x) : null;
+    const series = isSmoothed ? raw.get(keyOf(line)) : line.series;
+    return { line, smoothed, recorded: series ? readAt(series, x) : null };
+  });
+  const base = found.find(({ line }) => wanted !== null && keyOf(line) === wanted);
+  const rows = found.map(({ line, smoothed, recorded }) => ({
+    key: keyOf(line),
+    name: line.name,
+    look: line.look,
+    role: /** @type {'main' | 'seed'} */ (line.role ?? 'main'),
+    run: line.series.run ?? null,
+    recorded,
+    smoothed,
+    of: line.series.runs?.length ?? null,
+    isOlder: recorded !== null && Number.isFinite(x) && recorded.x < x,
+    delta: base && base.line !== line ? difference(recorded, base.recorded) : null,
+    isBaseline: base?.line === line,
+  }));
+  return {
+    x,
+    rows: rows.sort((a, b) => rank(b) - rank(a)),
+    baseline: base?.line.name ?? null,
+    isBaselineMissing: wanted !== null && !base,
+    isSmoothed,
+  };
+}
+
+const isRaw = (/** @type {Line} */ { role }) => role === 'raw' || role === 'raw seed';
+const keyOf = (/** @type {Line} */ { key, series }) => key ?? series.run ?? series.group ?? series.name;
+
+/** @param {Recorded | null} a @param {Recorded | null} b */
+const difference = (a, b) => (typeof a?.value === 'number' && typeof b?.value === 'number' ? a.value - b.value : null);
+
+/** @type {Record<string, number>} */
+const BELOW_ALL = { Infinity: Number.MAX_VALUE, '-Infinity': -Number.MAX_VALUE };
+
+/** Orders rows; a sort is stable, so lines of one value stay in the order of the legend. @param {Row} row */
+function rank({ recorded, smoothed }) {
+  const point = recorded ?? smoothed;
+  if (!point) return -Infinity;
+  return typeof point.value === 'number' ? point.value : (BELOW_ALL[point.value] ?? -Number.MAX_VALUE);
+}
+
+/** `2 of 3` where runs of a mean are missing at this point. @param {Row} row */
+export const countText = ({ recorded, of }) =>
+  recorded?.n === undefined ? '' : of !== null && of > recorded.n ? `${recorded.n} of ${of}` : String(recorded.n);
+
+/** With a sign, as a difference is read. @param {number | null} delta */
+export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
+
+/** A place on the x axis in words. @param {'step' | 'wall' | 'tokens'} kind @param {number} x */
+export function placeText(kind, x) {
+  if (!Number.isFinite(x)) return 'last values';
+  if (kind === 'step') return `step ${grouped(x)}`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} tokens`;
+}
+
+/** Where a line without a value stands, in words. */
+export const NO_VALUE = 'no value yet';
+
+/**
+ * The same table for files and the clipboard, with numbers in full.
+ * @param {Reading} reading @param {{metric: string, unit?: string | null, xKind: string, smoothing: number}} about
+ * @returns {{head: string[], rows: unknown[][]}}
+ */
+export function tableOf({ x, rows, baseline, isSmoothed }, { metric, unit, xKind, smoothing }) {
+  const head = [
+    'line',
+    unit ? `${metric} (${unit})` : metric,
+    ...(isSmoothed ? [`smoothed ${smoothing}`] : []),
+    ...(baseline === null ? [] : [`difference to ${baseline}`]),
+    'n',
+    'step',
+    ...(xKind === 'step' ? [] : [xKind]),
+    'read at',
+    'note',
+  ];
+  const place = Number.isFinite(x) ? `${xKind} ${x}` : 'last value';
+  return {
+    head,
+    rows: rows.map(({ name, recorded, smoothed, delta, isOlder, of }) => [
+      name,
+      recorded?.value ?? '',
+      ...(isSmoothed ? [smoothed?.value ?? ''] : []),
+      ...(baseline === null ? [] : [delta ?? '']),
+      recorded?.n ?? '',
+      recorded?.step ?? '',
+      ...(xKind === 'step' ? [] : [recorded?.x ?? '']),
+      place,
+      recorded ? noteOf(recorded, isOlder, of) : NO_VALUE,
+    ]),
+  };
+}
+
+/** @param {Recorded} recorded @param {boolean} isOlder @param {number | null} of */
+const noteOf = ({ n }, isOlder, of) =>
+  [isOlder && 'recorded earlier', n !== undefined && of !== null && n < of && `${n} of ${of} runs`]
+    .filter(Boolean)
+    .join(', ');
+
+/** @param {{head: string[], rows: unknown[][]}} table */
+export const tableAsCsv = ({ head, rows }) => csv(head, rows);
+
+/** For pasting into a sheet or a note. @param {{head: string[], rows: unknown[][]}} table */
+export const tableAsText = ({ head, rows }) =>
+  [head, ...rows].map((row) => row.map((cell) => csvCell(cell)).join('\t')).join('\n');
+
+/**
+ * The points of all lines that are drawn, one row each, for a file.
+ * @param {Line[]} lines @param {string} metric @param {string} xKind
+ */
+export function curvesAsCsv(lines, metric, xKind) {
+  const head = ['line', 'kind', 'metric', 'step', xKind === 'step' ? 'x' : xKind, 'value', 'n', 'low', 'high'];
+  const rows = lines.flatMap(({ series, name, role = 'main' }) => {
+    const kind = role === 'main' ? (series.runs ? 'mean' : 'run') : role;
+    const strange = series.gaps ?? series.non_finite;
+    const points = [
+      ...series.values.map((value, i) => [
+        series.x[i],
+        [series.steps[i], series.x[i], value, series.n?.[i], series.low?.[i], series.high?.[i]],
+      ]),
+      ...strange.map(({ step, x, value }) => [x ?? step, [step, x ?? step, value, undefined, undefined, undefined]]),
+    ];
+    return points
+      .sort(([a], [b]) => Number(a) - Number(b))
+      .map(([, cells]) => [name, kind, metric, .../** @type {unknown[]} */ (cells)]);
+  });
+  return csv(head, rows);
+}

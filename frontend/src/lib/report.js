@@ -1,0 +1,98 @@
+/**
+ * A report as one HTML file: no script, nothing from elsewhere, every text escaped. Pure.
+ * Its policy forbids all but its own styles and pictures, so that no name in it could ever run.
+ */
+import { visible } from './text/visible.js';
+
+/**
+ * @typedef {{head: string[], rows: unknown[][]}} Table
+ * @typedef {{title: string, note?: string, table: Table}} Section
+ * @typedef {{title: string, picture: string, values: Table}} Chart `picture`: source of an SVG
+ * @typedef {{title: string, prompt: string, answer: string, completions: {facts: string, text: string}[]}} Rollout
+ * @typedef {{title: string, note: string, link: string, made: string, facts: string[], charts: Chart[],
+ *   sections: Section[], rollouts: Rollout[], colours: {background: string, ink: string, quiet: string,
+ *   line: string}}} Report `facts`: what the charts are made of; colours as CSS
+ */
+
+export const POLICY =
+  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+
+/** @type {Record<string, string>} */
+const ENTITIES = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
+
+/** Text as it is read, in HTML. @param {unknown} text */
+export const escaped = (text) => visible(String(text)).replace(/[&<>"']/g, (sign) => ENTITIES[sign]);
+
+/** An address is a link where it leads to a page; other schemes stay text. @param {string} link */
+const linked = (link) =>
+  /^https?:\/\//.test(link)
+    ? `<a href="${escaped(link)}" rel="noopener noreferrer">${escaped(link)}</a>`
+    : escaped(link);
+
+/** One decimal of a pixel is enough; the rest doubles the size. @param {string} svg */
+export const compact = (svg) =>
+  svg.replace(/ d="[^"]*"/g, (path) => path.replace(/(\.\d)\d+/g, '$1')).replaceAll('vector-effect: none; ', '');
+
+const PLAIN = /%(?:20|2C|3A|3B|3D|2F|40|5B|5D|7B|7D)/g;
+
+/** A picture as an address; in an image nothing of it can run. @param {string} svg */
+export const asAddress = (svg) =>
+  `data:image/svg+xml,${encodeURIComponent(compact(svg)).replace(PLAIN, decodeURIComponent).replaceAll("'", '%27')}`;
+
+/** @param {Table} table */
+const tableHtml = ({ head, rows }) => `<div class="scroll"><table>
+<thead><tr>${head.map((cell) => `<th>${escaped(cell)}</th>`).join('')}</tr></thead>
+<tbody>${rows.map((row) => `<tr>${row.map((cell) => `<td>${escaped(cell ?? '')}</td>`).join('')}</tr>`).join('\n')}</tbody>
+</table></div>`;
+
+/** @param {Chart} chart */
+const chartHtml = ({ title, picture, values }) => `<figure>
+<img alt="${escaped(title)}" src="${asAddress(picture)}">
+<details><summary>Values of ${escaped(title)}</summary>${tableHtml(values)}</details>
+</figure>`;
+
+/** @param {Section} section */
+const sectionHtml = ({ title, note, table }) =>
+  `<h2>${escaped(title)}</h2>${note ? `<p class="quiet">${escaped(note)}</p>` : ''}${tableHtml(table)}`;
+
+/** @param {Rollout} rollout */
+const rolloutHtml = ({ title, prompt, answer, completions }) => `<details open><summary>${escaped(title)}</summary>
+<p class="quiet">prompt</p><pre>${escaped(prompt)}</pre><p class="quiet">answer</p><pre>${escaped(answer)}</pre>
+${completions.map(({ facts, text }) => `<p class="quiet">${escaped(facts)}</p><pre>${escaped(text)}</pre>`).join('\n')}
+</details>`;
+
+/** @param {Report} report @returns {string} */
+export function reportHtml({ title, note, link, made, facts, charts, sections, rollouts, colours }) {
+  const { background, ink, quiet, line } = colours;
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${escaped(POLICY)}">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(title)}</title>
+<style>
+body { margin: 0 auto; padding: 24px; max-width: 1040px; background: ${background}; color: ${ink};
+  font: 14px/1.5 system-ui, sans-serif }
+h1 { font-size: 22px } h2 { margin-top: 40px; font-size: 17px } .quiet { color: ${quiet} }
+a { color: inherit; overflow-wrap: anywhere } figure { margin: 24px 0 } img { max-width: 100%; height: auto }
+.scroll { overflow-x: auto } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px }
+th, td { padding: 3px 12px 3px 0; border-bottom: 1px solid ${line}; text-align: left; vertical-align: top }
+th { color: ${quiet}; font-weight: 400 } summary { cursor: pointer; margin: 8px 0 }
+pre { margin: 0 0 8px; padding: 8px; border: 1px solid ${line}; white-space: pre-wrap; overflow-wrap: anywhere }
+</style>
+</head>
+<body>
+<h1>${escaped(title)}</h1>
+<p class="quiet">${[...facts, `made ${made}`].map(escaped).join(' · ')}</p>
+<p class="quiet">${linked(link)}</p>
+${note ? `<p>${escaped(note).replaceAll('\n', '<br>')}</p>` : ''}
+<h2>Curves</h2>
+${charts.map(chartHtml).join('\n')}
+${sections.map(sectionHtml).join('\n')}
+${rollouts.length ? `<h2>Rollouts</h2>${rollouts.map(rolloutHtml).join('\n')}` : ''}
+</body>
+</html>
+`;
+}

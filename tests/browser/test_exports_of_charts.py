@@ -1,0 +1,160 @@
+"""Charts as files, and what a panel leaves out: legends, notes, ranges of y, settings of single panels."""
+
+import csv
+import json
+import math
+from xml.etree import ElementTree as ET
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.service import HOSTILE, running
+from tests.browser.test_charts import figure, series  # noqa: F401 - `figure` is a fixture
+
+LIMITS = "charts/limits.js"
+
+
+@pytest.mark.parametrize(
+    ("values", "range_"),
+    [
+        ([1, 2, 3, 4, 5], None),
+        ([1.0] * 5, None),
+        ([0.0] * 100 + [90.0], "cut"),
+        ([*range(100), 1e9], "cut"),
+        ([], None),
+        ([7], None),
+    ],
+)
+def test_outliers_are_what_lies_far_from_all_others(in_browser, values, range_):
+    found = in_browser(LIMITS, "(l, values) => l.rangeWithoutOutliers(values)", values)
+    assert (found is None) == (range_ is None)
+    if found:
+        assert found[0] <= min(values)
+        assert found[1] < max(values) / 2
+
+
+def test_the_outlier_toggle_cuts_the_axis_and_counts_what_it_hides(figure, in_browser):  # noqa: F811
+    spiky = series(
+        x=list(range(101)), steps=list(range(101)), values=[*([1.0, 2.0] * 50), 5000.0], raw_points=101
+    )
+    assert "range" not in figure(spiky)["layout"]["yaxis"]
+    axis = figure(spiky, outliers=False)["layout"]["yaxis"]
+    assert axis["range"][1] < 3
+    call = """(l, [lines, view]) => l.outsideOf(lines, l.limitsOf(lines, view))"""
+    outside = in_browser(LIMITS, call, [[{"series": spiky}], {"logY": False, "outliers": False}])
+    assert outside == {"values": 1, "isBandCut": False}
+
+
+def test_a_range_by_hand_counts_what_lies_outside(figure, in_browser):  # noqa: F811
+    item = series(values=[0.0, 1.0, 2.0])
+    assert figure(item, yRange=[0.5, 1.5])["layout"]["yaxis"]["range"] == [0.5, 1.5]
+    log = figure(item, yRange=[0.1, 10], logY=True)["layout"]["yaxis"]["range"]
+    assert log == pytest.approx([-1, 1])
+    call = """(b, series) => b.badge([series], { smoothing: 0, logX: false, logY: false, grouped: false,
+        asked: 1, most: 200, outside: { values: 2, isBandCut: true }, healthy: [0, null] })
+        .map(({ text }) => text)"""
+    assert in_browser("charts/badge.js", call, item)[-3:] == [
+        "2 points outside the y range",
+        "band cut at the panel's edge",
+        "green: healthy from 0",
+    ]
+
+
+def test_a_band_that_is_cut_is_told(in_browser):
+    wide = series(low=[-900, 0, 1], high=[900, 2, 3])
+    call = "(l, lines) => l.outsideOf(lines, l.limitsOf(lines, { logY: false }))"
+    assert in_browser(LIMITS, call, [{"series": wide}])["isBandCut"]
+
+
+def test_labels_of_a_log_axis_are_whole_numbers(figure):  # noqa: F811
+    axis = figure(series(values=[0.3, 1.0, 2.0]), logY=True)["layout"]["yaxis"]
+    assert (axis["tickformat"], axis["nticks"]) == (".3~g", 3)
+
+
+def test_an_enlarged_panel_has_titles_with_units(figure):  # noqa: F811
+    layout = figure(series(), titled=True, unit="nats", metric="policy/entropy")["layout"]
+    assert layout["xaxis"]["title"]["text"] == "step"
+    assert layout["yaxis"]["title"]["text"] == "policy/entropy (nats)"
+    layout = figure(series(x=[60, 120, 600]), titled=True, xKind="wall")["layout"]
+    assert layout["xaxis"]["title"]["text"] == "training time (min)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "7", '{"a":{"y":[2,1]}}', '{"a":{"smoothing":7}}', '{"a":{"evil":1}}', '{"a":{"y":["0",1]}}'],
+)
+def test_settings_in_an_address_that_make_no_sense_are_left_out(in_browser, text):
+    module = "components/curves/tuning.js"
+    assert in_browser(module, "(t, text) => t.tunings().read(text) ?? null", text) is None
+
+
+def test_a_setting_of_one_panel_leaves_the_others_alone(in_browser):
+    call = """(t) => { const tune = t.tunedTo({}, 'a', { logY: true, smoothing: 0.6 });
+        const view = { log: ['x'], smoothing: 0, tune };
+        const [a, b] = ['a', '__proto__'].map((metric) => t.viewOf(view, metric));
+        return [a.log, a.smoothing, b.log, b.smoothing,
+            t.tunedTo(tune, 'a', { logY: undefined, smoothing: undefined })]; }"""
+    found = in_browser("components/curves/tuning.js", call)
+    assert found == [["x", "y"], 0.6, ["x"], 0, {}]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        for name in ("=1+1", HOSTILE[:60]):
+            run = service.launch("files")
+            service.client.patch(f"/runs/{run}", json={"name": name}).raise_for_status()
+            service.train(run, 6, end="finished")
+            service.trained = f"{service.trained},{run}".strip(",")
+        yield service
+
+
+def saved(page, panel, kind):
+    panel.hover()
+    panel.get_by_role("button", name="Download").click()
+    with page.expect_download(timeout=60_000) as download:
+        panel.get_by_role("button", name=kind).click()
+    return download.value.path()
+
+
+def test_files_of_a_panel_carry_all_that_is_needed_to_read_them(page, service):
+    page.goto(f"/compare?runs={service.trained}&by=run&at=4&smoothing=0.6")
+    panel = page.locator(".panel[data-metric='policy/entropy']").first
+    expect(panel.locator(".values tbody tr, .trace").first).to_be_attached()
+    expect(panel.locator(".panel-foot")).to_contain_text("2 runs")
+    svg = saved(page, panel, "Image (SVG)").read_text()
+    root = ET.fromstring(svg)  # noqa: S314 - our own file: it must be well-formed
+    words = " ".join(root.itertext())
+    for wanted in ("policy/entropy (nats)", "step 4", "smoothed 0.6", "2 runs", "/compare?runs=", "=1+1"):
+        assert wanted in words
+    assert not {each.tag.rpartition("}")[2] for each in root.iter()} & {"script", "foreignObject", "a"}
+    assert not any(name.lower().startswith("on") for each in root.iter() for name in each.attrib)
+    saved_figure = json.loads(saved(page, panel, "Figure (Plotly JSON)").read_text())
+    assert saved_figure["layout"]["title"]["text"] == "policy/entropy"
+    assert sum(trace["showlegend"] for trace in saved_figure["data"]) == 2
+    rows = list(csv.reader(saved(page, panel, "Curves (CSV)").read_text().splitlines()))
+    assert {row[0][:2] for row in rows[1:]} == {"'=", "<i"}
+    assert all(math.isfinite(float(row[5])) for row in rows[1:])
+    assert saved(page, panel, "Image (PNG)").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_range_of_y_is_set_by_hand_and_by_the_wheel(page, service):
+    page.goto(f"/compare?runs={service.trained}&by=run")
+    panel = page.locator(".panel[data-metric='reward/mean']").first
+    expect(panel.locator(".trace").first).to_be_attached()
+    panel.hover()
+    panel.get_by_role("button", name="Settings of this chart").click()
+    panel.get_by_label("y from").fill("0.25")
+    panel.get_by_label("to", exact=True).fill("0.5")
+    panel.get_by_role("button", name="Set", exact=True).click()
+    expect(panel.locator(".panel-foot")).to_contain_text("points outside the y range")
+    assert "tune=" in page.url
+    page.keyboard.press("Escape")
+    before = page.url
+    panel.locator(".nsewdrag").first.hover()
+    page.keyboard.down("Alt")
+    page.mouse.wheel(0, 100)
+    page.keyboard.up("Alt")
+    page.wait_for_url(lambda url: url != before)
+    other = page.locator(".panel[data-metric='policy/entropy'] .panel-foot").first
+    expect(other).not_to_contain_text("outside")

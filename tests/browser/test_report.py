@@ -1,0 +1,108 @@
+"""The report of a comparison: one file that opens without a network and in which text is nothing but text."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.payloads import PAYLOADS
+from tests.browser.service import HOSTILE, running
+from tests.browser.watched import WATCH
+
+REPORT = "lib/report.js"
+COLOURS = {"background": "#fff", "ink": "#000", "quiet": "#555", "line": "#ddd"}
+
+
+def report(**changes):
+    table = {"head": ["line"], "rows": [["a"]]}
+    return {
+        "title": "t", "note": "", "link": "http://127.0.0.1/compare", "made": "now", "facts": [],
+        "charts": [], "sections": [{"title": "s", "note": "", "table": table}], "rollouts": [],
+        "colours": COLOURS, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["title", "note", "link", "cell", "section", "rollout", "chart"])
+def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
+    texts = [*PAYLOADS[:120], HOSTILE, "javascript:alert(1)", "]]>--><svg onload=alert(1)>"]
+    table = {"head": texts, "rows": [texts]}
+    group = {"prompt": texts[0], "answer": "", "completions": [{"facts": t, "text": t} for t in texts]}
+    parts = {
+        "title": {"title": " ".join(texts)},
+        "note": {"note": "\n".join(texts)},
+        "link": {"link": f"javascript:alert(1)//{texts[0]}"},
+        "cell": {"sections": [{"title": "s", "note": "", "table": table}]},
+        "section": {"sections": [{"title": t, "note": t, "table": table} for t in texts[:30]]},
+        "rollout": {"rollouts": [{"title": t, **group} for t in texts[:10]]},
+        "chart": {
+            "charts": [{"title": t, "picture": f"<svg>{t}</svg>", "values": table} for t in texts[:20]]
+        },
+    }
+    text = in_browser(REPORT, "(r, report) => r.reportHtml(report)", report(**parts[place]))
+    path = tmp_path / "report.html"
+    path.write_text(text, encoding="utf-8")
+    hits = opened(browser, path)
+    assert (hits["said"], hits["requests"], hits["script"]) == ([], [path.as_uri()], False)
+    assert hits["elements"] <= {
+        "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "br", "a", "table", "thead",
+        "tbody", "tr", "th", "td", "div", "figure", "img", "details", "summary", "pre",
+    }  # fmt: skip
+    assert hits["handlers"] == 0
+
+
+def opened(browser, path):
+    """A file opened without a network: what it did, its elements and text, the widths of its pictures."""
+    context = browser.new_context(offline=True)
+    said, requests = [], []
+    context.expose_function("__report", lambda *words: said.append(words))
+    context.add_init_script(WATCH)
+    context.on("request", lambda request: request.url.startswith("data:") or requests.append(request.url))
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_timeout(300)
+    found = page.evaluate("""() => { const all = [...document.querySelectorAll('*')]; return {
+        elements: [...new Set(all.map((e) => e.localName))],
+        handlers: all.flatMap((e) => [...e.attributes])
+            .filter((a) => a.name.startsWith('on') || a.value.startsWith('javascript:')).length,
+        text: document.body.textContent,
+        pictures: [...document.images].map((image) => image.naturalWidth) }; }""")
+    found |= {"said": list(said), "requests": requests, "elements": set(found["elements"])}
+    found["script"] = page.evaluate("""() => { const script = document.createElement('script');
+        script.textContent = 'window.__ran = true'; document.body.append(script);
+        return Boolean(window.__ran); }""")
+    context.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        body = {
+            "name": HOSTILE[:60], "base": {"steps": 30}, "seeds": [0, 1],
+            "variants": [{"name": "grpo"}, {"name": HOSTILE[:50], "optimizer": {"lr": 0.5}}],
+        }  # fmt: skip
+        runs = service.client.post("/experiments", json=body).raise_for_status().json()["runs"]
+        for run in sorted(runs, key=lambda run: run["id"])[:3]:
+            service.train(run["id"], 6, end="finished")
+        service.trained = ",".join(run["id"] for run in runs)
+        yield service
+
+
+def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browser, tmp_path):
+    page.goto(f"/compare?runs={service.trained}&at=4")
+    expect(page.locator(".panel .trace").first).to_be_attached()
+    page.get_by_role("button", name="Report").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("title").fill("Is it better? </title><script>alert(3)</script>")
+    dialog.get_by_label("at step").fill("4")
+    with page.expect_download(timeout=120_000) as download:
+        dialog.get_by_role("button", name="Save report").click()
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    assert path.suffix == ".html"
+    found = opened(browser, path)
+    assert (found["said"], found["requests"], found["script"]) == ([], [path.as_uri()], False)
+    assert len(found["pictures"]) == 4
+    assert all(width > 500 for width in found["pictures"])
+    for wanted in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Summary"):
+        assert wanted in found["text"]
+    assert 'onerror="alert(1)"' in found["text"]
+    assert path.stat().st_size < 1_000_000
