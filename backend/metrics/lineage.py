@@ -39,7 +39,7 @@ def lineages(session: Session, runs: Iterable[str]) -> dict[str, list[Stretch]]:
 
 
 def stamps_of(session: Session, runs: Iterable[str]) -> list[tuple[Any, ...]]:
-    """What changes with every point of these runs' curves, the ancestors' included."""
+    """Stamps of these runs and their ancestors: they change with every point of the curves."""
     involved = {part.run for parts in lineages(session, runs).values() for part in parts}
     query = select(Run.id, Run.changed_at, Run.attempt, Run.last_step).where(Run.id.in_(involved))
     return sorted(tuple(row) for row in session.execute(query))

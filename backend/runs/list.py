@@ -90,6 +90,8 @@ class RunFilter:
     """As runs/query/syntax.py reads it."""
     archived: bool = False
     deleted: bool = False
+    ids: Sequence[str] = ()
+    """Only these, wherever they lie: archived and trashed runs too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,12 @@ def _keys(
 
 
 def _conditions(session: Session, wanted: RunFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [
-        Run.archived_at.is_not(None) if wanted.archived else Run.archived_at.is_(None),
-        Run.deleted_at.is_not(None) if wanted.deleted else Run.deleted_at.is_(None),
-        Run.deleting_at.is_(None),
-    ]
+    found: list[ColumnElement[bool]] = [Run.deleting_at.is_(None)]
+    if wanted.ids:
+        found.append(Run.id.in_(wanted.ids))
+    else:
+        found.append(Run.archived_at.is_not(None) if wanted.archived else Run.archived_at.is_(None))
+        found.append(Run.deleted_at.is_not(None) if wanted.deleted else Run.deleted_at.is_(None))
     if wanted.status:
         found.append(Run.status.in_(wanted.status))
     if wanted.verdict:

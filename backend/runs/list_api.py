@@ -38,13 +38,17 @@ def _filter(
     experiment: Text = "",
     variant: Text = "",
     tag: Text = "",
+    ids: Annotated[
+        str,
+        Query(max_length=8_000, description="Ids, separated by commas; archived and trashed runs too."),
+    ] = "",
     *,
     archived: bool = False,
     deleted: bool = False,
 ) -> RunFilter:
     statuses = _some_of("status", status, STATUSES)
     verdicts = _some_of("verdict", verdict, get_args(Verdict))
-    return RunFilter(statuses, verdicts, experiment, variant, tag, query, archived, deleted)
+    return RunFilter(statuses, verdicts, experiment, variant, tag, query, archived, deleted, split_list(ids))
 
 
 Wanted = Annotated[RunFilter, Depends(_filter)]

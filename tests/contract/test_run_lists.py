@@ -211,3 +211,21 @@ def test_there_are_at_most_so_many_views(client, monkeypatch):
     save(client, **VIEW)
     assert "delete one first" in save(client, 409, name="other")["detail"]
     save(client, **VIEW)
+
+
+def test_runs_are_listed_by_their_ids_wherever_they_lie(client, database):
+    with database.sessions.begin() as session:
+        shown, archived, trashed, other = (
+            make_run(session, name=name, archived_at=archived, deleted_at=deleted)
+            for name, archived, deleted in (
+                ("a", None, None),
+                ("b", 1.0, None),
+                ("c", None, 1.0),
+                ("d", None, None),
+            )
+        )
+    ids = f"{trashed.id},{shown.id},nobody,{archived.id}"
+    page = client.get("/api/v1/runs", params={"ids": ids, "include": "config"}).json()
+    assert {run["id"] for run in page["items"]} == {shown.id, archived.id, trashed.id}
+    assert (page["total"], other.id in str(page)) == (3, False)
+    assert all("config" in run for run in page["items"])

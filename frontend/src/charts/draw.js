@@ -239,7 +239,10 @@ function leave(/** @type {Mounted} */ panel) {
   if (panel.drawn) window.Plotly.Fx.unhover(panel.element);
 }
 
-/** A figure with a size of its own, as the parts of this page exchange it. @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing */
+/**
+ * A figure with a size of its own, as the parts of this page exchange it.
+ * @typedef {{data: Plot.Trace[], layout: Plot.Layout}} Standing
+ */
 
 /** Saves a figure as a picture. @param {Standing} figure @param {'png' | 'svg'} format @param {string} filename */
 export async function savePicture({ data, layout }, format, filename) {

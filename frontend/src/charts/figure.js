@@ -12,7 +12,8 @@ import { bandToShade, extentOf, layoutOf } from './layout.js';
 /**
  * @typedef {import('../lib/series.js').Series} Series
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look,
- *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity where that is not the series' own; a 'raw seed' is read and not drawn
+ *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity where that is not the series' own; a
+ *   'raw seed' is read and not drawn
  * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
  *   yRange?: [number, number] | null, outliers?: boolean, unit?: string | null, titled?: boolean,

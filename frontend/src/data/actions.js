@@ -33,7 +33,8 @@ const OPPOSITE = {
 /**
  * Does it to all of these runs and says how many were changed, which were refused, and why; the message takes it
  * back where that can be done: exactly for the runs that were changed.
- * @param {Action} action @param {string[]} ids @param {() => void} reload @param {string} [tag] @returns {Promise<void>}
+ * @param {Action} action @param {string[]} ids @param {() => void} reload @param {string} [tag]
+ * @returns {Promise<void>}
  */
 export async function actOnRuns(action, ids, reload, tag = '') {
   /** @type {string[]} */

@@ -152,21 +152,5 @@ export async function getAll(path, params, { most = Infinity, signal } = {}) {
   return items;
 }
 
-/**
- * Several addresses at once; those that are not there are told apart from those that are.
- * @template {string} Path @param {Path[]} paths @param {AbortSignal} [signal]
- * @returns {Promise<{found: Api.Answer<Path>[], missing: string[]}>}
- */
-export async function getEach(paths, signal) {
-  const answers = await Promise.allSettled(paths.map((path) => get(path, undefined, signal)));
-  const failed = answers.filter((answer) => answer.status === 'rejected').map(({ reason }) => reason);
-  const serious = failed.find(({ status }) => ![404, 422].includes(status));
-  if (serious) throw serious;
-  return {
-    found: answers.filter((answer) => answer.status === 'fulfilled').map(({ value }) => value),
-    missing: paths.filter((_, i) => answers[i].status === 'rejected'),
-  };
-}
-
 /** The address of a file of the API, for links and downloads. @param {string} path @param {Parameters} [params] */
 export const fileAddress = (path, params) => address(ROOT + path, params);

@@ -1,15 +1,17 @@
 /** The list of runs, page by page, kept up to date by the stream. */
 import { useCallback, useEffect, useRef, useState } from '../dom.js';
-import { get, getEach } from './api.js';
+import { get, getAll } from './api.js';
 import { useLive } from './live.js';
 import { useLoad, useThrottled } from './resource.js';
 
 const PAGE = 100;
 const MOST_PER_CALL = 200;
 const SHOW_MS = 250;
+const RUNS_PER_CALL = 200;
+
 /**
- * @typedef {{key: string, items: Api.RunItem[], next: string | null, total: number, error: import('./api.js').ApiError | null,
- *   loading: boolean, loaded: boolean, loadedAt: number}} List
+ * @typedef {{key: string, items: Api.RunItem[], next: string | null, total: number,
+ *   error: import('./api.js').ApiError | null, loading: boolean, loaded: boolean, loadedAt: number}} List
  */
 /**
  * @typedef {List & {more: () => void, reload: () => void,
@@ -115,6 +117,22 @@ export function useRuns(parameters) {
 }
 
 /**
+ * Runs by their ids, in this order, archived and trashed ones too.
+ * @param {string[]} ids @param {import('./api.js').Parameters} params @param {AbortSignal} signal
+ * @returns {Promise<{found: Api.RunItem[], missing: string[]}>}
+ */
+export async function namedRuns(ids, params, signal) {
+  const parts = Array.from({ length: Math.ceil(ids.length / RUNS_PER_CALL) }, (_, n) =>
+    ids.slice(n * RUNS_PER_CALL, (n + 1) * RUNS_PER_CALL),
+  );
+  const found = await Promise.all(
+    parts.map((part) => getAll('/runs', { ...params, ids: part, limit: RUNS_PER_CALL }, { signal })),
+  );
+  const byId = new Map(found.flat().map((run) => [run.id, run]));
+  return { found: ids.flatMap((id) => byId.get(id) ?? []), missing: ids.filter((id) => !byId.has(id)) };
+}
+
+/**
  * Runs that are named but not in the list that is loaded: an old one of a shared link, or one behind the filters.
  * @param {string[]} ids @param {Api.RunItem[]} items the loaded list
  * @returns {{found: Api.RunItem[], missing: string[]}}
@@ -122,19 +140,13 @@ export function useRuns(parameters) {
 export function useOthers(ids, items) {
   const listed = new Set(items.map(({ id }) => id));
   const wanted = ids.filter((id) => !listed.has(id));
-  const { data } = useLoad(
-    wanted.length ? wanted.join() : null,
-    (signal) =>
-      getEach(
-        wanted.map((id) => /** @type {const} */ (`/runs/${encodeURIComponent(id)}`)),
-        signal,
-      ),
-    { subject: 'others' },
-  );
+  const { data } = useLoad(wanted.length ? wanted.join() : null, (signal) => namedRuns(wanted, {}, signal), {
+    subject: 'others',
+  });
   const kept = data ?? { found: [], missing: [] };
   return {
     found: kept.found.filter(({ id }) => wanted.includes(id)),
-    missing: kept.missing.map((path) => path.slice('/runs/'.length)).filter((id) => wanted.includes(id)),
+    missing: kept.missing.filter((id) => wanted.includes(id)),
   };
 }
 

@@ -39,10 +39,13 @@ const PLAIN = /%(?:20|2C|3A|3B|3D|2F|40|5B|5D|7B|7D)/g;
 export const asAddress = (svg) =>
   `data:image/svg+xml,${encodeURIComponent(compact(svg)).replace(PLAIN, decodeURIComponent).replaceAll("'", '%27')}`;
 
+/** @param {Table['rows'][number]} row */
+const rowOf = (row) => `<tr>${row.map((cell) => `<td>${escaped(cell ?? '')}</td>`).join('')}</tr>`;
+
 /** @param {Table} table */
 const tableHtml = ({ head, rows }) => `<div class="scroll"><table>
 <thead><tr>${head.map((cell) => `<th>${escaped(cell)}</th>`).join('')}</tr></thead>
-<tbody>${rows.map((row) => `<tr>${row.map((cell) => `<td>${escaped(cell ?? '')}</td>`).join('')}</tr>`).join('\n')}</tbody>
+<tbody>${rows.map(rowOf).join('\n')}</tbody>
 </table></div>`;
 
 /** @param {Chart} chart */

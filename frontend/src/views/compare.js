@@ -1,7 +1,8 @@
 /** Compare: curves of many runs by variant, who is better and how sure that is, and what was set differently. */
 import { html, useMemo, useState } from '../dom.js';
 import { useQuery } from '../app/router.js';
-import { getAll, getEach } from '../data/api.js';
+import { getAll } from '../data/api.js';
+import { namedRuns } from '../data/run_list.js';
 import { useGet, useLoad } from '../data/resource.js';
 import { useLive } from '../data/live.js';
 import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
@@ -53,11 +54,8 @@ async function loadRuns({ experiment, runs }, signal) {
       runs: await getAll('/runs', { experiment, include: 'config', limit: 200 }, { signal }),
       missing: [],
     };
-  const { found, missing } = await getEach(
-    [...new Set(runs)].map((id) => /** @type {const} */ (`/runs/${encodeURIComponent(id)}`)),
-    signal,
-  );
-  return { runs: found, missing: missing.map((path) => decodeURIComponent(path.slice('/runs/'.length))) };
+  const { found, missing } = await namedRuns([...new Set(runs)], { include: 'config' }, signal);
+  return { runs: found, missing };
 }
 
 export function View() {
@@ -189,7 +187,11 @@ function Comparison({ runs, view, change }) {
           warning=${warning}
         />`
         : html`<${Empty} title=${emptyTitle(available, view.q)}>
-          ${available.length ? 'Select sections above, or search for a metric.' : 'Curves appear after the first training step.'}
+          ${
+            available.length
+              ? 'Select sections above, or search for a metric.'
+              : 'Curves appear after the first training step.'
+          }
         <//>`
     }
     ${

@@ -174,9 +174,15 @@ export function View() {
   return html`<div class="runs">
     <h1 class="visually-hidden">Runs</h1>
     <section class="runs-table" aria-label="Runs">
-      <${RunFilters} view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} usual=${FIELDS}
+      <${RunFilters}
+        view=${view} change=${change} runs=${runs.items} search=${search} statuses=${STATUSES} usual=${FIELDS}
         error=${runs.error} />
-      ${runs.error && runs.loaded && !isOfQuery(runs.error) && html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`}
+      ${
+        runs.error &&
+        runs.loaded &&
+        !isOfQuery(runs.error) &&
+        html`<${Stale} error=${runs.error} since=${runs.loadedAt} retry=${runs.reload} />`
+      }
       <div class="runs-body">
         <${Body} runs=${runs} view=${view} change=${change}>
           ${table}

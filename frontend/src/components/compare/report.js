@@ -107,7 +107,10 @@ function differencesOf({ groups }) {
   };
 }
 
-/** Prompts of the first seed of each variant, with all completions. @param {Comparison} comparison @param {Wishes} wishes */
+/**
+ * Prompts of the first seed of each variant, with all completions.
+ * @param {Comparison} comparison @param {Wishes} wishes
+ */
 async function rolloutsOf({ groups }, { step, prompts, order }) {
   if (!prompts) return [];
   const parts = groups.slice(0, MOST_GROUPS).map(async ({ name, runs: [run] }) => {

@@ -10,7 +10,7 @@ import { curvesAsCsv, placeText, readLines } from '../../lib/reading.js';
 /**
  * @typedef {{view: import('./panel.js').PanelView, shown: import('../../charts/figure.js').View,
  *   lines: import('./lines.js').Line[], notes: {text: string}[], about: Api.MetricEntry | undefined,
- *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: the panel on the page, whose range
+ *   element?: HTMLElement | null, link?: string, mostEntries?: number}} Drawn `element`: panel on the page, whose range
  *   of y is kept
  */
 

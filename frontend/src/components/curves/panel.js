@@ -19,7 +19,8 @@ import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
  * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
  *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string,
- *   outliers?: boolean, yRange?: [number, number] | null, tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
+ *   outliers?: boolean, yRange?: [number, number] | null,
+ *   tune?: import('./tuning.js').Tunings}} PanelView `log` holds 'x',
  *   'y' or both; `seeds` adds the single runs to groups; `onsets` shows where goals began to fall; `values` shows the
  *   table below each panel; `baseline`: key of the line to compare with; `tune`: settings of
  *   single panels
@@ -172,7 +173,8 @@ function useIdentity(items) {
 }
 
 /**
- * @param {{main: ReturnType<typeof useLines>['main'], hasRuns: boolean, zoom: PanelView['zoom'], onZoom?: (zoom: null) =>
+ * @param {{main: ReturnType<typeof useLines>['main'], hasRuns: boolean, zoom: PanelView['zoom'],
+ *   onZoom?: (zoom: null) =>
  *   void}} props
  */
 function PanelNote({ main, hasRuns, zoom, onZoom }) {

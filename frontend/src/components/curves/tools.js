@@ -102,7 +102,9 @@ function RangeFields({ range, set }) {
     }}
   >
     ${field(0, 'y from')} ${field(1, 'to')}
-    <button class="button button-small" disabled=${!isValid} title="Alt and the wheel also stretch the y axis">Set</button>
+    <button class="button button-small" disabled=${!isValid} title="Alt and the wheel also stretch the y axis">
+      Set
+    </button>
     ${!isValid && html`<span class="is-warning">two numbers, the smaller first</span>`}
   </form>`;
 }

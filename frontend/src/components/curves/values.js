@@ -80,7 +80,8 @@ export function Values(props) {
   const table = () => tableOf(reading, { metric, unit, xKind: view.x, smoothing: view.smoothing });
   const rows = all ? reading.rows : reading.rows.slice(0, MOST_ROWS);
   const left = reading.rows.length - rows.length;
-  return html`<div class="values" role="group" aria-label=${`Values of ${metric}`} onMouseLeave=${() => highlight(null)}>
+  const name = `Values of ${metric}`;
+  return html`<div class="values" role="group" aria-label=${name} onMouseLeave=${() => highlight(null)}>
     <div class="values-head">
       <${Place} reading=${reading} view=${view} isPinned=${isPinned} isRecorded=${isRecorded} />
       <span class="spacer"></span>
@@ -96,7 +97,9 @@ export function Values(props) {
       </button>
       ${
         isPinned &&
-        html`<button class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${free}>
+        html`<button
+          class="button-icon" title="Release the cursor (Esc)" aria-label="Release the cursor" onClick=${free}
+        >
           <${Icon} name="cross" size=${12} />
         </button>`
       }

@@ -11,7 +11,8 @@ import { ForOperator } from '../shared/role.js';
 /**
  * @param {{fields: string[], looks: Map<string, import('../../lib/colours.js').Look>, isShown: (id: string) => boolean,
  *   toggleShown: (id: string) => void,
- *   isSelected: (id: string) => boolean, toggleSelected: (id: string, range: boolean) => void, allSelected: boolean, selectAll: (on:
+ *   isSelected: (id: string) => boolean, toggleSelected: (id: string, range: boolean) => void,
+ *   allSelected: boolean, selectAll: (on:
  *   boolean) => void,
  *   put: (run: Api.RunItem) => void, runs: Api.RunItem[], renaming: string | null,
  *   setRenaming: (id: string | null) => void}} table
