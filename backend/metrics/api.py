@@ -22,6 +22,7 @@ from backend.http.dependencies import LabOf, ReadSession
 from backend.http.paging import split_list
 from backend.http.problem_details import ERRORS
 from backend.http.shared_answers import SharedAnswersOf
+from backend.metrics.axes import X
 from backend.metrics.csv import csv_lines
 from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
@@ -114,7 +115,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     answers: SharedAnswersOf,
     runs: Annotated[str, Query(max_length=8_000, description="Ids, separated by commas.")],
     metrics: Annotated[str, Query(max_length=8_000, description="Names, separated by commas.")],
-    x: Literal["step", "wall", "tokens"] = "step",
+    x: X = "step",
     x_min: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     max_points: Annotated[int, Query(ge=10, le=MOST_POINTS, description="Points per curve.")] = 500,

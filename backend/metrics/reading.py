@@ -1,7 +1,7 @@
 """Metric points out of SQL: of each step the newest attempt's value, hidden rows left out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from sqlalchemy import Row, and_, select
@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from backend.db.models import Metric, MetricKey
 from backend.metrics.attempts import Limit, counting, counts, limits_of
+from backend.metrics.axes import AXES, batch_sizes
 from backend.metrics.blocks import Outlined, Packed, Stored, read_blocks, read_tail
 from backend.metrics.lineage import ALL_STEPS, Stretch, lineages
-from backend.metrics.series import Curve, Floats, Ints
+from backend.metrics.series import Curve, Points
 from backend.metrics.store import find_keys
 
 StoredRow = Row[int, int, str, int, float | None]
@@ -22,22 +23,6 @@ _ROWS = (
     .join(MetricKey, MetricKey.id == Metric.key_id)
     .order_by(Metric.step, Metric.attempt, MetricKey.name)
 )
-
-X_METRICS = {"wall": "time/wall_seconds", "tokens": "tokens/total"}
-"""What the x axis is read from, beside the step itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """The raw points of one metric of one run."""
-
-    steps: Ints
-    values: Floats
-    weights: Ints | None = None
-    """As a curve's."""
-
-    def __len__(self) -> int:
-        return len(self.steps)
 
 
 def read_points(
@@ -105,15 +90,18 @@ def _points(stored: Stored) -> Points:
 def read_curves(
     session: Session, runs: Sequence[str], metrics: Sequence[str], x: str, outlined: Outlined | None = None
 ) -> dict[tuple[str, str], Curve]:
-    """The curves of each (run, metric) over steps, training seconds or tokens.
+    """The curves of each (run, metric) along an x axis, see metrics/axes.py.
 
-    A point whose step has no time or no token count (yet) is left out there. `outlined` is for steps only.
+    A point whose step has no place on the axis (yet) is left out there. `outlined` is for steps only.
     """
-    axis = X_METRICS.get(x)
-    points = read_points(session, runs, [*metrics, axis] if axis else metrics, outlined)
+    axis = AXES.get(x)
+    points = read_points(session, runs, [*metrics, *axis.metrics] if axis else metrics, outlined)
+    sizes = batch_sizes(session, runs) if axis and axis.needs_sizes else {}
     curves = {}
     for run in runs:
-        along = points.get((run, axis)) if axis else None
+        along = None
+        if axis:
+            along = axis.along([points.get((run, name)) for name in axis.metrics], sizes.get(run, ()))
         for metric in metrics:
             if (found := points.get((run, metric))) is not None:
                 curve = (

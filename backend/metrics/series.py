@@ -12,13 +12,26 @@ BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
+class Points:
+    """The raw points of one metric of one run."""
+
+    steps: Ints
+    values: Floats
+    weights: Ints | None = None
+    """As a curve's."""
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True, slots=True)
 class Curve:
     """Points of one metric in order of their steps."""
 
     steps: Ints
     """(N,) increasing."""
     x: Floats
-    """(N,) position: step, seconds or tokens."""
+    """(N,) position on an axis of metrics/axes.py."""
     values: Floats
     """(N,) may hold NaN and infinities."""
     weights: Ints | None = None

@@ -190,3 +190,31 @@ def test_one_variant_name_with_two_configs_gives_two_means(client, database):
     groups = series(client, runs, "a", group_by="variant")["series"]
     assert [len(group["runs"]) for group in groups] == [2, 2]
     assert len({group["name"] for group in groups}) == 2
+
+
+def test_a_curve_along_samples_counts_all_that_was_sampled(client, database):
+    sampling = {"prompts_per_step": 4, "group_size": 8}
+    with database.sessions.begin() as session:
+        run = make_run(session, config={"sampling": sampling})
+        write_metric(session, run, "reward/mean", {1: 0.1, 2: 0.2, 3: 0.3})
+        write_metric(session, run, "sampling/generated_batches", {1: 1, 2: 3, 3: 1})
+        smaller = {"sampling": sampling | {"group_size": 2}}
+        fork = make_run(session, config=smaller, parent_run=run.id, fork_step=2, steps=9)
+        write_metric(session, fork, "reward/mean", {3: 0.4})
+        write_metric(session, fork, "sampling/generated_batches", {3: 2})
+        foreign = make_run(session)
+        foreign.config = {"sampling": {"prompts_per_step": "many"}}
+        write_metric(session, foreign, "reward/mean", {1: 0.1})
+        write_metric(session, foreign, "sampling/generated_batches", {1: 1})
+    answer = series(client, [run, fork, foreign], "reward/mean", x="samples")
+    assert [item["x"] for item in answer["series"]] == [[32, 128, 160], [32, 128, 144]]
+    assert [(item["run"], item["reason"]) for item in answer["missing"]] == [(foreign.id, "no points")]
+
+
+def test_a_curve_along_flops_sums_rate_times_time(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session)
+        write_metric(session, run, "reward/mean", {1: 0.1, 2: 0.2, 3: 0.3})
+        write_metric(session, run, "throughput/model_flops", {1: 1e12, 2: math.nan, 3: 2e12})
+        write_metric(session, run, "time/step_seconds", {1: 2.0, 2: 1.0, 3: 0.5})
+    assert series(client, [run], "reward/mean", x="flops")["series"][0]["x"] == [2e12, 2e12, 3e12]

@@ -6,6 +6,7 @@ import { withOpacity } from '../lib/colours.js';
 import { formatValue } from '../lib/text/format.js';
 import { isSparse } from '../lib/metrics.js';
 import { markTrace, onsetTraces } from './marks.js';
+import { X_UNITS } from '../lib/series.js';
 import { plain, scaled } from './parts.js';
 import { bandToShade, extentOf, layoutOf } from './layout.js';
 
@@ -14,7 +15,7 @@ import { bandToShade, extentOf, layoutOf } from './layout.js';
  * @typedef {{series: Series, name: string, look: import('../lib/colours.js').Look,
  *   role?: 'main'|'raw'|'seed'|'raw seed', key?: string}} Line `key`: its identity where that is not the series' own; a
  *   'raw seed' is read and not drawn
- * @typedef {{metric: string, xKind: 'step'|'wall'|'tokens', logX: boolean, logY: boolean,
+ * @typedef {{metric: string, xKind: import('../lib/series.js').XKind, logX: boolean, logY: boolean,
  *   zoom: [number, number] | null, theme: Record<string, string>, healthy?: [number|null, number|null] | null,
  *   yRange?: [number, number] | null, outliers?: boolean, unit?: string | null, titled?: boolean,
  *   marks?: {step: number, text: string}[], onsets?: import('../lib/runs/verdicts.js').Onset[]}} View `marks`: events
@@ -52,12 +53,12 @@ export const isOutside = (items, [from, to]) =>
 
 /**
  * Unit in which an x axis is read.
- * @param {'step'|'wall'|'tokens'} kind
+ * @param {import('../lib/series.js').XKind} kind
  * @param {number} largest
  * @returns {{size: number, unit: string}}
  */
 export function xUnit(kind, largest) {
-  if (kind !== 'wall') return { size: 1, unit: kind };
+  if (kind !== 'wall') return { size: 1, unit: X_UNITS[kind] };
   if (largest >= 10_800) return { size: 3600, unit: 'h' };
   return largest >= 300 ? { size: 60, unit: 'min' } : { size: 1, unit: 's' };
 }

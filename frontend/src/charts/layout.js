@@ -48,7 +48,13 @@ export function extentOf(lines) {
   return known.length ? [Math.min(0, ...known), Math.max(...known)] : [0, 0];
 }
 
-const X_TITLES = { step: 'step', wall: 'training time', tokens: 'generated tokens' };
+const X_TITLES = {
+  step: 'step',
+  wall: 'training time',
+  tokens: 'generated tokens',
+  samples: 'sampled completions',
+  flops: 'floating-point operations',
+};
 
 /** Titles of the axes with their units, where there is room for them. @param {View} view @param {string} xUnit */
 const titlesOf = ({ xKind, metric, unit, theme }, xUnit) => {
@@ -92,7 +98,7 @@ export function layoutOf(view, unit, lines, extent) {
       ...titles.x,
       ...xRange,
       nticks: 6,
-      ticksuffix: unit.unit === 'step' || unit.unit === 'tokens' ? '' : ` ${unit.unit}`,
+      ticksuffix: view.xKind === 'wall' ? ` ${unit.unit}` : '',
       tickformat: view.xKind === 'wall' ? '' : '~s',
       uirevision: JSON.stringify(view.zoom),
     },

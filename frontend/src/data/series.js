@@ -10,7 +10,7 @@ import { keyOf } from '../charts/figure.js';
 import { expanded } from '../lib/series.js';
 
 /** How curves are asked for. `band` and `groupBy` are '' for single runs.
- * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
+ * @typedef {{x: import('../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null, points?: number}} Shape
  */
 

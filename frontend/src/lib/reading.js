@@ -4,6 +4,7 @@
  */
 import { csv, csvCell } from './text/csv.js';
 import { formatDuration, formatShort, formatValue, grouped } from './text/format.js';
+import { X_UNITS } from './series.js';
 
 /**
  * @typedef {import('../charts/figure.js').Line} Line
@@ -126,11 +127,11 @@ export const countText = ({ recorded, of }) =>
 /** With a sign, as a difference is read. @param {number | null} delta */
 export const deltaText = (delta) => (delta === null ? '' : `${delta > 0 ? '+' : ''}${formatValue(delta)}`);
 
-/** A place on the x axis in words. @param {'step' | 'wall' | 'tokens'} kind @param {number} x */
+/** A place on the x axis in words. @param {import('./series.js').XKind} kind @param {number} x */
 export function placeText(kind, x) {
   if (!Number.isFinite(x)) return 'last values';
   if (kind === 'step') return `step ${grouped(x)}`;
-  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} tokens`;
+  return kind === 'wall' ? formatDuration(x) : `${formatShort(x)} ${X_UNITS[kind]}`;
 }
 
 /** Where a line without a value stands, in words. */

@@ -1,6 +1,10 @@
 /** Curves as the service sends them with `compact`, and as everything here reads them. */
 
 /** @typedef {Api.SeriesItem & {x: number[]}} Series */
+/** @typedef {'step' | 'wall' | 'tokens' | 'samples' | 'flops'} XKind of x axis */
+
+/** Units of the axes that count something. */
+export const X_UNITS = { step: 'step', tokens: 'tokens', samples: 'samples', flops: 'FLOP' };
 
 /**
  * A curve with its steps and its places on the x axis written out.

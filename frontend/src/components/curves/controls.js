@@ -6,7 +6,7 @@ import { Segments, Select } from '../shared/marks.js';
 
 /** View parameters of pages with curves. */
 export const CURVE_SPEC = {
-  x: choice(['step', 'wall', 'tokens']),
+  x: choice(['step', 'wall', 'tokens', 'samples', 'flops']),
   smoothing: number(0, { min: 0, max: 0.999 }),
   log: list([]),
   zoom: range(),
@@ -22,6 +22,8 @@ const X = [
   { value: 'step', label: 'step' },
   { value: 'wall', label: 'time', title: 'Training time since the run first started' },
   { value: 'tokens', label: 'tokens', title: 'Generated tokens' },
+  { value: 'samples', label: 'samples', title: 'Sampled completions, discarded groups included' },
+  { value: 'flops', label: 'FLOPs', title: 'Floating-point operations of sampling and learning' },
 ];
 export const SMOOTHING = [0, 0.3, 0.6, 0.8, 0.9, 0.95, 0.99];
 

@@ -16,7 +16,7 @@ import { useLines } from './lines.js';
 import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
 
 /**
- * @typedef {{x: 'step'|'wall'|'tokens', smoothing: number, groupBy: string, band: string, zoom: [number,
+ * @typedef {{x: import('../../lib/series.js').XKind, smoothing: number, groupBy: string, band: string, zoom: [number,
  *   number] | null,
  *   log: string[], seeds?: boolean, onsets?: boolean, values?: boolean, baseline?: string,
  *   outliers?: boolean, yRange?: [number, number] | null,

@@ -1,0 +1,84 @@
+"""Axes beside the step, along which curves are drawn: all of them rise with the steps."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from backend.db.models import Run
+from backend.metrics.lineage import lineages
+from backend.metrics.series import Points
+
+X = Literal["step", "wall", "tokens", "samples", "flops"]
+
+
+class BatchSize(NamedTuple):
+    """Completions that one generation batch has, up to a step."""
+
+    last_step: int
+    completions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis: the metrics that it is made from, and how."""
+
+    metrics: Sequence[str]
+    along: Callable[[Sequence[Points | None], Sequence[BatchSize]], Points | None]
+    """From the points of the metrics (None: there are none) to the place of each step."""
+    needs_sizes: bool = False
+
+
+def _as_it_is(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
+    return points[0]
+
+
+def _samples(points: Sequence[Points | None], sizes: Sequence[BatchSize]) -> Points | None:
+    """Completions sampled so far."""
+    batches = points[0]
+    if batches is None or not sizes:
+        return None
+    part = np.searchsorted([size.last_step for size in sizes], batches.steps)
+    sampled = np.nan_to_num(batches.values) * np.array([size.completions for size in sizes])[part]
+    return Points(batches.steps, sampled.cumsum())
+
+
+def _flops(points: Sequence[Points | None], _sizes: Sequence[BatchSize]) -> Points | None:
+    """Floating-point operations so far; a step without both metrics counts as none."""
+    rate, seconds = points
+    if rate is None or seconds is None:
+        return None
+    steps, left, right = np.intersect1d(rate.steps, seconds.steps, assume_unique=True, return_indices=True)
+    spent = np.nan_to_num(rate.values[left] * seconds.values[right], posinf=0.0, neginf=0.0)
+    return Points(steps, spent.cumsum())
+
+
+AXES: Mapping[str, Axis] = {
+    "wall": Axis(("time/wall_seconds",), _as_it_is),
+    "tokens": Axis(("tokens/total",), _as_it_is),
+    "samples": Axis(("sampling/generated_batches",), _samples, needs_sizes=True),
+    "flops": Axis(("throughput/model_flops", "time/step_seconds"), _flops),
+}
+
+
+def batch_sizes(session: Session, runs: Iterable[str]) -> dict[str, list[BatchSize]]:
+    """Completions of a batch of each run of this service, for a fork those of its ancestors first."""
+    stretches = lineages(session, runs)
+    involved = {part.run for parts in stretches.values() for part in parts}
+    query = select(Run.id, Run.config["sampling"]).where(Run.id.in_(involved))
+    completions = {run: _completions(sampling) for run, sampling in session.execute(query)}
+    return {
+        run: [BatchSize(part.last_step, size) for part in parts if (size := completions.get(part.run))]
+        for run, parts in stretches.items()
+        if all(completions.get(part.run) for part in parts)
+    }
+
+
+def _completions(sampling: Any) -> int:
+    """Completions of a generation batch; 0 where the config, which may be another trainer's, does not say."""
+    known = sampling if isinstance(sampling, Mapping) else {}
+    prompts, group = known.get("prompts_per_step"), known.get("group_size")
+    return prompts * group if isinstance(prompts, int) and isinstance(group, int) else 0
