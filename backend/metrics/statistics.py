@@ -4,14 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_T_975 = (
-    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
-    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
-    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
-)  # fmt: skip
-"""97.5 % quantiles of Student's t for 1..30 degrees of freedom."""
-
-_Z_975 = 1.959964
+from backend.metrics.student import critical
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +35,8 @@ LARGEST = 1e100
 
 
 def t_975(freedom: float) -> float:
-    """97.5 % quantile of Student's t; between and beyond the table by its expansion (error below 1e-3).
-
-    Fewer than one degree of freedom counts as one.
-    """
-    if freedom <= 30 and freedom == int(freedom) and freedom >= 1:
-        return _T_975[int(freedom) - 1]
-    if freedom < 30:
-        low = max(1, math.floor(freedom))
-        weight = max(0.0, freedom - low)
-        # Linear in 1/freedom between two entries.
-        share = (1 / low - 1 / (low + weight)) / (1 / low - 1 / (low + 1))
-        return _T_975[low - 1] + share * (_T_975[low] - _T_975[low - 1])
-    z = _Z_975
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    """97.5 % quantile of Student's t; fewer than one degree of freedom counts as one."""
+    return critical(0.05, freedom)
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -186,7 +186,7 @@ def test_the_summary_has_mean_spread_and_interval_per_variant(client, database):
     ExperimentSummary.model_validate(answer)
     grpo, dapo = (row["metrics"]["eval/accuracy"] for row in answer["variants"])
     assert (grpo["last"]["n"], grpo["last"]["mean"]) == (3, pytest.approx(0.6))
-    assert grpo["last"]["low"] == pytest.approx(0.6 - 4.3027 * 0.1 / 3**0.5)
+    assert grpo["last"]["low"] == pytest.approx(0.6 - 4.302653 * 0.1 / 3**0.5)
     assert grpo["best"]["mean"] == pytest.approx(0.8)
     assert (dapo["last"]["n"], dapo["last"]["values"], dapo["last"]["low"]) == (1, [0.9, "NaN"], None)
     assert dapo["last"]["delta"] == {"mean": pytest.approx(0.3), "low": None, "high": None}

@@ -24,7 +24,7 @@ def test_three_seeds_have_students_interval():
     found = spread([0.5, 0.6, 0.7])
     assert found.n == 3
     assert (found.mean, found.std) == pytest.approx((0.6, 0.1))
-    half = 4.3027 * 0.1 / math.sqrt(3)
+    half = 4.302653 * 0.1 / math.sqrt(3)
     assert (found.low, found.high) == pytest.approx((0.6 - half, 0.6 + half))
 
 

@@ -1,0 +1,125 @@
+"""One number per run out of a curve: at the end, at its best, at equal tokens, its area, the way to a threshold.
+
+Pure functions of curves. NaN means that the curve has a value there that is not finite; None that it has none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from backend.config.metrics import Better
+from backend.metrics.series import Curve, Floats
+
+Reading = Literal["final", "best", "equal_tokens", "auc", "steps_to", "tokens_to"]
+READINGS: tuple[str, ...] = get_args(Reading)
+THRESHOLDS = ("steps_to", "tokens_to")
+"""Readings that need a threshold, and of which less is better whatever the metric's direction."""
+
+LAST_STEPS = 10
+"""Steps over which a metric of training is averaged; of an evaluation the last one counts."""
+
+SPARKLINE_POINTS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the matrix: a metric, read in one way."""
+
+    metric: str
+    reading: str
+    threshold: float | None = None
+
+    @property
+    def key(self) -> str:
+        """As in the address, e.g. `eval/accuracy:steps_to:0.5`."""
+        end = "" if self.threshold is None else f":{self.threshold:g}"
+        return f"{self.metric}:{self.reading}{end}"
+
+    def better(self, direction: Better) -> Better:
+        """Direction of improvement of the number."""
+        return "down" if self.reading in THRESHOLDS else direction
+
+
+def final(curve: Curve, *, is_evaluation: bool) -> float | None:
+    """The mean of the last 10 steps before the curve's end, or the last evaluation; NaN if one is not finite."""
+    if not len(curve):
+        return None
+    if is_evaluation:
+        return float(curve.values[-1])
+    return _mean(curve.values[curve.steps > curve.steps[-1] - LAST_STEPS])
+
+
+def best(curve: Curve, direction: Better) -> float | None:
+    """The largest or smallest finite value; None without a direction."""
+    finite = curve.values[np.isfinite(curve.values)]
+    if not len(finite) or not direction:
+        return None
+    return float(finite.max() if direction == "up" else finite.min())
+
+
+def until(curve: Curve, x: Floats, most: float) -> Curve:
+    """The points of a curve whose position in `x` (N,) is at most `most`."""
+    return curve.at(x <= most)
+
+
+def area(curve: Curve, last_step: int) -> float | None:
+    """The mean height of the curve up to a step: the area under it over its width, by trapezoids.
+
+    NaN where a value on the way is not finite.
+    """
+    curve = curve.at(curve.steps <= last_step)
+    if not len(curve):
+        return None
+    if len(curve) == 1:
+        return float(curve.values[0])
+    x = curve.steps.astype(float)
+    with np.errstate(all="ignore"):
+        return _or_nan(float(np.trapezoid(curve.values, x) / (x[-1] - x[0])))
+
+
+def reached(
+    curve: Curve, x: Floats, threshold: float, direction: Better, *, is_evaluation: bool
+) -> float | None:
+    """The position `x` at which the curve first reaches a threshold; None where it never does.
+
+    A metric of training reaches it with the mean of its last 10 points: a single step is noise.
+    """
+    values = curve.values if is_evaluation else _running_mean(curve.values)
+    hit = np.flatnonzero(values <= threshold if direction == "down" else values >= threshold)
+    return float(x[hit[0]]) if len(hit) else None
+
+
+def sparkline(curves: Sequence[Curve]) -> list[float | None]:
+    """The mean curve in at most 40 values, evenly along the steps; None where no curve has a value."""
+    curves = [curve.at(np.isfinite(curve.values)) for curve in curves]
+    curves = [curve for curve in curves if len(curve)]
+    if not curves:
+        return []
+    first = min(int(curve.steps[0]) for curve in curves)
+    last = max(int(curve.steps[-1]) for curve in curves)
+    grid = np.linspace(first, last, min(SPARKLINE_POINTS, last - first + 1))
+    lines = np.stack([np.interp(grid, each.steps, each.values, left=np.nan, right=np.nan) for each in curves])
+    count = np.count_nonzero(~np.isnan(lines), axis=0)
+    mean = np.nansum(lines, axis=0) / np.maximum(count, 1)
+    return [float(value) if n else None for value, n in zip(mean, count, strict=True)]
+
+
+def _running_mean(values: Floats) -> Floats:
+    """Of the last 10 points, from the tenth on; NaN before, and beside a value that is not finite."""
+    found = np.full(len(values), np.nan)
+    if len(values) >= LAST_STEPS:
+        windows = np.lib.stride_tricks.sliding_window_view(values, LAST_STEPS)
+        with np.errstate(all="ignore"):
+            found[LAST_STEPS - 1 :] = windows.mean(axis=1)
+    return found
+
+
+def _mean(values: Floats) -> float:
+    with np.errstate(all="ignore"):
+        return _or_nan(float(np.mean(values)))
+
+
+def _or_nan(value: float) -> float:
+    return value if np.isfinite(value) else float("nan")
