@@ -38,6 +38,7 @@ from backend.live import api as live
 from backend.live.api import end_streams_at_signals
 from backend.live.broadcaster import Broadcaster
 from backend.maintenance.reconciler import Reconciler
+from backend.matrix import api as matrix
 from backend.metrics import api as metrics
 from backend.monitoring import health, status
 from backend.push import api as pushes
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         run_lists,
         runs,
         metrics,
+        matrix,
         rollouts,
         diagnosis,
         trials,

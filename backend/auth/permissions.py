@@ -69,7 +69,7 @@ READS = (
     "POST /api/v1/problems/preview",  # likewise
     "GET /api/v1/experiments",
     "GET /api/v1/experiments/{experiment_id}",
-    "GET /api/v1/experiments/{experiment_id}/summary",
+    "GET /api/v1/matrix",
     "GET /api/v1/runs",
     "GET /api/v1/runs/ids",
     "GET /api/v1/run-fields",

@@ -1,27 +1,21 @@
 """Routes of experiments."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, BackgroundTasks, Query
+from fastapi import APIRouter, BackgroundTasks
 
 from backend.db.engine import reading
-from backend.errors import FieldError, InvalidRequest
 from backend.experiments.launch import launch
 from backend.experiments.schemas import (
     ExperimentDetail,
     ExperimentPage,
     ExperimentRequest,
-    ExperimentSummary,
     LaunchedExperiment,
 )
 from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
-from backend.experiments.summary import summarize
 from backend.http.dependencies import LabOf, ReadSession
 from backend.http.idempotency import Key
-from backend.http.paging import page_of, split_list
+from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
 from backend.http.responses import Cursor, Json, Limit
-from backend.metrics.known import must_be_known
 from backend.queue.doorbell import ring
 from backend.runs.launch_checks import queue_check
 from backend.runs.schemas import CheckRequest, RunItem
@@ -72,22 +66,3 @@ def show(experiment_id: str, session: ReadSession) -> Json:
     found = find_experiment(session, experiment_id)
     statuses = statuses_of(session, [experiment_id])
     return Json(shown_experiment(found, statuses.get(experiment_id, {})) | {"request": found.request})
-
-
-@router.get("/{experiment_id}/summary", response_model=ExperimentSummary)
-def summary(
-    experiment_id: str,
-    session: ReadSession,
-    metrics: Annotated[str, Query(max_length=4000, description="Names, separated by commas.")] = "",
-    baseline: Annotated[
-        str, Query(max_length=200, description="Variant that others are compared with.")
-    ] = "",
-) -> Json:
-    """Mean, spread and 95 % interval over seeds: at the end, at best, at equal tokens."""
-    variants = [variant["name"] for variant in find_experiment(session, experiment_id).request["variants"]]
-    if baseline and baseline not in variants:
-        reason = f"there is no variant {baseline!r}; there are {', '.join(variants)}"
-        raise InvalidRequest([FieldError("baseline", reason)])
-    names = split_list(metrics)
-    must_be_known(session, names, "metrics")
-    return Json(summarize(session, experiment_id, metrics=names, baseline=baseline))

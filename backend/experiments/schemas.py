@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, field_validator
 
-from backend.runs.schemas import Body, Fields, Judged, Name, Tag
+from backend.runs.schemas import Body, Fields, Name, Tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 MOST_RUNS = 500
@@ -166,50 +166,3 @@ class Validated(BaseModel):
     median of the first. null: nothing to estimate from."""
     memory: MemoryEstimate
     warnings: list[str]
-
-
-class SpreadItem(BaseModel):
-    """A metric over the seeds of a variant."""
-
-    n: int
-    mean: float | None
-    std: float | None
-    low: float | None
-    high: float | None
-    values: list[float | str | None]
-    """One value per run of the variant, in the order of `runs`."""
-    delta: dict[str, float | None] | None = None
-    """`mean`, `low`, `high` of the difference to the baseline, where one was named."""
-
-
-class MetricSummary(BaseModel):
-    """A metric at the end, at its best, and at the largest number of tokens that every run reached."""
-
-    last: SpreadItem
-    best: SpreadItem | None
-    equal_tokens: SpreadItem | None
-    not_comparable: list[str] = []
-    """Config fields by which it has another scale here than in the baseline (or the first variant): there is
-    no `delta` then."""
-
-
-class SummarizedRun(LaunchedRun, Judged):
-    """A run in a row of the summary."""
-
-
-class VariantSummary(BaseModel):
-    """A row of the summary."""
-
-    variant: str
-    runs: list[SummarizedRun]
-    metrics: dict[str, MetricSummary]
-
-
-class ExperimentSummary(BaseModel):
-    """Variants x metrics over seeds."""
-
-    experiment: str
-    metrics: list[str]
-    tokens: float | None
-    """The number of tokens of `equal_tokens`."""
-    variants: list[VariantSummary]

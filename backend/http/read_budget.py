@@ -14,7 +14,7 @@ from backend.http.limits import too_many
 
 EXPORTS = re.compile(r"/api/v1/runs/[^/]+/(metrics\.csv|archive|model)|/api/v1/rollouts/steps")
 READS = re.compile(
-    r"/api/v1/series|/api/v1/runs/[^/]+/diagnosis|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/experiments/[^/]+/summary"
+    r"/api/v1/series|/api/v1/runs/[^/]+/diagnosis|/api/v1/rollouts|/api/v1/rollouts/[^/]+/tokens|/api/v1/matrix"
 )
 
 WAIT_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Differences between variants over seeds: paired or Welch tests, always-valid intervals, Holm, power. Pure.
 
-Two ways to look at data are told apart, since a t test that is repeated after every new seed finds a difference
-sooner or later where there is none. Under a `planned` number of seeds there is one look, and Student's interval
+A t test that is repeated after every new seed finds a difference sooner or later where there is none, so two
+ways to look are told apart. Under a `planned` number of seeds there is one look, and Student's interval
 holds. At `any time` there may be a look after each seed: the interval is that of a confidence sequence.
 """
 
@@ -19,7 +19,7 @@ ALPHA = 0.05
 POWER = 0.8
 
 EFFECT_VARIANCE = 4.0
-"""Variance of the normal mixture over the standardised difference: chosen before any data, for 4 to 20 seeds."""
+"""Variance of the normal mixture over standardised differences: chosen before any data, for 4 to 20 seeds."""
 
 MOST_SEEDS = 200
 """No forecast goes beyond so many seeds."""
@@ -150,7 +150,7 @@ def threshold(n: int, alpha: float, looks: Looks) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's corrected p-values: of all tests together at most `alpha` err where those below alpha are claimed.
+    """Holm's corrected p-values: claiming those below alpha, one claim or more is wrong with at most alpha.
 
     A test that could not be made (None) counts in the number of tests and stays None.
     Source: Holm 1979, Scandinavian Journal of Statistics 6(2).

@@ -1,6 +1,6 @@
-"""One number per run out of a curve: at the end, at its best, at equal tokens, its area, the way to a threshold.
+"""One number per run out of a curve: its end, its best, at equal tokens, its area, the way to a threshold.
 
-Pure functions of curves. NaN means that the curve has a value there that is not finite; None that it has none.
+Pure functions of curves. NaN: the curve has a value there that is not finite. None: it has none.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Column:
 
 
 def final(curve: Curve, *, is_evaluation: bool) -> float | None:
-    """The mean of the last 10 steps before the curve's end, or the last evaluation; NaN if one is not finite."""
+    """The mean of the curve's last 10 steps, or the last evaluation; NaN if one is not finite."""
     if not len(curve):
         return None
     if is_evaluation:

@@ -175,12 +175,6 @@ declare namespace Api {
     items: ExperimentItem[];
     next: string | null;
   }
-  interface ExperimentSummary {
-    experiment: string;
-    metrics: string[];
-    tokens: number | null;
-    variants: VariantSummary[];
-  }
   interface FindingItem {
     cause: string;
     title: string;
@@ -275,6 +269,56 @@ declare namespace Api {
     seed: number;
     status: string;
   }
+  interface Matrix {
+    baseline: number;
+    columns: MatrixColumn[];
+    rows: MatrixRow[];
+    looks: 'planned' | 'any time';
+    planned: number | null;
+    tests: number;
+    tokens: number | null;
+    missing: string[];
+    notes: string[];
+  }
+  interface MatrixCell {
+    n: number;
+    mean: number | null;
+    std: number | null;
+    low: number | null;
+    high: number | null;
+    values: (number | string | null)[];
+    reached: number | null;
+    sparkline: (number | null)[];
+    versus: Versus | null;
+    verdict: 'baseline' | 'better' | 'worse' | 'higher' | 'lower' | 'more seeds' | 'no difference shown' | 'no claim' | 'not comparable';
+    reason: string;
+    more_seeds: number | null;
+  }
+  interface MatrixColumn {
+    key: string;
+    metric: string;
+    reading: 'final' | 'best' | 'equal_tokens' | 'auc' | 'steps_to' | 'tokens_to';
+    threshold: number | null;
+    unit: string;
+    better: 'up' | 'down' | '';
+  }
+  interface MatrixRow {
+    variant: string;
+    runs: MatrixRun[];
+    cells: Record<string, MatrixCell>;
+  }
+  interface MatrixRun {
+    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
+    onset: Steps | null;
+    cause: string;
+    judged_step: number | null;
+    id: string;
+    name: string;
+    variant: string;
+    seed: number;
+    status: string;
+    counts: boolean;
+  }
   interface MemoryChange {
     path: string;
     value: JsonValue;
@@ -298,12 +342,6 @@ declare namespace Api {
     peak_bytes: number;
     usable_bytes?: number | null;
     changes?: MemoryChange[];
-  }
-  interface MetricSummary {
-    last: SpreadItem;
-    best: SpreadItem | null;
-    equal_tokens: SpreadItem | null;
-    not_comparable?: string[];
   }
   interface Missing {
     run: string;
@@ -482,15 +520,6 @@ declare namespace Api {
     silent_below: number;
     silent: number;
   }
-  interface SpreadItem {
-    n: number;
-    mean: number | null;
-    std: number | null;
-    low: number | null;
-    high: number | null;
-    values: (number | string | null)[];
-    delta?: Record<string, number | null> | null;
-  }
   interface StepItem {
     step: number;
     kind: string;
@@ -504,17 +533,6 @@ declare namespace Api {
   interface Steps {
     healthy: number;
     sick: number;
-  }
-  interface SummarizedRun {
-    verdict: 'healthy' | 'recovered' | 'declining' | 'collapsed' | 'never_learned' | 'inconclusive' | null;
-    onset: Steps | null;
-    cause: string;
-    judged_step: number | null;
-    id: string;
-    name: string;
-    variant: string;
-    seed: number;
-    status: string;
   }
   interface Summary {
     step?: number;
@@ -607,10 +625,16 @@ declare namespace Api {
     memory: MemoryEstimate;
     warnings: string[];
   }
-  interface VariantSummary {
-    variant: string;
-    runs: SummarizedRun[];
-    metrics: Record<string, MetricSummary>;
+  interface Versus {
+    paired: boolean;
+    n: number;
+    mean: number;
+    low: number | null;
+    high: number | null;
+    p: number | null;
+    p_corrected: number | null;
+    effect: number | null;
+    variance_ratio: number | null;
   }
   interface ViewItem {
     query?: string;

@@ -11,8 +11,8 @@ from backend.config import sources
 from backend.config.jsonl import index_dataset
 from backend.config.presets import PRESETS
 from backend.db.models import Experiment, Run
-from backend.experiments.schemas import ExperimentDetail, ExperimentSummary, LaunchedExperiment
-from tests.factories import make_experiment, make_run, write_metric
+from backend.experiments.schemas import ExperimentDetail, LaunchedExperiment
+from tests.factories import make_experiment, make_run
 
 BODY = {
     "name": "clip-higher",
@@ -172,56 +172,6 @@ def test_experiments_come_page_by_page(client, database):
     assert sorted(seen) == [f"e{number}" for number in range(5)]
 
 
-def test_the_summary_has_mean_spread_and_interval_per_variant(client, database):
-    with database.sessions.begin() as session:
-        experiment = make_experiment(session)
-        for variant, accuracies in (("grpo", (0.5, 0.6, 0.7)), ("dapo", (0.9, "NaN"))):
-            for seed, accuracy in enumerate(accuracies):
-                last = {"eval/accuracy": accuracy}
-                best = {"eval/accuracy": {"value": 0.8, "step": 3}}
-                summary = {"step": 9, "last": last, "best": best}
-                make_run(session, experiment_id=experiment.id, variant=variant, seed=seed, summary=summary)
-    path = f"/api/v1/experiments/{experiment.id}/summary"
-    answer = client.get(path, params={"metrics": "eval/accuracy", "baseline": "grpo"}).json()
-    ExperimentSummary.model_validate(answer)
-    grpo, dapo = (row["metrics"]["eval/accuracy"] for row in answer["variants"])
-    assert (grpo["last"]["n"], grpo["last"]["mean"]) == (3, pytest.approx(0.6))
-    assert grpo["last"]["low"] == pytest.approx(0.6 - 4.302653 * 0.1 / 3**0.5)
-    assert grpo["best"]["mean"] == pytest.approx(0.8)
-    assert (dapo["last"]["n"], dapo["last"]["values"], dapo["last"]["low"]) == (1, [0.9, "NaN"], None)
-    assert dapo["last"]["delta"] == {"mean": pytest.approx(0.3), "low": None, "high": None}
-
-
-@pytest.mark.parametrize(
-    ("params", "path", "words"),
-    [
-        ({"metrics": "eval/acuracy"}, "metrics", "did you mean eval/accuracy"),
-        ({"baseline": "dapo"}, "baseline", "there is no variant 'dapo'; there are GRPO"),
-    ],
-)
-def test_a_summary_of_what_is_not_there_is_refused(client, params, path, words):
-    made = launch(client, BODY | {"variants": [{"name": "GRPO"}]}).json()
-    answer = client.get(f"/api/v1/experiments/{made['id']}/summary", params=params)
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
-    assert error["path"] == path
-    assert words in error["message"]
-
-
-def test_runs_are_compared_at_the_tokens_that_all_have_reached(client, database):
-    with database.sessions.begin() as session:
-        experiment = make_experiment(session)
-        for seed, tokens in ((0, 100.0), (1, 50.0)):
-            run = make_run(session, experiment_id=experiment.id, seed=seed)
-            write_metric(session, run, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
-            write_metric(session, run, "reward/mean", {step: float(step) for step in (1, 2, 3, 4)})
-    answer = client.get(
-        f"/api/v1/experiments/{experiment.id}/summary", params={"metrics": "reward/mean"}
-    ).json()
-    assert answer["tokens"] == 200.0
-    assert answer["variants"][0]["metrics"]["reward/mean"]["equal_tokens"]["values"] == [2.0, 4.0]
-
-
 def test_validation_gives_config_formula_estimates_and_warnings(client, database):
     with database.sessions.begin() as session:
         summary = {"step": 5, "last": {"time/step_seconds": 0.5}, "best": {}}
@@ -274,28 +224,6 @@ def test_a_preview_shows_prompts_with_answers(client):
     assert len(items) == 3
     for item in items:
         assert sum(map(int, item["prompt"].removesuffix("=?").split("+"))) == int(item["answer"])
-
-
-def test_rewards_of_two_maps_are_never_subtracted(client, database):
-    with database.sessions.begin() as session:
-        experiment = make_experiment(
-            session, request={"base": {}, "variants": [{"name": "grpo"}, {"name": "dapo"}], "seeds": [0, 1]}
-        )
-        for variant, config in (("grpo", {}), ("dapo", {"preset": "dapo"})):
-            for seed in (0, 1):
-                summary = {"step": 9, "last": {"reward/mean": 0.5, "reward/accuracy": 0.5}, "best": {}}
-                make_run(
-                    session, experiment_id=experiment.id, variant=variant, seed=seed, config=config,
-                    summary=summary,
-                )  # fmt: skip
-    answer = client.get(f"/api/v1/experiments/{experiment.id}/summary", params={"baseline": "grpo"}).json()
-    _, dapo = answer["variants"]
-    reward, accuracy = dapo["metrics"]["reward/mean"], dapo["metrics"]["reward/accuracy"]
-    assert "rewards.correctness.map" in reward["not_comparable"]
-    assert "length.penalty.type" in reward["not_comparable"]
-    assert reward["last"]["delta"] is None
-    assert accuracy["not_comparable"] == []
-    assert accuracy["last"]["delta"]["mean"] == 0
 
 
 @pytest.mark.parametrize("preset", PRESETS)

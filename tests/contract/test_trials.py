@@ -281,8 +281,8 @@ def test_a_trial_is_one_experiment_of_forks_with_further_seeds(client, database,
     assert {each.config["steps"] for each in rows} == {trial["steps"]}
     assert [each.config["optimizer"]["lr"] for each in rows] == [3e-4, 3e-4, 1e-4, 3e-4, 1e-4]
     assert [each.config["seed"] for each in rows] == [3, 4, 4, 5, 5]
-    summary = client.get(f"/api/v1/experiments/{trial['experiment']}/summary").json()
-    assert [row["variant"] for row in summary["variants"]] == ["repeat", "no change", "remedy"]
+    matrix = client.get("/api/v1/matrix", params={"experiment": trial["experiment"]}).json()
+    assert [row["variant"] for row in matrix["rows"]] == ["repeat", "no change", "remedy"]
     messages = [event["message"] for event in client.get(f"/api/v1/runs/{run.id}/events").json()["items"]]
     assert messages == ["a trial of 5 runs was queued"]
     assert trial["verdict"]["complete"] is False

@@ -123,11 +123,12 @@ def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
     other = imported(client, "step,reward\n1,9\n", experiment="old", variant="dapo")
     [experiment] = client.get("/api/v1/experiments").json()["items"]
     assert (experiment["variants"], experiment["seeds"]) == (["grpo", "dapo"], [0, 1])
-    address = f"/api/v1/experiments/{other['experiment']}/summary"
-    answer = client.get(address, params={"metrics": "reward/mean", "baseline": "grpo"}).json()
-    [grpo, dapo] = answer["variants"]
-    assert (grpo["metrics"]["reward/mean"]["last"]["mean"], len(grpo["runs"])) == (2.0, 2)
-    assert dapo["metrics"]["reward/mean"]["last"]["delta"]["mean"] == 7.0
+    params = {"experiment": other["experiment"], "metrics": "reward/mean", "baseline": "grpo"}
+    answer = client.get("/api/v1/matrix", params=params).json()
+    assert answer["looks"] == "any time"  # a log is no plan
+    [grpo, dapo] = answer["rows"]
+    assert (grpo["cells"]["reward/mean:final"]["mean"], len(grpo["runs"])) == (2.0, 2)
+    assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 7.0
 
 
 def test_two_logs_that_the_user_does_not_name_are_not_taken_for_two_seeds(client):

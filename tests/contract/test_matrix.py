@@ -1,0 +1,262 @@
+"""The matrix over HTTP: pairing, correction, plans, and the sentence for whatever cannot be claimed."""
+
+import math
+
+import pytest
+from sqlalchemy import select
+
+from backend.db.models import Run
+from backend.matrix.schemas import Matrix
+from tests.factories import make_experiment, make_run, write_metric
+
+METRIC = "eval/accuracy"
+FINAL = f"{METRIC}:final"
+
+
+def trained(session, variant, seed, value, *, experiment=None, metric=METRIC, **fields):
+    """A finished run whose metric ends at a value."""
+    fields = {"status": "finished", "variant": variant, "seed": seed, "last_step": 3} | fields
+    if experiment is not None:
+        fields["experiment_id"] = experiment.id
+    run = make_run(session, **fields)
+    if value is not None:
+        write_metric(session, run, metric, {1: 0.1, 3: value})
+    write_metric(session, run, "tokens/total", {1: 100.0, 2: 200.0, 3: 300.0})
+    return run
+
+
+def launched(session, seeds, **variants):
+    """An experiment whose variants end at the values, by seed from 0."""
+    request = {"name": "sweep", "base": {}, "variants": [{"name": name} for name in variants], "seeds": seeds}
+    experiment = make_experiment(session, request=request)
+    for variant, values in variants.items():
+        for seed, value in enumerate(values):
+            trained(session, variant, seed, value, experiment=experiment)
+    return experiment.id
+
+
+def matrix(client, **params):
+    answer = client.get("/api/v1/matrix", params={"metrics": METRIC} | params)
+    assert answer.status_code == 200, answer.text
+    Matrix.model_validate(answer.json())
+    return answer.json()
+
+
+def cells(answer, key=FINAL):
+    return {row["variant"]: row["cells"][key] for row in answer["rows"]}
+
+
+def errors(client, **params):
+    answer = client.get("/api/v1/matrix", params=params)
+    assert answer.status_code == 422, answer.text
+    return [(error["path"], error["message"]) for error in answer.json()["errors"]]
+
+
+def test_a_launched_experiment_is_judged_once_all_its_seeds_have_finished(client, database):
+    with database.sessions.begin() as session:
+        experiment = launched(
+            session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.61, 0.7, 0.5), dry=(0.5, 0.61)
+        )
+    answer = matrix(client, experiment=experiment, baseline="grpo")
+    assert (answer["looks"], answer["planned"], answer["tests"]) == ("planned", 3, 2)
+    found = cells(answer)
+    assert found["grpo"]["verdict"] == "baseline"
+    assert found["grpo"]["mean"] == pytest.approx(0.5)
+    assert found["grpo"]["high"] == pytest.approx(0.5 + 4.302653 * 0.1 / math.sqrt(3))
+    dapo = found["dapo"]["versus"]
+    # Differences .11, .10, .10; with the third seed of dry missing its test still counts in the correction.
+    assert (dapo["paired"], dapo["n"], dapo["mean"]) == (True, 3, pytest.approx(0.31 / 3))
+    assert dapo["variance_ratio"] < 0.01
+    assert dapo["p_corrected"] == pytest.approx(2 * dapo["p"])
+    assert found["dapo"]["verdict"] == "better"
+    assert found["dry"]["verdict"] == "no claim"
+    assert found["dry"]["reason"] == ("2 of 3 planned seeds of dry have finished: no claim before all have.")
+
+
+def test_seeds_added_after_a_look_make_intervals_always_valid(client, database):
+    with database.sessions.begin() as session:
+        experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=(0.6, 0.71, 0.5))
+        added = [trained(session, variant, 3, value).id for variant, value in (("grpo", 0.5), ("dapo", 0.6))]
+    ids = [run["id"] for row in matrix(client, experiment=experiment)["rows"] for run in row["runs"]]
+    answer = matrix(client, runs=",".join([*ids, *added]))
+    assert (answer["looks"], answer["planned"]) == ("any time", None)
+    found = cells(answer)["dapo"]
+    # At four seeds t has to exceed 7.2, where a single look asks for 3.2: this t is 41.
+    assert (found["versus"]["n"], found["verdict"]) == (4, "better")
+    again = matrix(client, runs=",".join([*ids, *added]), planned=4)
+    assert again["looks"] == "planned"
+    assert cells(again)["dapo"]["versus"]["p"] < found["versus"]["p"]
+    beyond = matrix(client, runs=",".join([*ids, *added]), planned=3)
+    assert beyond["looks"] == "any time"
+    assert "more than the 3 planned seeds" in beyond["notes"][0]
+
+
+def test_an_undecided_difference_says_how_many_seeds_would_decide_it(client, database):
+    with database.sessions.begin() as session:
+        experiment = launched(
+            session,
+            [0, 1, 2, 3],
+            grpo=(0.5, 0.5, 0.5, 0.5),
+            dapo=(0.62, 0.54, 0.65, 0.55),
+            dry=(0.5, 0.5, 0.4, 0.6),
+        )
+    found = cells(matrix(client, experiment=experiment))
+    assert found["dapo"]["verdict"] == "more seeds"
+    assert 1 <= found["dapo"]["more_seeds"] <= 20
+    assert found["dry"]["verdict"] == "no difference shown"
+    assert found["dry"]["more_seeds"] is None
+
+
+def test_without_a_direction_a_difference_is_higher_or_lower(client, database):
+    with database.sessions.begin() as session:
+        for variant, base in (("a", 40.0), ("b", 80.0)):
+            for seed in range(6):
+                value = base + seed + (seed % 2 if variant == "b" else 0)
+                trained(session, variant, seed, value, metric="length/mean")
+        ids = [run.id for run in session.scalars(select(Run).order_by(Run.id))]
+    answer = matrix(
+        client, runs=f"{','.join(ids[:6])};{','.join(ids[6:])}", metrics="length/mean", baseline=ids[7]
+    )
+    assert answer["baseline"] == 1
+    # The mean of the last ten steps: (.1 + 40) / 2 and so on.
+    assert cells(answer, "length/mean:final")["a"]["verdict"] == "lower"
+
+
+@pytest.mark.parametrize(
+    ("dapo", "verdict", "words"),
+    [
+        ((0.6, 0.7, None), "no claim", "1 of 3 runs of dapo have no value here"),
+        ((0.6, 0.7, math.nan), "no claim", "1 of 3 runs of dapo end with a value that is not finite"),
+        ((None, None, None), "no claim", "dapo has no value here"),
+        ((0.5, 0.6, 0.4), "no claim", "The differences do not vary"),
+    ],
+)
+def test_what_cannot_be_claimed_is_said_in_one_sentence(client, database, dapo, verdict, words):
+    with database.sessions.begin() as session:
+        experiment = launched(session, [0, 1, 2], grpo=(0.5, 0.6, 0.4), dapo=dapo)
+    found = cells(matrix(client, experiment=experiment))["dapo"]
+    assert found["verdict"] == verdict
+    assert words in found["reason"]
+
+
+def test_one_seed_is_no_claim_and_says_how_many_an_interval_needs(client, database):
+    with database.sessions.begin() as session:
+        experiment = launched(session, [0], grpo=(0.5,), dapo=(0.6,))
+    found = cells(matrix(client, experiment=experiment))["dapo"]
+    assert (found["verdict"], found["more_seeds"]) == ("no claim", 3)
+    assert found["versus"]["mean"] == pytest.approx(0.1)
+    assert found["reason"] == "One seed says nothing about how far another one would lie."
+
+
+def test_of_two_runs_of_one_seed_the_first_counts(client, database):
+    with database.sessions.begin() as session:
+        runs = [
+            trained(session, "grpo", 0, 0.5),
+            trained(session, "grpo", 0, 0.9),
+            trained(session, "grpo", 1, 0.7),
+        ]
+        ids = ",".join(run.id for run in runs)
+    answer = matrix(client, runs=ids)
+    assert answer["notes"] == ["grpo has several runs of seed 0; only the one launched first counts."]
+    found = cells(answer)["grpo"]
+    assert (found["mean"], found["values"]) == (pytest.approx(0.6), [0.5, None, 0.7])
+    assert [run["counts"] for run in answer["rows"][0]["runs"]] == [True, False, True]
+
+
+def test_unfinished_and_failed_runs_count_in_no_difference(client, database):
+    with database.sessions.begin() as session:
+        runs = [trained(session, "grpo", seed, 0.5 + seed / 100) for seed in range(5)]
+        runs += [trained(session, "dapo", seed, 0.7 + seed / 50) for seed in range(4)]
+        runs.append(trained(session, "dapo", 4, 0.0, status="failed"))
+        ids = ",".join(run.id for run in runs)
+    found = cells(matrix(client, runs=ids))["dapo"]
+    assert (found["n"], found["versus"]["n"]) == (5, 4)
+
+
+def test_readings(client, database):
+    with database.sessions.begin() as session:
+        run = make_run(session, status="finished", last_step=4)
+        other = make_run(session, status="finished", last_step=4, seed=1)
+        for each, tokens in ((run, 100.0), (other, 50.0)):
+            write_metric(session, each, METRIC, {step: step / 10 for step in (0, 2, 4)})
+            write_metric(session, each, "tokens/total", {step: tokens * step for step in (1, 2, 3, 4)})
+        ids = f"{run.id},{other.id}"
+    columns = ["final", "best", "equal_tokens", "auc", "steps_to:0.2", "tokens_to:0.2", "steps_to:0.9"]
+    answer = matrix(client, runs=ids, metrics=",".join(f"{METRIC}:{column}" for column in columns))
+    assert answer["tokens"] == 200
+    values = {column: answer["rows"][0]["cells"][f"{METRIC}:{column}"]["values"] for column in columns}
+    assert values == {
+        "final": [0.4, 0.4],
+        "best": [0.4, 0.4],
+        "equal_tokens": [0.2, 0.4],
+        "auc": [pytest.approx(0.2), pytest.approx(0.2)],
+        "steps_to:0.2": [2, 2],
+        "tokens_to:0.2": [200, 100],
+        "steps_to:0.9": [None, None],
+    }
+    late = answer["rows"][0]["cells"][f"{METRIC}:steps_to:0.9"]
+    assert (late["reached"], late["n"], late["mean"]) == (0, 0, None)
+    assert [column["better"] for column in answer["columns"]] == ["up"] * 4 + ["down"] * 3
+
+
+def test_a_metric_of_two_scales_is_not_compared(client, database):
+    with database.sessions.begin() as session:
+        runs = [
+            trained(session, name, seed, 0.5, config=config, metric="reward/mean")
+            for name, config in (("grpo", {}), ("dapo", {"preset": "dapo"}))
+            for seed in (0, 1)
+        ]
+        ids = ",".join(run.id for run in runs)
+    found = cells(matrix(client, runs=ids, metrics="reward/mean"), "reward/mean:final")["dapo"]
+    assert (found["verdict"], found["versus"]) == ("not comparable", None)
+    assert "length.penalty.type" in found["reason"]
+
+
+def test_runs_that_are_gone_are_named(client, database):
+    with database.sessions.begin() as session:
+        run = trained(session, "grpo", 0, 0.5).id
+    assert matrix(client, runs=f"{run},gone")["missing"] == ["gone"]
+    assert errors(client, runs="gone,too") == [
+        ("runs", "none of these runs exists; they may have been deleted")
+    ]
+    (error,) = errors(client, runs=run, baseline="01DELETED")
+    assert error == (
+        "baseline",
+        "the baseline '01DELETED' is not among these runs, it may have been deleted; there are: grpo",
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "path", "words"),
+    [
+        ({}, "runs", "name either an experiment or runs"),
+        ({"runs": "a", "experiment": "b"}, "runs", "name either"),
+        ({"runs": "a;b,a"}, "runs", "'a' is in several groups"),
+        ({"runs": ",".join(f"r{n}" for n in range(501))}, "runs", "are 501; at most 500"),
+        ({"runs": "a", "metrics": "eval/acuracy"}, "metrics", "did you mean eval/accuracy"),
+        ({"runs": "a", "metrics": "eval/accuracy:finale"}, "metrics", "there is no reading 'finale'"),
+        ({"runs": "a", "metrics": "eval/accuracy:steps_to"}, "metrics", "needs a threshold"),
+        ({"runs": "a", "metrics": "eval/accuracy:steps_to:nan"}, "metrics", "a number is expected"),
+        ({"runs": "a", "metrics": "length/mean:best"}, "metrics", "neither better higher nor lower"),
+        ({"runs": "a", "metrics": ","}, "metrics", "at least one column"),
+        (
+            {"runs": "a", "metrics": ",".join(f"eval/accuracy:steps_to:{n}" for n in range(17))},
+            "metrics",
+            "17",
+        ),
+    ],
+)
+def test_bad_requests_are_refused_with_a_reason(client, params, path, words):
+    (error, *_) = errors(client, **params)
+    assert error[0] == path
+    assert words in error[1]
+
+
+def test_an_unchanged_matrix_is_not_sent_again(client, database):
+    with database.sessions.begin() as session:
+        experiment = launched(session, [0, 1], grpo=(0.5, 0.6))
+    first = client.get("/api/v1/matrix", params={"experiment": experiment})
+    again = client.get(
+        "/api/v1/matrix", params={"experiment": experiment}, headers={"If-None-Match": first.headers["etag"]}
+    )
+    assert again.status_code == 304
