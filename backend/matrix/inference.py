@@ -85,10 +85,10 @@ def _paired(own: Sequence[float], base: Sequence[float], looks: Looks, *, by_see
     least = threshold(found.n, ALPHA, looks)
     p = tail(t, found.n - 1) if looks == "planned" else any_time_p(t, found.n)
     half = least * error
-    ends = (mean - half, mean + half) if math.isfinite(half) else (None, None)
+    low, high = (mean - half, mean + half) if math.isfinite(half) else (None, None)
     apart = (a.std or 0.0) ** 2 + (b.std or 0.0) ** 2
     ratio = found.std**2 / apart if by_seed and apart else None
-    return Contrast(by_seed, found.n, mean, *ends, p, effect, found.std, ratio)
+    return Contrast(by_seed, found.n, mean, low, high, p, effect, found.std, ratio)
 
 
 def _welch(own: Sequence[float], base: Sequence[float]) -> Contrast:

@@ -177,17 +177,16 @@ declare namespace Api {
               ? RunItem
               : Path extends keyof Fixed
                 ? Fixed[Path]
-                : Path extends `/experiments/${string}/summary`
-                  ? ExperimentSummary
-                  : Path extends `/rollouts/${string}/tokens`
-                    ? TokensAnswer
-                    : any;
+                : Path extends `/rollouts/${string}/tokens`
+                  ? TokensAnswer
+                  : any;
 
   /** Addresses without parameters. */
   interface Fixed {
     '/config-schema': ConfigSchema;
     '/datasets': DatasetPage;
     '/experiments': ExperimentPage;
+    '/matrix': Matrix;
     '/metric-catalog': List<MetricEntry>;
     '/policies': List<PolicyOffer>;
     '/presets': List<Offer>;

@@ -8,7 +8,7 @@ import { useLive } from '../data/live.js';
 import { aboutMetric, groupLooks, runLooks, say } from '../app/state.js';
 import { useTitle } from '../app/title.js';
 import { useKeys } from '../app/keys.js';
-import { choice, flag, list, text } from '../lib/url.js';
+import { choice, flag, list, number, text } from '../lib/url.js';
 import { bySection, matching } from '../lib/metrics.js';
 import { chosenSections } from '../lib/runs/summary.js';
 import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
@@ -21,7 +21,8 @@ import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
-import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
+import { Matrix } from '../components/compare/matrix.js';
+import { ConfigDifferences } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Trials } from '../components/trials/trials.js';
@@ -37,6 +38,8 @@ const SPEC = {
   q: text(),
   hide: list([]),
   panel: text(),
+  columns: list(),
+  planned: number(/** @type {number | null} */ (null), { min: 0, max: 1000 }),
   ...CURVE_SPEC,
 };
 
@@ -208,11 +211,11 @@ function Comparison({ runs, view, change }) {
         onClose=${() => setReporting(false)}
       />`
     }
-    <${SummaryTable}
+    <${Matrix}
       groups=${groups}
       view=${view}
       change=${change}
-      experiment=${view.runs ? null : view.experiment}
+      available=${available}
       looks=${groupLooks(groups.map(({ name }) => name))}
     />
     <${Suites} runs=${runs} available=${available} />

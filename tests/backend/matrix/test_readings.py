@@ -5,8 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from backend.matrix.readings import area, best, final, reached, sparkline
+from backend.matrix import readings
+from backend.matrix.readings import best, reached, sparkline
 from backend.metrics.series import Curve
+
+
+def final(values, *, is_evaluation):
+    """The end of a curve, which may have none."""
+    return readings.final(values, is_evaluation=is_evaluation)
+
+
+def area(values, last_step):
+    """The mean height of a curve, which may have none."""
+    return readings.area(values, last_step)
 
 
 def curve(values, *, every=1):

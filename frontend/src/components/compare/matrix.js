@@ -1,0 +1,298 @@
+/** The ablation matrix: variants x metrics with intervals, differences to a baseline, and what may be claimed. */
+import { html, useState } from '../../dom.js';
+import { mayChange, say, sayError } from '../../app/state.js';
+import { copyText, download } from '../../data/actions.js';
+import { usePostOnce } from '../../data/post_once.js';
+import { useGet } from '../../data/resource.js';
+import { groupOf } from '../../lib/runs/groups.js';
+import {
+  asCsv,
+  asLatex,
+  asMarkdown,
+  columnNote,
+  columnTitle,
+  estimateText,
+  matrixParams,
+  namedRows,
+  planText,
+  seedsToQueue,
+  sentencesOf,
+  verdictText,
+} from '../../lib/runs/matrix.js';
+import { verdictCounts } from '../../lib/runs/summary.js';
+import { plural } from '../../lib/text/format.js';
+import { Confirm, Menu } from '../shared/overlay.js';
+import { Select, Swatch } from '../shared/marks.js';
+import { Failure, Skeleton } from '../shared/states.js';
+import { ColumnMenu, PlanField } from './matrix_choice.js';
+import { Verdicts } from './tables.js';
+
+/** @typedef {import('../../lib/runs/groups.js').Group} Group */
+/** @typedef {{name: string, key: string}} Place */
+/** @typedef {{baseline: string, columns: string[] | null, planned: number | null}} MatrixView */
+
+/**
+ * @param {{groups: Group[], view: MatrixView, change: (changes: object) => void, available: string[],
+ *   looks: Map<string, import('../../lib/colours.js').Look>}} props
+ */
+export function Matrix({ groups, view, change, available, looks }) {
+  const chosen = groupOf(view.baseline, groups);
+  const baseline = chosen ?? groups[0];
+  const params = matrixParams(groups, view, baseline);
+  const { data, error, reload } = useGet('/matrix', params, { live: ['run'], every: 5000 });
+  const [place, setPlace] = useState(/** @type {Place | null} */ (null));
+  const [asked, setAsked] = useState(/** @type {Place | null} */ (null));
+  const rows = data ? namedRows(groups, data) : [];
+  const rowOf = (/** @type {string | undefined} */ name) => rows.find((row) => row.name === name)?.row;
+  return html`<section class="section matrix" aria-labelledby="matrix-title">
+    <div class="section-head">
+      <h2 id="matrix-title">Matrix</h2>
+      ${data && html`<span class="faint">${planText(data)}</span>`}
+      ${
+        view.baseline &&
+        !chosen &&
+        html`<span class="is-warning" role="note">
+          The baseline ${view.baseline} is not among these runs; differences are to ${baseline.name}
+        </span>`
+      }
+      <span class="spacer"></span>
+      ${
+        groups.length > 1 &&
+        html`<${Select}
+          label="baseline"
+          value=${baseline.name}
+          options=${groups.map(({ name }) => name)}
+          onChange=${(/** @type {string} */ name) => change({ baseline: name })}
+        />`
+      }
+      <${PlanField} planned=${view.planned} change=${change} />
+      <${ColumnMenu} columns=${view.columns ?? data?.columns.map(({ key }) => key) ?? []} available=${available} change=${change} />
+      ${data && html`<${CopyMenu} rows=${rows} matrix=${data} />`}
+    </div>
+    ${error && html`<${Failure} error=${error} retry=${reload} />`}
+    ${!data && !error && html`<${Skeleton} rows=${groups.length + 1} label="Loading the matrix" />`}
+    ${data?.notes.map((note) => html`<p class="quiet is-warning" role="note" key=${note}>${note}</p>`)}
+    ${
+      data &&
+      html`<${Table}
+        data=${data}
+        rows=${rows}
+        groups=${groups}
+        baseline=${baseline.name}
+        looks=${looks}
+        place=${place}
+        onPlace=${setPlace}
+        onQueue=${setAsked}
+      />`
+    }
+    ${data && html`<${Details} data=${data} place=${place} row=${rowOf(place?.name)} baseline=${baseline.name} />`}
+    ${
+      asked &&
+      html`<${QueueSeeds}
+        place=${asked}
+        own=${groups.find(({ name }) => name === asked.name)}
+        base=${baseline}
+        groups=${groups}
+        more=${rowOf(asked.name)?.cells[asked.key]?.more_seeds ?? 0}
+        change=${change}
+        onClose=${() => setAsked(null)}
+      />`
+    }
+  </section>`;
+}
+
+/**
+ * @param {{data: Api.Matrix, rows: import('../../lib/runs/matrix.js').NamedRow[], groups: Group[], baseline: string,
+ *   looks: Map<string, import('../../lib/colours.js').Look>, place: Place | null,
+ *   onPlace: (place: Place) => void, onQueue: (place: Place) => void}} props
+ */
+function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue }) {
+  const ranges = new Map(
+    data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => row.cells[key].sparkline))]),
+  );
+  return html`<div class="card table-scroll">
+    <table class="table">
+      <thead>
+        <tr>
+          <th scope="col">variant</th>
+          <th scope="col">verdicts</th>
+          ${data.columns.map(
+            (column) => html`<th scope="col" class="number" key=${column.key}>
+              ${columnTitle(column)}
+              <span class="faint matrix-unit">${columnNote(column, data)}</span>
+            </th>`,
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          ({ name, row }) => html`<tr key=${name}>
+            <th scope="row">
+              <span class="summary-name">
+                <${Swatch} look=${looks.get(name)} />
+                ${name}
+                ${name === baseline && rows.length > 1 && html`<span class="faint">baseline</span>`}
+              </span>
+              <div class="faint matrix-runs">${runsText(row)}</div>
+            </th>
+            <td><${Verdicts} counts=${verdictCounts(groups.find((group) => group.name === name)?.runs ?? [])} /></td>
+            ${data.columns.map(
+              ({ key }) => html`<td class="number" key=${key}>
+                <${Cell}
+                  cell=${row.cells[key]}
+                  range=${ranges.get(key)}
+                  isOpen=${place?.name === name && place.key === key}
+                  onPlace=${() => onPlace({ name, key })}
+                  onQueue=${() => onQueue({ name, key })}
+                />
+              </td>`,
+            )}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+const ENDED = ['finished', 'stopped'];
+
+/** @param {Api.MatrixRow} row */
+function runsText({ runs }) {
+  const open = runs.filter(({ status }) => !ENDED.includes(status)).length;
+  return `${plural(runs.length, 'run')}${open ? `, ${open} unfinished` : ''}`;
+}
+
+/**
+ * @param {{cell: Api.MatrixCell, range: [number, number], isOpen: boolean, onPlace: () => void,
+ *   onQueue: () => void}} props
+ */
+function Cell({ cell, range, isOpen, onPlace, onQueue }) {
+  const [mean, half] = estimateText(cell).split(' ± ');
+  const { verdict, more_seeds: more, reached } = cell;
+  return html`
+    <button class="matrix-cell" aria-pressed=${isOpen} onClick=${onPlace} onMouseEnter=${onPlace} onFocus=${onPlace}>
+      <${Sparkline} values=${cell.sparkline} range=${range} />
+      <span class="estimate">
+        ${mean}${' '}
+        <span class="faint half">${half ? `± ${half}` : cell.n ? `n ${cell.n}` : ''}</span>
+      </span>
+      ${
+        verdict !== 'baseline' &&
+        html`<span class=${`delta matrix-${TONES[verdict] ?? 'open'}`}>
+          ${verdictText(cell)}
+        </span>`
+      }
+      ${reached !== null && html`<span class="delta faint">${reached} reached</span>`}
+    </button>
+    ${
+      mayChange.value &&
+      more !== null &&
+      more <= MOST_QUEUED &&
+      html`<button class="button-quiet matrix-more" onClick=${onQueue} title="Queue these seeds">
+        + ${plural(more, 'seed')}
+      </button>`
+    }
+  `;
+}
+
+/** Beyond so many seeds the button would promise what nobody wants to pay unasked. */
+const MOST_QUEUED = 20;
+
+/** @type {Record<string, string>} */
+const TONES = { better: 'good', worse: 'bad', higher: 'clear', lower: 'clear', 'not comparable': 'warn' };
+
+/** @param {(number | null)[][]} lines @returns {[number, number]} */
+function rangeOf(lines) {
+  const values = lines.flat().filter((value) => value !== null);
+  return values.length ? [Math.min(...values), Math.max(...values)] : [0, 1];
+}
+
+const SPARK = { width: 56, height: 16 };
+
+/** The mean curve, small; all of a column share their axis. @param {{values: (number | null)[], range: [number, number]}} props */
+function Sparkline({ values, range: [low, high] }) {
+  if (values.length < 2) return null;
+  const x = (/** @type {number} */ i) => ((i / (values.length - 1)) * SPARK.width).toFixed(1);
+  const y = (/** @type {number} */ value) =>
+    (SPARK.height - 1 - ((value - low) / (high - low || 1)) * (SPARK.height - 2)).toFixed(1);
+  const path = values.map((value, i) => {
+    if (value === null) return '';
+    const begins = i === 0 || values[i - 1] === null;
+    return `${begins ? 'M' : 'L'}${x(i)} ${y(value)}`;
+  });
+  return html`<svg class="sparkline" width=${SPARK.width} height=${SPARK.height} aria-hidden="true">
+    <path d=${path.join('')} fill="none" stroke="currentColor" />
+  </svg>`;
+}
+
+/**
+ * What is known of the cell that is pointed at.
+ * @param {{data: Api.Matrix, place: Place | null, row: Api.MatrixRow | undefined, baseline: string}} props
+ */
+function Details({ data, place, row, baseline }) {
+  const cell = place && row?.cells[place.key];
+  const column = data.columns.find(({ key }) => key === place?.key);
+  return html`<p class="matrix-details quiet" aria-live="polite">
+    ${
+      cell && column
+        ? html`<b>${place.name}, ${columnTitle(column)}.</b> ${sentencesOf(cell, data, baseline, row.runs.length).join(' ')}`
+        : 'Point at a cell, or focus it, for its numbers. '
+    }
+    ${!cell && html`<a href="/help/comparing">What the words mean</a>`}
+  </p>`;
+}
+
+/** @param {{rows: import('../../lib/runs/matrix.js').NamedRow[], matrix: Api.Matrix}} props */
+function CopyMenu({ rows, matrix }) {
+  const items = [
+    { label: 'Copy as Markdown', run: () => copyText(asMarkdown(rows, matrix), 'Markdown') },
+    { label: 'Copy as LaTeX', run: () => copyText(asLatex(rows, matrix), 'LaTeX') },
+    { label: 'Copy as CSV', run: () => copyText(asCsv(rows, matrix), 'CSV') },
+    { label: 'Save as CSV', run: () => download(asCsv(rows, matrix), 'matrix.csv') },
+  ];
+  return html`<${Menu} label="Copy" align="right">
+    ${(/** @type {() => void} */ close) =>
+      items.map(
+        ({ label, run }) => html`<button
+          key=${label}
+          class="menu-item"
+          onClick=${() => {
+            close();
+            run();
+          }}
+        >
+          ${label}
+        </button>`,
+      )}
+  <//>`;
+}
+
+/**
+ * Asks, queues clones of the row's and of the baseline's first run with new seeds, and compares them too.
+ * @param {{place: Place, own: Group, base: Group, groups: Group[], more: number, change: (changes: object) => void,
+ *   onClose: () => void}} props
+ */
+function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
+  const postOnce = usePostOnce();
+  const clones = seedsToQueue(own.runs, base.runs, more);
+  const queue = async () => {
+    try {
+      const made = await postOnce(
+        clones.map(({ run, seed }) => ({ path: `/runs/${encodeURIComponent(run)}/clone`, body: { seed } })),
+      );
+      say(`${plural(made.length, 'run')} queued`);
+      const known = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
+      change({ runs: [...known, ...made.map(({ id }) => id)], experiment: null });
+    } catch (error) {
+      sayError(error);
+    }
+    onClose();
+  };
+  return html`<${Confirm}
+    title=${`Queue ${plural(more, 'more seed')}?`}
+    text=${`${plural(clones.length, 'run')}: seeds ${[...new Set(clones.map(({ seed }) => seed))].join(', ')} of ${place.name} and ${base.name}. Seeds added after a look leave the plan: intervals become always-valid.`}
+    confirm=${`Queue ${plural(clones.length, 'run')}`}
+    onConfirm=${queue}
+    onClose=${onClose}
+  />`;
+}

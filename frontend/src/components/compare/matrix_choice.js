@@ -1,0 +1,82 @@
+/** What the matrix shows: its columns, and the number of seeds that was planned. */
+import { html, useState } from '../../dom.js';
+import { READINGS, keyTitle, needsThreshold } from '../../lib/runs/matrix.js';
+import { Menu } from '../shared/overlay.js';
+import { Select } from '../shared/marks.js';
+
+const MOST_COLUMNS = 16;
+
+/** @param {{columns: string[], available: string[], change: (changes: object) => void}} props */
+export function ColumnMenu({ columns, available, change }) {
+  const [metric, setMetric] = useState('');
+  const [reading, setReading] = useState('final');
+  const [threshold, setThreshold] = useState('0.5');
+  const named = metric || available[0] || '';
+  const key = [named, reading, ...(needsThreshold(reading) ? [Number(threshold)] : [])].join(':');
+  const isValid = named && !columns.includes(key) && columns.length < MOST_COLUMNS && !key.endsWith('NaN');
+  return html`<${Menu} label="Columns" align="right">
+    <div class="matrix-columns">
+      ${columns.map(
+        (each) => html`<label key=${each} class="check">
+          <input
+            type="checkbox"
+            checked
+            disabled=${columns.length === 1}
+            onChange=${() => change({ columns: columns.filter((other) => other !== each) })}
+          />
+          ${keyTitle(each)}
+        </label>`,
+      )}
+      <form
+        class="matrix-add"
+        onSubmit=${(/** @type {Event} */ event) => {
+          event.preventDefault();
+          if (isValid) change({ columns: [...columns, key] });
+        }}
+      >
+        <${Select} label="metric" value=${named} options=${available} onChange=${setMetric} />
+        <${Select}
+          label="reading"
+          value=${reading}
+          options=${Object.entries(READINGS).map(([value, { label }]) => ({ value, label }))}
+          onChange=${setReading}
+        />
+        ${
+          needsThreshold(reading) &&
+          html`<label class="select">
+            <span>threshold</span>
+            <input
+              type="number"
+              step="any"
+              value=${threshold}
+              onInput=${(/** @type {any} */ event) => setThreshold(event.target.value)}
+            />
+          </label>`
+        }
+        <button class="button" disabled=${!isValid}>Add column</button>
+      </form>
+      <button class="button-quiet" onClick=${() => change({ columns: null })}>Default columns</button>
+    </div>
+  <//>`;
+}
+
+/**
+ * Seeds per variant that were fixed before anybody looked: with them one look with Student's t is enough.
+ * @param {{planned: number | null, change: (changes: object) => void}} props
+ */
+export const PlanField = ({ planned, change }) => html`<label
+  class="select"
+  title="Seeds per variant that you fixed before looking. Empty: those of the launch; 0: no plan"
+>
+  <span>planned seeds</span>
+  <input
+    class="matrix-planned"
+    type="number"
+    min="0"
+    max="1000"
+    placeholder="as launched"
+    value=${planned ?? ''}
+    onChange=${(/** @type {any} */ event) =>
+      change({ planned: event.target.value === '' ? null : Number(event.target.value) })}
+  />
+</label>`;

@@ -1,0 +1,210 @@
+/** The ablation matrix in words, and as a table to paste. Pure. */
+import { csv } from '../text/csv.js';
+import { formatShort, formatValue, plural } from '../text/format.js';
+
+/** @typedef {import('./groups.js').Group} Group */
+/** @typedef {{name: string, row: Api.MatrixRow}} NamedRow a row by the page's name of its group */
+
+/** Readings by their word in the address. @type {Record<Api.MatrixColumn['reading'], {label: string, title: string}>} */
+export const READINGS = {
+  final: { label: 'at the end', title: 'Mean of the last 10 steps; the last evaluation' },
+  best: { label: 'best', title: 'Largest or smallest value, by the direction of the metric' },
+  equal_tokens: { label: 'at equal tokens', title: 'At the largest number of tokens that every run has reached' },
+  auc: { label: 'mean height', title: 'Area under the curve over its width, up to the last step of every run' },
+  steps_to: { label: 'steps to', title: 'First step that reaches the threshold' },
+  tokens_to: { label: 'tokens to', title: 'Tokens generated until the threshold is reached' },
+};
+
+export const needsThreshold = (/** @type {string} */ reading) => reading.endsWith('_to');
+
+/** Title of a column, as `eval/accuracy at the end`. @param {Api.MatrixColumn} column */
+export const columnTitle = ({ metric, reading, threshold }) =>
+  needsThreshold(reading)
+    ? `${READINGS[reading].label} ${metric} ${formatValue(threshold)}`
+    : `${metric} ${READINGS[reading].label}`;
+
+/** The same of a column by its key alone. @param {string} key */
+export function keyTitle(key) {
+  const [metric, reading = 'final', threshold] = key.split(':');
+  return reading in READINGS
+    ? columnTitle(/** @type {any} */ ({ metric, reading, threshold: threshold && Number(threshold) }))
+    : key;
+}
+
+/**
+ * What the service is asked for: every group as a row.
+ * @param {Group[]} groups @param {{columns: string[] | null, planned: number | null}} view @param {Group} baseline
+ */
+export const matrixParams = (groups, { columns, planned }, baseline) => ({
+  runs: groups.map(({ runs }) => runs.map(({ id }) => id).join(',')).join(';'),
+  baseline: baseline.runs[0].id,
+  metrics: columns?.length ? columns.join(',') : undefined,
+  planned: planned ?? undefined,
+});
+
+/** The page's groups with their rows; without those of which the service knows nothing. @param {Group[]} groups
+ * @param {Api.Matrix} matrix @returns {NamedRow[]} */
+export const namedRows = (groups, { rows }) =>
+  groups.flatMap(({ name, runs }) => {
+    const row = rows.find((each) => each.runs.some(({ id }) => id === runs[0].id));
+    return row ? [{ name, row }] : [];
+  });
+
+/** @param {number | null | undefined} value */
+const signed = (value) =>
+  value === null || value === undefined ? '–' : `${value > 0 ? '+' : ''}${formatValue(value)}`;
+
+const halfOf = (/** @type {{low: number | null, high: number | null}} */ { low, high }) =>
+  low === null || high === null ? null : (high - low) / 2;
+
+/** Mean and half width of its interval, as `0.61 ± 0.03`. @param {Api.MatrixCell} cell */
+export function estimateText(cell) {
+  if (cell.mean === null) return cell.reached === 0 ? 'not reached' : '–';
+  const half = halfOf(cell);
+  return half === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(half)}`;
+}
+
+/** The difference to the baseline, as `+0.1 better`. @param {Api.MatrixCell} cell */
+export const verdictText = ({ verdict, versus }) =>
+  verdict === 'baseline' ? '' : [versus && signed(versus.mean), verdict].filter(Boolean).join(' ');
+
+/** A p-value in two digits. @param {number | null} p */
+const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : String(Number(p.toPrecision(2))));
+
+/**
+ * All that is known of a cell, in sentences.
+ * @param {Api.MatrixCell} cell @param {{looks: string, tests: number}} matrix @param {string} baseline its name
+ * @param {number} runs of the row @returns {string[]}
+ */
+export function sentencesOf(cell, { looks, tests }, baseline, runs) {
+  const { n, low, high, versus, reason, more_seeds: more, reached, verdict } = cell;
+  const interval = low === null ? '' : `, 95 % interval of the mean ${formatValue(low)} to ${formatValue(high)}`;
+  const sentences = [`${estimateText(cell)} over ${plural(n, 'seed')}${interval}.`];
+  if (reached !== null) sentences.push(`${reached} of ${runs} reached the threshold.`);
+  if (versus) {
+    const kind = looks === 'planned' ? '95 % interval' : 'always-valid 95 % interval';
+    const ends = versus.low === null ? '' : `, ${kind} ${signed(versus.low)} to ${signed(versus.high)}`;
+    const pairs = versus.paired ? `over ${plural(versus.n, 'pair')} of seeds` : `over ${versus.n} seeds each, unpaired`;
+    sentences.push(`${signed(versus.mean)} to ${baseline} ${pairs}${ends}.`);
+    if (versus.variance_ratio !== null)
+      sentences.push(`Pairing leaves ${formatValue(versus.variance_ratio)} of the variance of independent seeds.`);
+    if (versus.p_corrected !== null)
+      sentences.push(
+        `p = ${pText(versus.p)}; corrected over ${plural(tests, 'difference')}: ${pText(versus.p_corrected)}.`,
+      );
+    if (versus.effect !== null) sentences.push(`Hedges' g = ${signed(versus.effect)}.`);
+  }
+  if (reason) sentences.push(reason);
+  if (more && verdict === 'no claim') sentences.push(`An interval needs ${plural(more, 'more seed')}.`);
+  else if (more)
+    sentences.push(
+      `${plural(more, 'more seed')} would decide this at 80 %, if the difference is as large as it looks.`,
+    );
+  return sentences;
+}
+
+/**
+ * Clones that give a row and the baseline so many more seeds in common: seeds that one side has first, then new ones.
+ * @param {{id: string, seed: number}[]} own @param {{id: string, seed: number}[]} base @param {number} more
+ * @returns {{run: string, seed: number}[]} runs to be cloned, and the clones' seeds
+ */
+export function seedsToQueue(own, base, more) {
+  const [mine, theirs] = [own, base].map((runs) => new Set(runs.map(({ seed }) => seed)));
+  const halves = [...mine, ...theirs].filter((seed) => mine.has(seed) !== theirs.has(seed)).sort((a, b) => a - b);
+  const next = Math.max(-1, ...mine, ...theirs) + 1;
+  const fresh = Array.from({ length: Math.max(0, more - halves.length) }, (_, i) => next + i);
+  return [...halves.slice(0, more), ...fresh].flatMap((seed) => [
+    ...(mine.has(seed) ? [] : [{ run: own[0].id, seed }]),
+    ...(theirs.has(seed) ? [] : [{ run: base[0].id, seed }]),
+  ]);
+}
+
+/** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+const textRows = (rows, { columns }) =>
+  rows.map(({ name, row }) => [
+    name,
+    ...columns.map(({ key }) => {
+      const cell = row.cells[key];
+      const verdict = verdictText(cell);
+      return `${estimateText(cell)} (n ${cell.n})${verdict && `; ${verdict}`}`;
+    }),
+  ]);
+
+/** @param {NamedRow[]} rows @param {Api.Matrix} matrix @returns {{head: string[], rows: string[][]}} */
+export const plainTable = (rows, matrix) => ({
+  head: ['variant', ...matrix.columns.map(columnTitle)],
+  rows: textRows(rows, matrix),
+});
+
+/** Text inside a cell of a Markdown table. @param {string} text */
+const inMarkdown = (text) => text.replace(/[\r\n]+/g, ' ').replace(/[\\`*_{}[\]<>#!|~&$]/g, (mark) => `\\${mark}`);
+
+/** @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+export function asMarkdown(rows, matrix) {
+  const table = plainTable(rows, matrix);
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map(inMarkdown).join(' | ')} |`;
+  return [line(table.head), `|${' --- |'.repeat(table.head.length)}`, ...table.rows.map(line), ''].join('\n');
+}
+
+/** A row per variant and column, all numbers in full. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+export function asCsv(rows, { columns }) {
+  const head =
+    'variant,metric,reading,threshold,n,mean,std,low,high,delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
+  const body = rows.flatMap(({ name, row }) =>
+    columns.map(({ key, metric, reading, threshold }) => {
+      const { n, mean, std, low, high, versus: v, verdict, more_seeds: more } = row.cells[key];
+      const difference = [v?.mean, v?.low, v?.high, v?.n, v?.paired, v?.p, v?.p_corrected, v?.effect];
+      return [name, metric, reading, threshold, n, mean, std, low, high, ...difference, verdict, more];
+    }),
+  );
+  return csv(head.split(','), body);
+}
+
+/** @type {Record<string, string>} */
+const LATEX = {
+  '\\': '\\textbackslash{}',
+  '~': '\\textasciitilde{}',
+  '^': '\\textasciicircum{}',
+  '±': '$\\pm$',
+  '–': '--',
+};
+
+/** Text in LaTeX: no character of it is a command. @param {string} text */
+const inLatex = (text) =>
+  text.replace(/[\r\n]+/g, ' ').replace(/[\\~^±–#$%&_{}]/g, (mark) => LATEX[mark] ?? `\\${mark}`);
+
+/** A booktabs table; significant differences are bold. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
+export function asLatex(rows, { columns }) {
+  const line = (/** @type {string[]} */ cells) => `${cells.join(' & ')} \\\\`;
+  const body = rows.map(({ name, row }) =>
+    line([
+      inLatex(name),
+      ...columns.map(({ key }) => {
+        const text = inLatex(estimateText(row.cells[key]));
+        return row.cells[key].verdict === 'better' ? `\\textbf{${text}}` : text;
+      }),
+    ]),
+  );
+  return [
+    `\\begin{tabular}{l${'r'.repeat(columns.length)}}`,
+    '\\toprule',
+    line(['variant', ...columns.map((column) => inLatex(columnTitle(column)))]),
+    '\\midrule',
+    ...body,
+    '\\bottomrule',
+    '\\end{tabular}',
+    '',
+  ].join('\n');
+}
+
+/** How the data may be looked at, in a sentence. @param {Api.Matrix} matrix */
+export const planText = ({ looks, planned, tests }) => {
+  const corrected = tests ? ` Differences are corrected over ${plural(tests, 'test')} (Holm).` : '';
+  return looks === 'planned'
+    ? `Plan: ${plural(planned ?? 0, 'seed')} per variant, one look at the end (Student's t).${corrected}`
+    : `No plan: intervals of differences are always-valid, look as often as you like.${corrected}`;
+};
+
+/** Tokens of a column at equal tokens, for its title. @param {Api.MatrixColumn} column @param {Api.Matrix} matrix */
+export const columnNote = ({ reading, unit }, { tokens }) =>
+  reading === 'equal_tokens' && tokens ? `${formatShort(tokens)} tokens` : unit;
