@@ -33,7 +33,7 @@ class Column:
 
     @property
     def key(self) -> str:
-        """As in the address, e.g. `eval/accuracy:steps_to:0.5`."""
+        """Spelling in the address, e.g. `eval/accuracy:steps_to:0.5`."""
         end = "" if self.threshold is None else f":{self.threshold:g}"
         return f"{self.metric}:{self.reading}{end}"
 

@@ -212,17 +212,10 @@ def test_one_seed_has_a_mean_and_no_interval(in_browser):
     assert in_browser(STATS, "s => s.spread([0.5])") == {"n": 1, "mean": 0.5, "std": None, "half": None}
 
 
-def test_the_difference_of_two_means_is_welchs(in_browser):
-    # Equal variances 1 and n 3 each: standard error sqrt(2/3), 4 degrees of freedom.
-    assert in_browser(STATS, "s => s.difference([2, 3, 4], [1, 2, 3])") == pytest.approx(
-        {"delta": 1, "half": 2.7764 * math.sqrt(2 / 3)}
-    )
-
-
 def test_the_service_and_the_page_agree_on_students_t(in_browser):
     from backend.metrics.statistics import t_975
 
-    freedoms = [1, 1.5, 2.3, 4, 17.9, 30, 31, 200]
+    freedoms = [1, 2, 4, 17, 30, 31, 200]
     ours = in_browser(STATS, "(s, freedoms) => freedoms.map(s.t95)", freedoms)
     assert ours == pytest.approx([t_975(freedom) for freedom in freedoms], rel=2e-3)
 

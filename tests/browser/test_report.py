@@ -102,7 +102,7 @@ def test_a_report_opens_without_a_network_and_runs_nothing(page, service, browse
     assert (found["said"], found["requests"], found["script"]) == ([], [path.as_uri()], False)
     assert len(found["pictures"]) == 4
     assert all(width > 500 for width in found["pictures"])
-    for wanted in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Summary"):
+    for wanted in ("</title><script>alert(3)", "values: step 4", "optimizer.lr", "85+60+88=?", "Matrix"):
         assert wanted in found["text"]
     assert 'onerror="alert(1)"' in found["text"]
     assert path.stat().st_size < 1_000_000

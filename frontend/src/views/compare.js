@@ -206,6 +206,7 @@ function Comparison({ runs, view, change }) {
         metrics=${metrics}
         view=${curves}
         baseline=${groupOf(view.baseline, groups)?.name ?? groups[0].name}
+        matrix=${view}
         looks=${visible}
         names=${names}
         onClose=${() => setReporting(false)}

@@ -282,7 +282,7 @@ function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
       );
       say(`${plural(made.length, 'run')} queued`);
       const known = groups.flatMap(({ runs }) => runs.map(({ id }) => id));
-      change({ runs: [...known, ...made.map(({ id }) => id)], experiment: null });
+      change({ runs: [...known, ...made.map(({ id }) => id)], experiment: undefined });
     } catch (error) {
       sayError(error);
     }

@@ -10,7 +10,8 @@ import { chartTheme } from '../../charts/theme.js';
 import { placeText, readLines, tableOf } from '../../lib/reading.js';
 import { reportHtml } from '../../lib/report.js';
 import { formatField, groupDifferences } from '../../lib/runs/config.js';
-import { SUMMARY_FIELDS, presentFields, summaryRows } from '../../lib/runs/summary.js';
+import { groupOf } from '../../lib/runs/groups.js';
+import { matrixParams, namedRows, plainTable, planText } from '../../lib/runs/matrix.js';
 import { formatBytes, formatTime, formatValue, plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
@@ -23,7 +24,8 @@ import { viewOf } from '../curves/tuning.js';
 /** @typedef {import('../curves/panel.js').PanelView} PanelView */
 /**
  * @typedef {{title: string, groups: Group[], runs: string[], metrics: string[], view: PanelView, baseline: string,
- *   looks: import('../curves/lines.js').Looks, names: Map<string, string>}} Comparison `runs`: ids of those drawn;
+ *   looks: import('../curves/lines.js').Looks, names: Map<string, string>,
+ *   matrix: {columns: string[] | null, planned: number | null}}} Comparison `runs`: ids of those drawn;
  *   `baseline`: name of the group to compare with
  * @typedef {{title: string, note: string, step: string, prompts: number, order: 'first' | 'low' | 'high'}} Wishes
  */
@@ -64,31 +66,16 @@ async function chartOf({ view: page, runs, looks, names }, metric, points) {
   return { title: metric, picture: await pictureOf(figure), values };
 }
 
-/** The table of numbers, as on the page. @param {Comparison} comparison */
-function summaryOf({ groups, baseline }) {
-  const rows = summaryRows(groups, baseline, aboutMetric);
-  const fields = presentFields(rows);
-  /** @param {ReturnType<typeof summaryRows>[number]['cells'][number]} cell */
-  const text = ({ n, mean, half, notFinite, versus, apart }) => {
-    if (!n) return notFinite ? `${notFinite} not finite` : '–';
-    const delta = versus?.delta ?? null;
-    return [
-      `${formatValue(mean)} ${half === null ? '(n 1)' : `± ${formatValue(half)}`}`,
-      delta !== null &&
-        `Δ ${delta > 0 ? '+' : ''}${formatValue(delta)}${versus?.half == null ? '' : ` ± ${formatValue(versus.half)}`}`,
-      apart.length > 0 && 'not comparable',
-      notFinite > 0 && `${notFinite} not finite`,
-    ]
-      .filter(Boolean)
-      .join('; ');
-  };
+/** The matrix, as on the page. @param {Comparison} comparison */
+async function matrixOf({ groups, baseline, matrix: view }) {
+  const base = groupOf(baseline, groups) ?? groups[0];
+  const matrix = await get('/matrix', matrixParams(groups, view, base));
   return {
-    title: 'Summary',
-    note: `Mean ± half width of the 95 % interval over seeds (Student's t); last value of each run; Δ to ${baseline}`,
-    table: {
-      head: ['variant', 'runs', ...fields.map((i) => SUMMARY_FIELDS[i].title)],
-      rows: rows.map(({ name, runs, cells }) => [name, runs, ...fields.map((i) => text(cells[i]))]),
-    },
+    title: 'Matrix',
+    note: [`Mean ± half width of the 95 % interval over seeds; differences to ${baseline}.`, planText(matrix)]
+      .concat(matrix.notes)
+      .join(' '),
+    table: plainTable(namedRows(groups, matrix), matrix),
   };
 }
 
@@ -175,7 +162,7 @@ async function makeReport(comparison, wishes, isWanted) {
         ...(metrics.length > MOST_METRICS ? [`the first ${MOST_METRICS} of ${metrics.length} metrics`] : []),
       ],
       charts,
-      sections: [summaryOf(comparison), differencesOf(comparison)],
+      sections: [await matrixOf(comparison), differencesOf(comparison)],
       rollouts,
       colours: { background: theme.background, ink: theme.ink, quiet: theme.label, line: theme.grid },
     });

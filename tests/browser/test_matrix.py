@@ -1,0 +1,133 @@
+"""The ablation matrix on Compare: read with mouse and keys, copied, and filled with more seeds."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from backend.metrics.store import write_points
+from backend.runs import leases, lifecycle
+from tests.browser.service import HOSTILE, running
+
+ENDS = {"grpo": (0.50, 0.55, 0.45), "dapo": (0.76, 0.80, 0.70), HOSTILE[:60]: (0.56, 0.57, 0.49)}
+METRIC = "eval/accuracy"
+
+
+def trained(service, run_id, end):
+    """Leave a finished run whose accuracy rises to `end`."""
+    with service.sessions.begin() as session:
+        claim = lifecycle.claim_run(session, "test-worker", "test-host")
+        assert claim is not None
+        assert claim.run_id == run_id
+        lifecycle.begin_attempt(session, run_id, claim.attempt, -1)
+        for step in range(0, 31, 5):
+            values = {METRIC: 0.1 + (end - 0.1) * float(np.sqrt(step / 30)), "length/mean": 40.0 + step + end}
+            write_points(session, run_id, claim.attempt, [(step, values)])
+        summary = {"step": 30, "last": {METRIC: end, "length/mean": 70.0}, "best": {}}
+        leases.fence(session, run_id, claim.attempt, last_step=30, summary=summary)
+        lifecycle.finish_run(session, run_id, claim.attempt, "finished", "")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("lab")) as service:
+        body = {"name": "clip", "base": {"steps": 30}, "seeds": [0, 1, 2]}
+        body["variants"] = [{"name": name} for name in ENDS]
+        launched = service.client.post("/experiments", json=body).raise_for_status().json()
+        for run in launched["runs"]:
+            trained(service, run["id"], ENDS[run["variant"]][run["seed"]])
+        service.experiment = launched["id"]
+        yield service
+
+
+def cell(page, row, column=0):
+    return page.locator(".matrix tbody tr").nth(row).locator("td.number").nth(column)
+
+
+@pytest.fixture
+def opened(page, service):
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.goto(f"/compare?experiment={service.experiment}&columns={METRIC}:final,length/mean:final")
+    page.evaluate("document.documentElement.lang")
+    expect(page.locator(".matrix tbody tr")).to_have_count(3)
+    return page
+
+
+def test_cells_say_what_may_be_claimed(opened):
+    expect(opened.locator(".matrix")).to_contain_text("Plan: 3 seeds per variant, one look at the end")
+    expect(cell(opened, 0)).to_contain_text("0.5")
+    better = cell(opened, 1)
+    expect(better).to_contain_text("better")
+    better.locator(".matrix-cell").focus()
+    details = opened.locator(".matrix-details")
+    expect(details).to_contain_text("over 3 pairs of seeds")
+    expect(details).to_contain_text("corrected over 4 differences")
+    cell(opened, 2).locator(".matrix-cell").hover()
+    expect(details).to_contain_text("more seeds would decide this at 80 %")
+
+
+def test_the_baseline_is_chosen_and_a_deleted_one_is_told(opened, service):
+    opened.locator(".matrix").get_by_label("baseline").select_option("dapo")
+    expect(cell(opened, 0)).to_contain_text("worse")
+    opened.goto(f"/compare?experiment={service.experiment}&baseline=gone")
+    note = opened.get_by_role("note").filter(has_text="The baseline gone is not among these runs")
+    expect(note).to_be_visible()
+
+
+def test_columns_are_chosen_and_stay_in_the_address(opened):
+    opened.get_by_role("button", name="Columns").click()
+    panel = opened.locator(".matrix-columns")
+    panel.get_by_label("metric").select_option(METRIC)
+    panel.get_by_label("reading").select_option("steps_to")
+    panel.get_by_label("threshold").fill("0.6")
+    panel.get_by_role("button", name="Add column").click()
+    expect(opened.locator(".matrix thead")).to_contain_text("steps to eval/accuracy 0.6")
+    expect(cell(opened, 0, 2)).to_contain_text("not reached")
+    opened.reload()
+    expect(cell(opened, 1, 2)).to_contain_text("3 reached")
+
+
+def test_what_is_copied_is_the_table(opened, in_browser):
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for label, wanted in (
+        ("Copy as Markdown", "| dapo | 0.75"),
+        ("Copy as LaTeX", "\\textbf{0.75"),
+        ("Copy as CSV", "dapo,eval/accuracy,final,,3,"),
+    ):
+        opened.get_by_role("button", name="Copy", exact=True).click()
+        opened.get_by_role("button", name=label).click()
+        opened.wait_for_function(
+            "text => navigator.clipboard.readText().then(t => t.includes(text))", arg=wanted
+        )
+    hostile = [HOSTILE, "$(rm) & \\input{x} | a"]
+    assert "|" not in in_browser(
+        "lib/runs/matrix.js",
+        r"(m, names) => names.map((name) => m.asMarkdown([{ name, row: { cells: {} } }], { columns: [] })"
+        r".split('\n')[2].slice(1, -1).replaceAll('\\|', '').trim()).join('')",
+        hostile,
+    )
+
+
+def test_seeds_to_queue_fill_pairs_first_and_repeat_none(in_browser):
+    call = "(m, [own, base, more]) => m.seedsToQueue(own, base, more)"
+    own = [{"id": "a", "seed": 0}, {"id": "b", "seed": 1}]
+    base = [{"id": "c", "seed": 0}, {"id": "d", "seed": 4}]
+    assert in_browser("lib/runs/matrix.js", call, [own, base, 3]) == [
+        {"run": "c", "seed": 1},
+        {"run": "a", "seed": 4},
+        {"run": "a", "seed": 5},
+        {"run": "c", "seed": 5},
+    ]
+
+
+def test_more_seeds_are_queued_from_the_cell(opened, service):
+    before = len(service.get("/runs")["items"])
+    button = cell(opened, 2).locator(".matrix-more")
+    more = int(button.inner_text().split()[1])
+    button.click()
+    opened.get_by_role("dialog").get_by_role("button", name=f"Queue {2 * more} runs").click()
+    expect(opened.locator(".matrix")).to_contain_text("always-valid", timeout=60_000)
+    runs = service.get("/runs")["items"]
+    assert len(runs) == before + 2 * more
+    queued = [run for run in runs if run["status"] == "queued"]
+    assert {run["seed"] for run in queued} == set(range(3, 3 + more))
+    assert "runs=" in opened.url
