@@ -83,7 +83,7 @@ def test_columns_are_chosen_and_stay_in_the_address(opened):
     expect(opened.locator(".matrix thead")).to_contain_text("steps to eval/accuracy 0.6")
     expect(cell(opened, 0, 2)).to_contain_text("not reached")
     opened.reload()
-    expect(cell(opened, 1, 2)).to_contain_text("3 reached")
+    expect(cell(opened, 1, 2)).to_contain_text("3 of 3 reached")
 
 
 def test_what_is_copied_is_the_table(opened, in_browser):

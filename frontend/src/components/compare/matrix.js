@@ -47,7 +47,6 @@ export function Matrix({ groups, view, change, available, looks }) {
   return html`<section class="section matrix" aria-labelledby="matrix-title">
     <div class="section-head">
       <h2 id="matrix-title">Matrix</h2>
-      ${data && html`<span class="faint">${planText(data)}</span>`}
       ${
         view.baseline &&
         !chosen &&
@@ -69,6 +68,7 @@ export function Matrix({ groups, view, change, available, looks }) {
       <${ColumnMenu} columns=${view.columns ?? data?.columns.map(({ key }) => key) ?? []} available=${available} change=${change} />
       ${data && html`<${CopyMenu} rows=${rows} matrix=${data} />`}
     </div>
+    ${data && html`<p class="quiet matrix-plan">${planText(data)}</p>`}
     ${error && html`<${Failure} error=${error} retry=${reload} />`}
     ${!data && !error && html`<${Skeleton} rows=${groups.length + 1} label="Loading the matrix" />`}
     ${data?.notes.map((note) => html`<p class="quiet is-warning" role="note" key=${note}>${note}</p>`)}
@@ -182,7 +182,7 @@ function Cell({ cell, range, isOpen, onPlace, onQueue }) {
           ${verdictText(cell)}
         </span>`
       }
-      ${reached !== null && html`<span class="delta faint">${reached} reached</span>`}
+      ${reached !== null && html`<span class="delta faint">${reached} of ${cell.values.length} reached</span>`}
     </button>
     ${
       mayChange.value &&

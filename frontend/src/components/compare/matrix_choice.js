@@ -46,6 +46,7 @@ export function ColumnMenu({ columns, available, change }) {
           html`<label class="select">
             <span>threshold</span>
             <input
+              class="field"
               type="number"
               step="any"
               value=${threshold}
@@ -70,7 +71,7 @@ export const PlanField = ({ planned, change }) => html`<label
 >
   <span>planned seeds</span>
   <input
-    class="matrix-planned"
+    class="field matrix-planned"
     type="number"
     min="0"
     max="1000"

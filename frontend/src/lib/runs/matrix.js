@@ -20,7 +20,7 @@ export const needsThreshold = (/** @type {string} */ reading) => reading.endsWit
 /** Title of a column, as `eval/accuracy at the end`. @param {Api.MatrixColumn} column */
 export const columnTitle = ({ metric, reading, threshold }) =>
   needsThreshold(reading)
-    ? `${READINGS[reading].label} ${metric} ${formatValue(threshold)}`
+    ? `${READINGS[reading].label} ${metric} ${threshold}`
     : `${metric} ${READINGS[reading].label}`;
 
 /** The same of a column by its key alone. @param {string} key */
@@ -64,12 +64,17 @@ export function estimateText(cell) {
   return half === null ? formatValue(cell.mean) : `${formatValue(cell.mean)} ± ${formatValue(half)}`;
 }
 
-/** The difference to the baseline, as `+0.1 better`. @param {Api.MatrixCell} cell */
-export const verdictText = ({ verdict, versus }) =>
-  verdict === 'baseline' ? '' : [versus && signed(versus.mean), verdict].filter(Boolean).join(' ');
+const SIDES = ['better', 'worse', 'higher', 'lower'];
+
+/** The difference to the baseline, as `+0.1 better` or `+0.1, more seeds`. @param {Api.MatrixCell} cell */
+export function verdictText({ verdict, versus }) {
+  if (verdict === 'baseline') return '';
+  if (!versus) return verdict;
+  return `${signed(versus.mean)}${SIDES.includes(verdict) ? ' ' : ', '}${verdict}`;
+}
 
 /** A p-value in two digits. @param {number | null} p */
-const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : String(Number(p.toPrecision(2))));
+const pText = (p) => (p === null ? '' : p < 0.001 ? '< 0.001' : `= ${Number(p.toPrecision(2))}`);
 
 /**
  * All that is known of a cell, in sentences.
@@ -90,7 +95,7 @@ export function sentencesOf(cell, { looks, tests }, baseline, runs) {
       sentences.push(`Pairing leaves ${formatValue(versus.variance_ratio)} of the variance of independent seeds.`);
     if (versus.p_corrected !== null)
       sentences.push(
-        `p = ${pText(versus.p)}; corrected over ${plural(tests, 'difference')}: ${pText(versus.p_corrected)}.`,
+        `p ${pText(versus.p)}, corrected over ${plural(tests, 'difference')} p ${pText(versus.p_corrected)}.`,
       );
     if (versus.effect !== null) sentences.push(`Hedges' g = ${signed(versus.effect)}.`);
   }
