@@ -128,7 +128,7 @@ def test_runs_of_one_variant_in_one_experiment_are_seeds_of_each_other(client):
     assert answer["looks"] == "any time"  # a log is no plan
     [grpo, dapo] = answer["rows"]
     assert (grpo["cells"]["reward/mean:final"]["mean"], len(grpo["runs"])) == (2.0, 2)
-    assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 7.0
+    assert dapo["cells"]["reward/mean:final"]["versus"]["mean"] == 8.0  # one pair: the first with the first
 
 
 def test_two_logs_that_the_user_does_not_name_are_not_taken_for_two_seeds(client):
