@@ -107,6 +107,7 @@ export function Matrix({ groups, view, change, available, looks }) {
  *   onPlace: (place: Place) => void, onQueue: (place: Place) => void}} props
  */
 function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue }) {
+  const canGrow = (/** @type {string} */ wanted) => startsAnew(groups.find((group) => group.name === wanted)?.runs[0]);
   const ranges = new Map(
     data.columns.map(({ key }) => [key, rangeOf(rows.map(({ row }) => row.cells[key].sparkline))]),
   );
@@ -143,7 +144,7 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
                   range=${ranges.get(key)}
                   isOpen=${place?.name === name && place.key === key}
                   onPlace=${() => onPlace({ name, key })}
-                  onQueue=${() => onQueue({ name, key })}
+                  onQueue=${canGrow(name) && canGrow(baseline) ? () => onQueue({ name, key }) : null}
                 />
               </td>`,
             )}
@@ -153,6 +154,10 @@ function Table({ data, rows, groups, baseline, looks, place, onPlace, onQueue })
     </table>
   </div>`;
 }
+
+/** Whether a clone of a run with another seed is another seed of it: not of a fork, and of no other trainer's run. */
+const startsAnew = (/** @type {Api.RunItem | undefined} */ run) =>
+  Boolean(run && run.fork_step === null && !run.origin);
 
 const ENDED = ['finished', 'stopped'];
 
@@ -164,7 +169,7 @@ function runsText({ runs }) {
 
 /**
  * @param {{cell: Api.MatrixCell, range: [number, number], isOpen: boolean, onPlace: () => void,
- *   onQueue: () => void}} props
+ *   onQueue: (() => void) | null}} props
  */
 function Cell({ cell, range, isOpen, onPlace, onQueue }) {
   const [mean, half] = estimateText(cell).split(' ± ');
@@ -186,6 +191,7 @@ function Cell({ cell, range, isOpen, onPlace, onQueue }) {
     </button>
     ${
       mayChange.value &&
+      onQueue &&
       more !== null &&
       more <= MOST_QUEUED &&
       html`<button class="button-quiet matrix-more" onClick=${onQueue} title="Queue these seeds">
