@@ -22,8 +22,8 @@ from backend.matrix.readings import (
     sparkline,
     until,
 )
-from backend.metrics.reading import Points, read_points
-from backend.metrics.series import Curve
+from backend.metrics.reading import read_points
+from backend.metrics.series import Curve, Points
 from backend.metrics.statistics import LARGEST, spread
 from backend.runs.store import shown_verdict
 
