@@ -13,7 +13,8 @@ from backend.config.metrics import has_interval, interval_of
 from backend.db.models import Checkpoint, Run
 from backend.db.numbers import spell
 from backend.evaluations.schemas import EvaluationItem, EvaluationPage
-from backend.metrics.reading import Points, read_points
+from backend.metrics.reading import read_points
+from backend.metrics.series import Points
 
 PREFIX = "eval/"
 MOST_STEPS = 100

@@ -11,7 +11,8 @@ from backend.config.run import RunConfig
 from backend.db.models import Attempt, Checkpoint, MetricBlock, MetricKey, Run
 from backend.db.run_lookup import must_exist
 from backend.errors import Conflict
-from backend.metrics.reading import Points, read_points
+from backend.metrics.reading import read_points
+from backend.metrics.series import Points
 from backend.runs.checkpoints import checkpoint_at, checkpoints_of
 
 CURVES = (

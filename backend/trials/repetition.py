@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from backend.config.metrics import OF_THE_MACHINE
 from backend.db.models import Run
-from backend.metrics.reading import Points, read_points
+from backend.metrics.reading import read_points
+from backend.metrics.series import Points
 
 EVALUATED = "eval/"
 """Metrics of evaluations: the last step of a run is evaluated, wherever it is."""

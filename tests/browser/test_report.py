@@ -25,7 +25,7 @@ def test_no_text_is_markup_anywhere(in_browser, browser, tmp_path, place):
     texts = [*PAYLOADS[:120], HOSTILE, "javascript:alert(1)", "]]>--><svg onload=alert(1)>"]
     table = {"head": texts, "rows": [texts]}
     group = {"prompt": texts[0], "answer": "", "completions": [{"facts": t, "text": t} for t in texts]}
-    parts = {
+    parts: dict[str, dict[str, object]] = {
         "title": {"title": " ".join(texts)},
         "note": {"note": "\n".join(texts)},
         "link": {"link": f"javascript:alert(1)//{texts[0]}"},
@@ -54,7 +54,12 @@ def opened(browser, path):
     said, requests = [], []
     context.expose_function("__report", lambda *words: said.append(words))
     context.add_init_script(WATCH)
-    context.on("request", lambda request: request.url.startswith("data:") or requests.append(request.url))
+
+    def note(request):
+        if not request.url.startswith("data:"):
+            requests.append(request.url)
+
+    context.on("request", note)
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_timeout(300)

@@ -13,7 +13,7 @@ from backend.config.merge import resolve
 from backend.exports.card import model_card, wilson
 from backend.exports.facts import CardFacts
 from backend.exports.markdown import fenced, inline, quoted
-from backend.metrics.reading import Points
+from backend.metrics.series import Points
 
 HUB = {"name": "hub", "dataset": "openai/gsm8k", "prompt_field": "question", "answer_field": "answer"}
 
