@@ -21,6 +21,7 @@ import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
+import { CellGrid } from '../components/compare/cells.js';
 import { ConfigDifferences, SummaryTable } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
@@ -36,6 +37,7 @@ const SPEC = {
   metrics: list(['key']),
   q: text(),
   hide: list([]),
+  cell: text(),
   panel: text(),
   ...CURVE_SPEC,
 };
@@ -208,6 +210,12 @@ function Comparison({ runs, view, change }) {
         onClose=${() => setReporting(false)}
       />`
     }
+    <${CellGrid}
+      groups=${groups}
+      available=${available}
+      metric=${view.cell}
+      onMetric=${(/** @type {string} */ metric) => change({ cell: metric })}
+    />
     <${SummaryTable}
       groups=${groups}
       view=${view}
