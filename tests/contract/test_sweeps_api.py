@@ -52,7 +52,7 @@ def test_an_invalid_cell_is_named_and_nothing_is_launched(client, database):
     assert answer.status_code == 422
     errors = answer.json()["errors"]
     assert [error["path"] for error in errors] == ["sweep.optimizer.lr"] * 2
-    assert errors[0]["message"].endswith("got -1 (in grpo lr=-1 group_size=4, grpo lr=-1 group_size=8)")
+    assert errors[0]["message"].endswith("got -1.0 (in grpo lr=-1 group_size=4, grpo lr=-1 group_size=8)")
     assert (count(database, Experiment), count(database, Run)) == (0, 0)
 
 

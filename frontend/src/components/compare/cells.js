@@ -30,7 +30,7 @@ export function CellGrid({ groups, available, metric, onMetric }) {
     <div class="section-head">
       <h2 id="compare-cells">Cells</h2>
       <span class="faint">
-        mean over seeds of the last value; ${better ? 'a darker cell is better' : 'a darker cell is higher'};
+        mean over seeds of the last value; ${better ? 'darker is better' : 'darker is higher'};${' '}
         ${done} of ${plural(runs.length, 'run')} finished
       </span>
       <span class="spacer"></span>
@@ -91,7 +91,7 @@ function ListTable({ paths, rows }) {
 function CellData({ cell: { group, mean, n, heat } }) {
   return html`<td class="number cell" style=${{ '--heat': `${Math.round((heat ?? 0) * 32)}%` }} title=${group.name}>
     <span class="cell-mean">${mean === null ? '–' : formatValue(mean)}</span>
-    <span class="faint cell-seeds">${n} of ${plural(group.runs.length, 'seed')}</span>
+    <span class="cell-seeds">${n} of ${plural(group.runs.length, 'seed')}</span>
     <span class="cell-runs">
       ${group.runs.map((run) => html`<${SeedLink} key=${run.id} run=${run} />`)}
     </span>

@@ -151,18 +151,11 @@ const METHODS = [
 /** @param {{sweep: Sweep, onChange: (sweep: Sweep) => void}} props */
 function Method({ sweep, onChange }) {
   const number = (/** @type {'cells' | 'seed'} */ key, /** @type {string} */ label) =>
-    html`<label class="sweep-number">
-      <span>${label}</span>
-      <input
-        class="field"
-        inputmode="numeric"
-        value=${sweep[key]}
-        onChange=${(event) => {
-          if (/^\d{1,10}$/.test(event.target.value)) onChange({ ...sweep, [key]: Number(event.target.value) });
-          else event.target.value = String(sweep[key]);
-        }}
-      />
-    </label>`;
+    html`<${WholeNumber}
+      label=${label}
+      value=${sweep[key]}
+      onChange=${(/** @type {number} */ value) => onChange({ ...sweep, [key]: value })}
+    />`;
   return html`<div class="toolbar">
     <${Segments}
       label="Combinations"
@@ -172,6 +165,26 @@ function Method({ sweep, onChange }) {
     />
     ${sweep.method === 'random' && html`${number('cells', 'cells')} ${number('seed', 'seed of the sample')}`}
   </div>`;
+}
+
+/** @param {{label: string, value: number, onChange: (value: number) => void}} props */
+function WholeNumber({ label, value, onChange }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const isRight = typed === null || /^\d{1,10}$/.test(typed);
+  return html`<label class="sweep-number">
+    <span>${label}</span>
+    <input
+      class="field"
+      inputmode="numeric"
+      value=${typed ?? value}
+      aria-invalid=${isRight ? undefined : 'true'}
+      onInput=${(event) => {
+        setTyped(event.target.value);
+        if (/^\d{1,10}$/.test(event.target.value)) onChange(Number(event.target.value));
+      }}
+      onBlur=${() => setTyped(null)}
+    />
+  </label>`;
 }
 
 /** @param {number | null} low @param {number | null} high @param {string | null} currency */

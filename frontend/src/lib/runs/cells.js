@@ -47,21 +47,35 @@ const spell = (/** @type {unknown} */ value) => JSON.stringify(value) ?? 'undefi
 const axisOf = (values) => [...new Map(values.map((value) => [spell(value), value])).values()].sort(byValue);
 
 /**
+ * Differing fields without those that only some members of a union have, where the member itself differs.
+ * @template {{path: string, cells: unknown[][]}} Field
+ * @param {Field[]} fields
+ */
+function withoutMembers(fields) {
+  const unions = fields.filter(({ path }) => path.endsWith('.type')).map(({ path }) => path.slice(0, -'type'.length));
+  return fields.filter(
+    ({ path, cells }) =>
+      !cells.some((values) => values.includes(undefined)) || !unions.some((union) => path.startsWith(union)),
+  );
+}
+
+/**
  * Cells as a matrix where two fields tell them apart, else as a list with the fields that differ.
  * @param {Cell[]} cells @returns {Matrix | List}
  */
 export function gridOf(cells) {
-  const differing = groupDifferences(
-    cells.map(({ group: { name, runs } }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+  const differing = withoutMembers(
+    groupDifferences(
+      cells.map(({ group: { name, runs } }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+    ),
   );
   const valuesOf = (/** @type {number} */ i) => differing.map((field) => field.cells[i][0]);
   const keys = new Set(cells.map((_, i) => spell(valuesOf(i))));
   if (differing.length === 2 && keys.size === cells.length) {
-    const [rows, columns] = differing.map(({ path }, at) => ({
-      path,
-      values: axisOf(cells.map((_, i) => valuesOf(i)[at])),
-    }));
-    const found = new Map(cells.map((cell, i) => [spell(valuesOf(i)), cell]));
+    const axes = differing.map(({ path }, at) => ({ path, values: axisOf(cells.map((_, i) => valuesOf(i)[at])) }));
+    const isTall = axes[0].values.length >= axes[1].values.length;
+    const [rows, columns] = isTall ? axes : [axes[1], axes[0]];
+    const found = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
     const isGrid = rows.values.length > 1 && columns.values.length > 1 && rows.values.length < cells.length;
     if (isGrid)
       return {
