@@ -68,6 +68,7 @@ READS = (
     "POST /api/v1/validate",  # computes, changes nothing
     "POST /api/v1/problems/preview",  # likewise
     "GET /api/v1/experiments",
+    "POST /api/v1/experiments/plan",  # computes, changes nothing
     "GET /api/v1/experiments/{experiment_id}",
     "GET /api/v1/matrix",
     "GET /api/v1/runs",

@@ -4,14 +4,16 @@ from fastapi import APIRouter, BackgroundTasks
 
 from backend.db.engine import reading
 from backend.experiments.launch import launch
+from backend.experiments.plan import planned_experiment
 from backend.experiments.schemas import (
     ExperimentDetail,
     ExperimentPage,
+    ExperimentPlan,
     ExperimentRequest,
     LaunchedExperiment,
 )
 from backend.experiments.store import find_experiment, list_experiments, shown_experiment, statuses_of
-from backend.http.dependencies import LabOf, ReadSession
+from backend.http.dependencies import LabOf, ReadSession, SettingsOf
 from backend.http.idempotency import Key
 from backend.http.paging import page_of
 from backend.http.problem_details import ERRORS
@@ -30,6 +32,12 @@ def create(body: ExperimentRequest, lab: LabOf, later: BackgroundTasks, key: Key
     answer = launch(lab, body, key=key)
     later.add_task(ring, lab.settings)
     return Json(answer, 201, background=later)
+
+
+@router.post("/plan", response_model=ExperimentPlan)
+def plan_first(body: ExperimentRequest, session: ReadSession, settings: SettingsOf) -> Json:
+    """The variants that this body would launch, with their errors, time and cost. Nothing is queued."""
+    return Json(planned_experiment(session, settings, body))
 
 
 @router.post("/check", status_code=202, response_model=RunItem, response_model_exclude_unset=True)

@@ -53,8 +53,30 @@ class Duration:
 
 def duration(session: Session, config: RunConfig, models_dir: Path) -> Duration:
     """The time that a run's steps take, as a range: the less is known, the wider."""
+    return durations(session, [config], models_dir)[0]
+
+
+def durations(session: Session, configs: Sequence[RunConfig], models_dir: Path) -> list[Duration]:
+    """The same of many runs, with one look at those of the past; runs of one size are estimated once."""
     seen = _seen(session)
-    own = config.model_dump(mode="json")
+    known: dict[str, Duration] = {}
+    found = []
+    for config in configs:
+        own = config.model_dump(mode="json")
+        size = repr((_size(own), _work(own), config.steps))
+        if size not in known:
+            known[size] = _duration(session, config, own, seen, models_dir)
+        found.append(known[size])
+    return found
+
+
+def _duration(
+    session: Session,
+    config: RunConfig,
+    own: Mapping[str, Any],
+    seen: Sequence[tuple[float, dict[str, Any]]],
+    models_dir: Path,
+) -> Duration:
     if alike := [seconds for seconds, other in seen if _size(other) == _size(own)]:
         step = statistics.median(alike)
         low, high = min(alike) / SPREAD * config.steps, max(alike) * SPREAD * config.steps

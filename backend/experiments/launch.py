@@ -10,7 +10,8 @@ from backend.config.run import RunConfig
 from backend.db.engine import insert_into, new_id, reading
 from backend.db.models import Experiment, Run
 from backend.errors import FieldError, InvalidConfig
-from backend.experiments.schemas import MOST_RUNS, ExperimentRequest
+from backend.experiments.schemas import ExperimentRequest
+from backend.experiments.sweep import MOST_RUNS, Cell, expand
 from backend.http.dependencies import Lab
 from backend.http.idempotency import digest_of, made_before
 from backend.runs.checks import runnable
@@ -21,6 +22,8 @@ from backend.runs.rows import run_row
 from backend.settings import Settings
 
 MOST_STEPS_TOGETHER = 100_000_000
+MOST_NAMED = 3
+"""Cells that an error names."""
 
 
 class Planned(NamedTuple):
@@ -41,13 +44,16 @@ def launch(lab: Lab, request: ExperimentRequest, *, key: str) -> dict[str, Any]:
 
     Configs are resolved and files hashed before the transaction: on SQLite all other writers wait for it.
     """
-    document = request.model_dump(mode="json")
+    document = request.model_dump(mode="json", exclude=set() if request.sweep else {"sweep"})
     digest = digest_of(document)
     with reading(lab.sessions) as session:
         if known := made_before(session, key, digest):
             return launched(session, known)
-    planned = list(plan(lab.settings, request))
-    row = {"id": new_id(), "name": request.name, "request": document, "request_hash": digest}
+    cells = cells_of(request)
+    planned = list(plan(lab.settings, request, cells))
+    stored = {**document, "variants": [cell.variant for cell in cells]}
+    stored.pop("sweep", None)  # its variants say it all, and may be sent again
+    row = {"id": new_id(), "name": request.name, "request": stored, "request_hash": digest}
     given = {"priority": request.priority, "tags": request.tags, "notes": request.notes}
     with lab.sessions.begin() as session:
         if not request.insist:
@@ -71,20 +77,34 @@ def enter_experiment(
     return made
 
 
-def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
-    """Every run of the request; raises InvalidConfig with the errors of all variants at once."""
-    if (count := len(request.variants) * len(request.seeds)) > MOST_RUNS:
+def cells_of(request: ExperimentRequest) -> list[Cell]:
+    """The variants of a request, times its sweep; raises InvalidConfig for too many runs."""
+    seeds = len(request.seeds)
+    if request.sweep is not None:
+        return expand(request.base, request.variants, request.sweep, seeds=seeds)
+    if (count := len(request.variants) * seeds) > MOST_RUNS:
         reason = f"{count} runs are more than the {MOST_RUNS} that one experiment may have"
         raise InvalidConfig([FieldError("seeds", reason)])
-    errors: list[FieldError] = []
-    configs: list[RunConfig] = []
-    for number, variant in enumerate(request.variants):
+    return [Cell(variant, variant["name"], ()) for variant in request.variants]
+
+
+def configs_of(
+    settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]
+) -> Iterator[RunConfig | InvalidConfig]:
+    """The complete config of each cell, or what is wrong with it."""
+    for cell in cells:
         try:
-            configs.append(runnable(settings, request.base, variant, request.seeds[0]))
+            yield runnable(settings, request.base, cell.variant, request.seeds[0])
         except InvalidConfig as error:
-            errors += [FieldError(f"variants.{number}.{found.path}", found.message) for found in error.errors]
-    if errors:
+            yield error
+
+
+def plan(settings: Settings, request: ExperimentRequest, cells: Sequence[Cell]) -> Iterator[Planned]:
+    """Every run of the request; raises InvalidConfig with the errors of all cells at once."""
+    found = list(configs_of(settings, request, cells))
+    if errors := _errors(cells, found, is_swept=request.sweep is not None):
         raise InvalidConfig(errors)
+    configs = [config for config in found if isinstance(config, RunConfig)]
     if (steps := sum(config.steps for config in configs) * len(request.seeds)) > MOST_STEPS_TOGETHER:
         reason = (
             f"make {steps:,} steps together; at most {MOST_STEPS_TOGETHER:,} are expected of an experiment"
@@ -94,8 +114,34 @@ def plan(settings: Settings, request: ExperimentRequest) -> Iterator[Planned]:
         )
     # The first seed of every variant comes first: a comparison is there early.
     for seed in request.seeds:
-        for variant, config in zip(request.variants, configs, strict=True):
-            yield Planned(variant["name"], seed, config.with_(seed=seed))
+        for cell, config in zip(cells, configs, strict=True):
+            yield Planned(cell.variant["name"], seed, config.with_(seed=seed))
+
+
+def _errors(
+    cells: Sequence[Cell], found: Sequence[RunConfig | InvalidConfig], *, is_swept: bool
+) -> list[FieldError]:
+    """Errors at their variants; those of a sweep once each, with the first cells that have them."""
+    wrong = [
+        (number, cell, error)
+        for number, (cell, config) in enumerate(zip(cells, found, strict=True))
+        if isinstance(config, InvalidConfig)
+        for error in config.errors
+    ]
+    if not is_swept:
+        return [FieldError(f"variants.{number}.{error.path}", error.message) for number, _, error in wrong]
+    names: dict[tuple[str, str], list[str]] = {}
+    for _, cell, error in wrong:
+        names.setdefault((error.path, error.message), []).append(cell.variant["name"])
+    return [
+        FieldError(f"sweep.{path}", f"{message} (in {_enumerated(of)})")
+        for (path, message), of in names.items()
+    ]
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _queue(

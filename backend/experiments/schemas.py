@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, JsonValue, field_validator
 
+from backend.experiments.sweep import MOST_RUNS, Sweep
 from backend.runs.schemas import Body, Fields, Name, Tag
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-MOST_RUNS = 500
 
 
 class ExperimentRequest(Body):
@@ -16,8 +16,10 @@ class ExperimentRequest(Body):
     name: Name
     base: Fields = Field(default={})
     """Fields of RunConfig that all variants share."""
-    variants: Annotated[list[Fields], Field(min_length=1, max_length=100)]
+    variants: Annotated[list[Fields], Field(min_length=1, max_length=MOST_RUNS)]
     """Each a `name` and the fields of RunConfig in which it differs."""
+    sweep: Sweep | None = None
+    """Values of knobs that every variant is launched with: they become variants of their own."""
     seeds: list[Seed] = Field(default=[0], min_length=1, max_length=100)
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """Higher ones start first."""
@@ -43,6 +45,47 @@ class ExperimentRequest(Body):
         if len(set(names)) < len(names):
             raise ValueError("names must be unique")
         return variants
+
+
+class PlannedField(BaseModel):
+    """An error in a field of a planned variant."""
+
+    path: str
+    message: str
+
+
+class PlannedCell(BaseModel):
+    """A variant of a plan: each of its seeds would be a run."""
+
+    variant: str
+    of: str
+    """Name of the variant that a sweep has made it from, or its own."""
+    values: list[JsonValue]
+    """One of each knob of the sweep."""
+    errors: list[PlannedField]
+    """Reasons why it cannot be launched."""
+    seconds_low: float | None
+    seconds_high: float | None
+    """Time of one run; null where it cannot be launched."""
+    tokens_at_most: float | None
+
+
+class ExperimentPlan(BaseModel):
+    """Variants and costs of an experiment that is not launched yet."""
+
+    knobs: list[str]
+    """Paths of the swept knobs."""
+    cells: list[PlannedCell]
+    runs: int
+    seconds_low: float
+    seconds_high: float
+    """Time of all runs in one worker slot."""
+    tokens_at_most: float
+    currency: str | None
+    """Of the newest attempt whose slot had a price; null: none had one."""
+    money_low: float | None
+    money_high: float | None
+    """Time of all runs at that price."""
 
 
 class LaunchedRun(BaseModel):

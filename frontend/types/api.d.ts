@@ -175,6 +175,17 @@ declare namespace Api {
     items: ExperimentItem[];
     next: string | null;
   }
+  interface ExperimentPlan {
+    knobs: string[];
+    cells: PlannedCell[];
+    runs: number;
+    seconds_low: number;
+    seconds_high: number;
+    tokens_at_most: number;
+    currency: string | null;
+    money_low: number | null;
+    money_high: number | null;
+  }
   interface FindingItem {
     cause: string;
     title: string;
@@ -290,7 +301,16 @@ declare namespace Api {
     reached: number | null;
     sparkline: (number | null)[];
     versus: Versus | null;
-    verdict: 'baseline' | 'better' | 'worse' | 'higher' | 'lower' | 'more seeds' | 'no difference shown' | 'no claim' | 'not comparable';
+    verdict:
+      | 'baseline'
+      | 'better'
+      | 'worse'
+      | 'higher'
+      | 'lower'
+      | 'more seeds'
+      | 'no difference shown'
+      | 'no claim'
+      | 'not comparable';
     reason: string;
     more_seeds: number | null;
   }
@@ -362,6 +382,19 @@ declare namespace Api {
     next: string | null;
   }
   interface PlanError {
+    path: string;
+    message: string;
+  }
+  interface PlannedCell {
+    variant: string;
+    of: string;
+    values: JsonValue[];
+    errors: PlannedField[];
+    seconds_low: number | null;
+    seconds_high: number | null;
+    tokens_at_most: number | null;
+  }
+  interface PlannedField {
     path: string;
     message: string;
   }

@@ -151,7 +151,7 @@ def test_a_runs_page_has_the_legend_open(page, service):
 
 def test_one_knob_off_adds_a_variant_that_differs_in_that_knob(page):
     page.goto('/launch?variants=[{"name":"dapo","preset":"dapo"}]')
-    page.get_by_role("button", name="One knob off").click()
+    page.get_by_role("button", name="Ablations").click()
     page.get_by_role("checkbox", name="objective.surrogate.eps_high").check()
     page.get_by_role("button", name="Add 1 variant").click()
     expect(page.get_by_label("Name of variant 2")).to_have_value("dapo − eps_high")

@@ -21,6 +21,7 @@ import { CURVE_SPEC, curveKeys } from '../components/curves/controls.js';
 import { CompareControls, Legend } from '../components/compare/controls.js';
 import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
+import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { ConfigDifferences } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
@@ -37,6 +38,7 @@ const SPEC = {
   metrics: list(['key']),
   q: text(),
   hide: list([]),
+  cell: text(),
   panel: text(),
   columns: list(),
   planned: number(/** @type {number | null} */ (null), { min: 0, max: 1000 }),
@@ -212,6 +214,12 @@ function Comparison({ runs, view, change }) {
         onClose=${() => setReporting(false)}
       />`
     }
+    <${CellGrid}
+      groups=${groups}
+      available=${available}
+      metric=${view.cell}
+      onMetric=${(/** @type {string} */ metric) => change({ cell: metric })}
+    />
     <${Matrix}
       groups=${groups}
       view=${view}

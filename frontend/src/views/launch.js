@@ -10,6 +10,7 @@ import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
   MOST_IN_NAME,
+  bodyOf,
   contentKey,
   defaultName,
   formFromConfig,
@@ -20,12 +21,14 @@ import {
   variantOfRecipe,
   withChanges,
 } from '../lib/launch/form.js';
+import { NO_SWEEP, isSweep, sweepable, withKnob } from '../lib/launch/sweep.js';
 import { Loaded, Skeleton, Failure } from '../components/shared/states.js';
 import { useVerdicts } from '../components/launch/validation.js';
 import { layerOf, worded } from '../components/launch/knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
+import { SweepCard, usePlan } from '../components/launch/sweep.js';
 import { CheckFirst, Insist, useCheck } from '../components/launch/check_first.js';
 import { ForkCard, useFork } from '../components/launch/fork.js';
 
@@ -45,6 +48,7 @@ const SPEC = {
   base: json({}),
   variants: json(FIRST, isVariants),
   seeds: text('0,1,2'),
+  sweep: json(NO_SWEEP, isSweep),
   open: list(),
   from: text(),
   fork: text(),
@@ -181,6 +185,15 @@ function LaunchForm({ offers, query, change, fork }) {
   const [insist, setInsist] = useState(false);
   const requests = requestsOf(query, resolved, fork, insist);
   const launch = useLaunch(requests, fork);
+  const isSwept = !fork && query.sweep.knobs.length > 0 && variants.length > 0 && !seeds.error;
+  const planned = usePlan(isSwept ? bodyOf(query) : null);
+  const sweeping = {
+    swept: new Map(fork ? [] : query.sweep.knobs.map(({ path, values }) => [path, values])),
+    onSweep: fork
+      ? undefined
+      : (/** @type {string} */ path, /** @type {string} */ values) =>
+          change({ sweep: withKnob(query.sweep, path, values) }),
+  };
   const putVariant = (/** @type {number} */ index) => (/** @type {Variant} */ variant) =>
     change({ variants: variants.map((old, i) => (i === index ? variant : old)) });
   const add = (/** @type {Variant[]} */ added) =>
@@ -203,13 +216,16 @@ function LaunchForm({ offers, query, change, fork }) {
     own: base,
     ...layers.base,
     errors: baseErrors,
+    ...sweeping,
     onOwn: (/** @type {Query['base']} */ own) => change({ base: own }),
   };
   const layer = layerOf(baseProps);
-  const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets };
+  const shared = { root: catalog.schema, groups, secondary: offers.secondary, presets: offers.presets, ...sweeping };
   const plainFor = (/** @type {number} */ index) => [
-    { name: 'the defaults', full: layers.base.full },
-    ...layers.variants.map(({ full }, i) => ({ name: variants[i].name, full })).filter((_, i) => i !== index),
+    { name: 'the defaults', full: layers.base.full, variant: { name: 'defaults' }, isThere: false },
+    ...layers.variants
+      .map(({ full }, i) => ({ name: variants[i].name, full, variant: variants[i], isThere: true }))
+      .filter((_, i) => i !== index),
   ];
 
   return html`<form class="launch-form" onSubmit=${(event) => event.preventDefault()} autocomplete="off">
@@ -295,6 +311,15 @@ function LaunchForm({ offers, query, change, fork }) {
           <${SeedsCard} text=${query.seeds} parsed=${seeds} onChange=${(value) => change({ seeds: value })} />
           <${BudgetCard} layer=${layer} full=${layers.base.full} />
         </div>
+        ${
+          !fork &&
+          html`<${SweepCard}
+            sweep=${query.sweep}
+            planned=${planned}
+            offers=${sweepable(catalog.schema, layers.variants[0]?.full ?? layers.base.full)}
+            onChange=${(/** @type {Query['sweep']} */ sweep) => change({ sweep })}
+          />`
+        }
       </div>
       <div class="launch-side">
         <${LaunchBox}
@@ -302,6 +327,7 @@ function LaunchForm({ offers, query, change, fork }) {
           verdicts=${verdicts}
           seeds=${seeds}
           nameErrors=${nameErrorsOf(query)}
+          planned=${planned}
           onApply=${(/** @type {number[]} */ indexes, /** @type {Api.MemoryChange[]} */ changes) =>
             change(withChanges(query, fulls, indexes, changes))}
           ...${launch}

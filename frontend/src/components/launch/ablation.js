@@ -1,93 +1,165 @@
-/** "One knob off": variants that each take back a single knob, to see which of them matters. */
+/** Ablations of a variant: one knob off at a time, or from a plain variant one knob more at a time. */
 import { html, useState } from '../../dom.js';
-import { methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
+import { ladder, methodDifferences, oneKnobOff, shortValue } from '../../lib/launch/form.js';
 import { plural } from '../../lib/text/format.js';
 import { Dialog } from '../shared/overlay.js';
-import { Select } from '../shared/marks.js';
+import { Icon } from '../shared/icons.js';
+import { Segments, Select } from '../shared/marks.js';
 
 /** @typedef {import('../../lib/launch/form.js').Variant} Variant */
 /** @typedef {import('../../lib/launch/layers.js').Fields} Fields */
+/** @typedef {{name: string, full: Fields, variant: Variant, isThere: boolean}} Plain */
+/** @typedef {ReturnType<typeof methodDifferences>[number]} Knob */
+
+const KINDS = [
+  { value: 'off', label: 'One knob off', title: 'Each variant resets one knob' },
+  { value: 'ladder', label: 'Add one at a time', title: 'Each variant adds one more knob to the one before' },
+];
 
 /**
- * @param {{variant: Variant, full: Fields, plain: {name: string, full: Fields}[], onAdd: (variants:
- *   Variant[]) => void, onClose: () => void}} props
- *   `plain`: what to compare with, the defaults first
+ * @param {{variant: Variant, full: Fields, plain: Plain[], onAdd: (variants: Variant[]) => void,
+ *   onClose: () => void}} props
+ *   `plain`: what to compare with, the defaults first; `isThere`: whether it is a variant of the form
  */
 export function Ablation({ variant, full, plain, onAdd, onClose }) {
+  const [kind, setKind] = useState('off');
   const [other, setOther] = useState(plain[0].name);
   const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
-  const knobs = methodDifferences((plain.find(({ name }) => name === other) ?? plain[0]).full, full);
+  const [order, setOrder] = useState(/** @type {string[]} */ ([]));
+  const isLadder = kind === 'ladder';
+  const start = plain.find(({ name }) => name === other) ?? plain[0];
+  const knobs = inOrder(methodDifferences(start.full, full), order);
   const taken = knobs.filter(({ path }) => chosen.has(path));
+  const added = isLadder
+    ? taken.length
+      ? ladder(variant, start, taken, taken.length === knobs.length)
+      : []
+    : oneKnobOff(variant, full, taken);
+  const choose = (/** @type {string} */ next) => {
+    setKind(next);
+    setChosen(new Set(next === 'ladder' ? knobs.map(({ path }) => path) : []));
+  };
   const toggle = (/** @type {string} */ path) =>
     setChosen((old) => {
       const next = new Set(old);
       if (!next.delete(path)) next.add(path);
       return next;
     });
+  const move = (/** @type {number} */ from, /** @type {number} */ to) => {
+    const paths = knobs.map(({ path }) => path);
+    paths.splice(to, 0, ...paths.splice(from, 1));
+    setOrder(paths);
+  };
   const add = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    onAdd(oneKnobOff(variant, full, taken));
+    onAdd(added);
     onClose();
   };
-  return html`<${Dialog} title=${`One knob off ${variant.name}`} onClose=${onClose} wide>
+  return html`<${Dialog} title=${`Ablations of ${variant.name}`} onClose=${onClose} wide>
     <form onSubmit=${add}>
-      <p class="quiet">Each selected knob adds a copy of ${variant.name} in which only that knob is reset.</p>
+      <p class="quiet">
+        ${
+          isLadder
+            ? `From the start upwards, each variant has one more of these knobs, in this order, until it is ${variant.name}.`
+            : `Each selected knob adds a copy of ${variant.name} in which only that knob is reset.`
+        }
+      </p>
       <div class="toolbar ablation-other">
+        <${Segments} label="Kind of ablation" value=${kind} options=${KINDS} onChange=${choose} />
         <${Select}
-          label="Reset to the value of"
+          label=${isLadder ? 'Start from' : 'Reset to the value of'}
           value=${other}
           options=${plain.map(({ name }) => name)}
           onChange=${(name) => {
             setOther(name);
-            setChosen(new Set());
+            setOrder([]);
+            const next = methodDifferences((plain.find((each) => each.name === name) ?? plain[0]).full, full);
+            setChosen(new Set(isLadder ? next.map(({ path }) => path) : []));
           }}
         />
       </div>
       ${
         knobs.length
-          ? html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
-            <table class="table ablation">
-              <thead>
-                <tr>
-                  <th>
-                    <span class="visually-hidden">Chosen</span>
-                  </th>
-                  <th>knob</th>
-                  <th>${variant.name}</th>
-                  <th>${other}</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${knobs.map(
-                  ({ path, one, other: now }) => html`<tr key=${path}>
-                    <td>
-                      <input
-                        type="checkbox"
-                        aria-label=${path}
-                        checked=${chosen.has(path)}
-                        onChange=${() => toggle(path)}
-                      />
-                    </td>
-                    <td>
-                      <code>${path}</code>
-                    </td>
-                    <td>${shortValue(now)}</td>
-                    <td>${shortValue(one)}</td>
-                  </tr>`,
-                )}
-              </tbody>
-            </table>
-          </div>`
+          ? html`<${KnobTable}
+            names=${[variant.name, other]}
+            knobs=${knobs}
+            chosen=${chosen}
+            onToggle=${toggle}
+            onMove=${isLadder ? move : null}
+          />`
           : html`<p>No knobs differ.</p>`
+      }
+      ${
+        isLadder &&
+        added.length > 0 &&
+        html`<ol class="ladder" aria-label="Variants to add">
+          ${added.map(({ name }) => html`<li key=${name}>${name}</li>`)}
+        </ol>`
       }
       <footer>
         <button type="button" class="button" onClick=${onClose}>
           Cancel
         </button>
-        <button class="button button-primary" disabled=${!taken.length}>
-          Add ${plural(taken.length, 'variant')}
+        <button class="button button-primary" disabled=${!added.length}>
+          Add ${plural(added.length, 'variant')}
         </button>
       </footer>
     </form>
   <//>`;
+}
+
+/** Knobs in the chosen order; those that it does not name come last. @param {Knob[]} knobs @param {string[]} order */
+const inOrder = (knobs, order) => {
+  const place = (/** @type {Knob} */ { path }) => (order.includes(path) ? order.indexOf(path) : order.length);
+  return [...knobs].sort((a, b) => place(a) - place(b));
+};
+
+/**
+ * @param {{names: string[], knobs: Knob[], chosen: Set<string>, onToggle: (path: string) => void,
+ *   onMove: ((from: number, to: number) => void) | null}} props `names`: the variant's and the plain one's
+ */
+function KnobTable({ names, knobs, chosen, onToggle, onMove }) {
+  const mover = (/** @type {number} */ i, /** @type {number} */ to, /** @type {'up' | 'down'} */ way) => html`<button
+    type="button"
+    class="button-icon"
+    aria-label=${`Move ${knobs[i].path} ${way}`}
+    disabled=${to < 0 || to >= knobs.length}
+    onClick=${() => onMove?.(i, to)}
+  >
+    <${Icon} name=${way} size=${12} />
+  </button>`;
+  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Knobs">
+    <table class="table ablation">
+      <thead>
+        <tr>
+          <th>
+            <span class="visually-hidden">Chosen</span>
+          </th>
+          <th>knob</th>
+          ${names.map((name) => html`<th key=${name}>${name}</th>`)}
+          ${onMove && html`<th>order</th>`}
+        </tr>
+      </thead>
+      <tbody>
+        ${knobs.map(
+          ({ path, one, other: now }, i) => html`<tr key=${path}>
+            <td>
+              <input
+                type="checkbox"
+                aria-label=${path}
+                checked=${chosen.has(path)}
+                onChange=${() => onToggle(path)}
+              />
+            </td>
+            <td>
+              <code>${path}</code>
+            </td>
+            <td>${shortValue(now)}</td>
+            <td>${shortValue(one)}</td>
+            ${onMove && html`<td class="ladder-order">${mover(i, i - 1, 'up')}${mover(i, i + 1, 'down')}</td>`}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
 }

@@ -11,11 +11,13 @@ import {
   writeTyped,
 } from '../../lib/launch/schema.js';
 import { spell } from '../../lib/launch/layers.js';
+import { meansSeveral } from '../../lib/launch/sweep.js';
 import { ChoicesField } from './choices_field.js';
 import { DatasetField } from './dataset.js';
 import { ListField } from './list_field.js';
 import { Name } from './name.js';
 import { SuitesField } from './suites_field.js';
+import { SweepKnob } from './sweep_knob.js';
 import { Icon } from '../shared/icons.js';
 
 /**
@@ -23,8 +25,9 @@ import { Icon } from '../shared/icons.js';
  * @typedef {{root: import('../../lib/launch/schema.js').Node, isOwn: (path: string) => boolean,
  *   errorsAt: (path: string) => string[],
  *   onChange: (path: string, value: any) => void, onReset?: (path: string) => void, belowAt: (path: string) => any,
+ *   onSweep?: (path: string, values: string) => void, sweptAt?: (path: string) => string | undefined,
  *   secondary?: string[], item?: any}} Layer `secondary`: paths of fields that are shown on request only; `item`:
- *   the item of a list whose fields these are
+ *   the item of a list whose fields these are; `sweptAt`: the values of a knob of the sweep
  * @typedef {import('../../lib/launch/schema.js').Field} Field
  */
 
@@ -61,9 +64,9 @@ export function Sentence({ text }) {
 
 /**
  * Label, field, sentence, range and errors of a single value; a `wide` one takes a line of its own.
- * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, children?: any}} props
+ * @param {{field: Field, layer: Layer, label: string, id: string, wide?: boolean, value?: any, children?: any}} props
  */
-export function Row({ field, layer, label, id, wide = false, children }) {
+export function Row({ field, layer, label, id, wide = false, value, children }) {
   const errors = layer.errorsAt(field.path);
   return html`<div
     class=${`form-field${layer.isOwn(field.path) ? ' is-own' : ''}${wide ? ' is-wide' : ''}`}
@@ -72,6 +75,7 @@ export function Row({ field, layer, label, id, wide = false, children }) {
     <div class="form-label">
       <${Name} id=${id} field=${field} label=${label} />
       <${Reset} field=${field} layer=${layer} />
+      <${SweepKnob} field=${field} value=${value} layer=${layer} />
     </div>
     ${children}
     <p class="form-help" id=${`${id}-help`}>
@@ -119,10 +123,19 @@ function TextField({ field, value, layer, label }) {
   const isParted = isRecord(value) || Array.isArray(value);
   const paths = [field.path, ...Object.keys(isParted ? value : {}).map((key) => `${field.path}.${key}`)];
   const errors = paths.flatMap((path) => layer.errorsAt(path));
-  const shown = typed !== null && spell(readTyped(field.node, typed)) === spell(value) ? typed : writeTyped(value);
+  const takesSeveral = field.kind === 'number' && layer.onSweep;
+  const isSeveral = takesSeveral && typed !== null && meansSeveral(typed);
+  const isTyped = typed !== null && (isSeveral || spell(readTyped(field.node, typed)) === spell(value));
+  const shown = isTyped ? typed : writeTyped(value);
   const change = (event) => {
     setTyped(event.target.value);
+    if (takesSeveral && meansSeveral(event.target.value)) return;
     layer.onChange(field.path, readTyped(field.node, event.target.value));
+  };
+  const leave = (event) => {
+    if (!isSeveral) return;
+    setTyped(null);
+    layer.onSweep?.(field.path, event.target.value);
   };
   const isLong = field.kind === 'record' || (field.node.maxLength ?? 0) > 1000;
   const shared = {
@@ -130,11 +143,14 @@ function TextField({ field, value, layer, label }) {
     class: 'field',
     value: shown,
     onInput: change,
+    onChange: leave,
     spellcheck: false,
     autocomplete: 'off',
     ...described(id, errors),
   };
-  return html`<${Row} field=${field} layer=${{ ...layer, errorsAt: () => errors }} label=${label} id=${id}>
+  const row = { field, layer: { ...layer, errorsAt: () => errors }, label, id, value };
+  return html`<${Row} ...${row}>
+    ${isSeveral && html`<p class="form-help">Press Enter to sweep these values.</p>`}
     ${
       isLong
         ? html`<textarea rows="2" ...${shared} placeholder=${field.kind === 'record' ? '{}' : ''}></textarea>`
@@ -157,7 +173,7 @@ function ChoiceField({ field, value, layer, label }) {
   const change = (event) =>
     layer.onChange(field.path, options.find((option) => String(option) === event.target.value) ?? event.target.value);
   const isLong = options.length > MOST_OPTIONS;
-  return html`<${Row} field=${field} layer=${layer} label=${label} id=${id}>
+  return html`<${Row} field=${field} layer=${layer} label=${label} id=${id} value=${value}>
     ${
       isLong
         ? html`
@@ -205,6 +221,7 @@ function CheckField({ field, value, layer, label }) {
       />
       <${Name} id=${id} field=${field} label=${label} />
       <${Reset} field=${field} layer=${layer} />
+      <${SweepKnob} field=${field} value=${value} layer=${layer} />
     </div>
     <p class="form-help" id=${`${id}-help`}>
       <${Sentence} text=${field.node.description ?? ''} />
@@ -292,6 +309,7 @@ function UnionField({ field, value, layer, label }) {
       <div class="form-label">
         <${Name} id=${id} field=${field} label=${label} title=${field.node.description ?? field.path} />
         <${Reset} field=${field} layer=${layer} />
+        <${SweepKnob} field=${field} value=${value} layer=${layer} />
       </div>
       <span class="select">
         <select id=${id} value=${value?.[tag]} onChange=${choose} ...${described(id, errors)}>

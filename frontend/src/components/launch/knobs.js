@@ -14,10 +14,10 @@ import { Errors, FormField } from './field.js';
 /**
  * The functions by which fields read and write one layer.
  * @param {{root: Node, secondary?: string[], own: Fields, below: Fields, full: Fields, errors: FieldError[],
- *   onOwn: (own: any) => void}} parts
+ *   onOwn: (own: any) => void, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} parts
  * @returns {import('./field.js').Layer}
  */
-export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) => ({
+export const layerOf = ({ root, secondary, own, below, full, errors, onOwn, onSweep, swept }) => ({
   root,
   secondary,
   isOwn: (path) => writes(own, path) && spell(getAt(full, path)) !== spell(getAt(below, path)),
@@ -29,6 +29,8 @@ export const layerOf = ({ root, secondary, own, below, full, errors, onOwn }) =>
       .map(({ message }) => message),
   onChange: (path, value) => onOwn(setAt(own, path, value, full)),
   onReset: (path) => onOwn(unsetAt(own, path, below)),
+  onSweep,
+  sweptAt: (path) => swept?.get(path),
 });
 
 /**
@@ -99,7 +101,7 @@ const labelOf = (/** @type {string} */ path) => path.replace(/^objective\./, '')
  * @typedef {{root: Node, secondary?: string[], groups: KnobGroup[], own: Fields, below: Fields, full: Fields,
  *   errors: FieldError[],
  *   onOwn: (own: any) => void, open: string[], onOpen: (open: string[]) => void, hidden?: string[], nothing:
- *   string}} KnobProps
+ *   string, onSweep?: import('./field.js').Layer['onSweep'], swept?: Map<string, string>}} KnobProps
  *   `hidden`: parts that stand elsewhere on the page; `nothing`: said when the layer changes nothing
  */
 

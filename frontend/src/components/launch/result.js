@@ -10,6 +10,7 @@ import { changesBetween } from '../../lib/launch/layers.js';
 import { toYaml } from '../../lib/text/yaml.js';
 import { formatBytes, formatDurationRange, formatShort, plural } from '../../lib/text/format.js';
 import { MemoryEstimates } from './memory.js';
+import { wrongIn } from './sweep.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select } from '../shared/marks.js';
 import { ForOperator } from '../shared/role.js';
@@ -17,20 +18,35 @@ import { ForOperator } from '../shared/role.js';
 /** @typedef {import('./validation.js').Verdict} Verdict */
 /** @typedef {import('../../lib/launch/form.js').Form} Form */
 /** @typedef {{seeds: number[], error: string}} Seeds */
+/** @typedef {import('./sweep.js').Planned} Planned */
 /**
  * @param {{form: Form, verdicts: Verdict[], seeds: {seeds: number[], error:
- *   string}, nameErrors: string[],
+ *   string}, nameErrors: string[], planned: Planned | null,
  *   launching: boolean, failure: import('../../data/api.js').ApiError | null, onLaunch: () => void,
  *   onApply: import('./memory.js').Apply, children: any}} props
- *   `children` stand below the button
+ *   `children` stand below the button; where there is a sweep, its plan `planned` judges in place of the verdicts
  */
-export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failure, onLaunch, onApply, children }) {
-  const count = form.variants.length * seeds.seeds.length;
+export function LaunchBox({
+  form,
+  verdicts: each,
+  seeds,
+  nameErrors,
+  planned,
+  launching,
+  failure,
+  onLaunch,
+  onApply,
+  children,
+}) {
+  const verdicts = planned ? [] : each;
+  const count = planned ? (planned.plan?.runs ?? 0) : form.variants.length * seeds.seeds.length;
   const wrong =
-    verdicts.reduce((sum, { errors }) => sum + errors.length, 0) + nameErrors.length + (seeds.error ? 1 : 0);
-  const checking = verdicts.some((verdict) => verdict.checking);
+    verdicts.reduce((sum, { errors }) => sum + errors.length, wrongIn(planned)) +
+    nameErrors.length +
+    (seeds.error ? 1 : 0);
+  const checking = planned?.checking || verdicts.some((verdict) => verdict.checking);
   const gaps = sandboxGaps(workers.value.items);
-  const blocked = launching || wrong > 0 || count === 0;
+  const blocked = launching || wrong > 0 || count === 0 || planned?.checking === true;
   return html`<section class="card launch-box" aria-label="Launch">
     <${ForOperator}>
       <button
@@ -50,7 +66,7 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
       </p>`
     }
     <p class="quiet" id="launch-state" role="status">
-      ${stateText(form, seeds, wrong, checking)}
+      ${stateText(form, seeds, wrong, checking, planned)}
     </p>
     ${children}
     ${
@@ -77,16 +93,23 @@ export function LaunchBox({ form, verdicts, seeds, nameErrors, launching, failur
         }
       </div>`
     }
-    <${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
-    <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${verdicts} onApply=${onApply} />
+    ${
+      !planned &&
+      html`<${Estimates} form=${form} verdicts=${verdicts} seeds=${seeds.seeds.length} />
+        <${MemoryEstimates} names=${form.variants.map(({ name }) => name)} verdicts=${verdicts} onApply=${onApply} />`
+    }
   </section>`;
 }
 
-/** @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking */
-function stateText(form, seeds, wrong, checking) {
+/**
+ * @param {Form} form @param {Seeds} seeds @param {number} wrong @param {boolean} checking
+ * @param {Planned | null} planned
+ */
+function stateText(form, seeds, wrong, checking, planned) {
   if (!form.variants.length) return 'Add a variant first.';
   if (wrong) return `${plural(wrong, 'field')} to fix before you can launch.`;
-  const size = `${plural(form.variants.length, 'variant')} × ${plural(seeds.seeds.length, 'seed')}`;
+  const rows = planned ? plural(planned.plan?.cells.length ?? 0, 'cell') : plural(form.variants.length, 'variant');
+  const size = `${rows} × ${plural(seeds.seeds.length, 'seed')}`;
   return `${size} · ${checking ? 'checking …' : 'checked by the server'}`;
 }
 

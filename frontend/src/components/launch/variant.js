@@ -112,7 +112,8 @@ const focusOnce = (/** @type {HTMLElement | null} */ element) => element?.focus(
  * @param {{variant: Variant, index: number, below: Fields, full: Fields, root: Fields,
  *   groups: import('./knobs.js').KnobGroup[], secondary: string[], presets: Offer[],
  *   verdict: import('./validation.js').Verdict, errors: {path: string, message: string}[], open: string[], plain:
- *   {name: string, full: Fields}[], start: Fields,
+ *   import('./ablation.js').Plain[], start: Fields,
+ *   onSweep?: import('./field.js').Layer['onSweep'], swept: Map<string, string>,
  *   onChange: (variant: Variant) => void, onOpen: (open: string[]) => void, onDuplicate: () => void, onRemove: () =>
  *   void, onAdd: (variants: Variant[]) => void}} props
  */
@@ -130,6 +131,8 @@ export function VariantCard({
   open,
   plain,
   start,
+  onSweep,
+  swept,
   onChange,
   onOpen,
   onDuplicate,
@@ -149,6 +152,8 @@ export function VariantCard({
     onOwn: onChange,
     open,
     onOpen,
+    onSweep,
+    swept,
     nothing: `No changes from ${preset ? preset.title : 'the defaults'}`,
   };
   return html`<article
@@ -174,9 +179,9 @@ export function VariantCard({
           type="button"
           class="button-quiet"
           onClick=${() => setAblation(true)}
-          title="Add variants that differ from this one in a single knob"
+          title="Add variants that differ from this one in a single knob, or lead up to it knob by knob"
         >
-          One knob off
+          Ablations
         </button>
         <button
           type="button"

@@ -86,6 +86,7 @@ export function Segments({ value, options, onChange, label }) {
   return html`<div class="segments" role="group" aria-label=${label}>
     ${options.map(
       (option) => html`<button
+        type="button"
         key=${option.value}
         aria-pressed=${option.value === value}
         title=${option.title}

@@ -5,7 +5,7 @@ import { isRecord } from './schema.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
 /** @typedef {Fields & {name: string}} Variant */
-/** @typedef {{name: string, base: Fields, variants: Variant[], seeds: string}} Form */
+/** @typedef {{name: string, base: Fields, variants: Variant[], seeds: string, sweep?: import('./sweep.js').Sweep}} Form */
 
 export const LARGEST_SEED = 2 ** 31 - 1;
 const MOST_SEEDS = 100;
@@ -59,11 +59,12 @@ const shortened = (/** @type {string} */ name) =>
   [...name].length > MOST_IN_NAME ? `${[...name].slice(0, MOST_IN_NAME - 1).join('')}…` : name;
 
 /** The body of POST /experiments. @param {Form} form */
-export const bodyOf = ({ name, base, variants, seeds }) => ({
+export const bodyOf = ({ name, base, variants, seeds, sweep }) => ({
   name: name.trim() || defaultName(variants),
   base,
   variants,
   seeds: parseSeeds(seeds).seeds,
+  ...(sweep?.knobs.length ? { sweep } : {}),
 });
 
 /** @typedef {{path: string, body: object}} Request to POST below /api/v1 */
@@ -174,6 +175,32 @@ export const oneKnobOff = (variant, full, knobs) =>
     ...setAt(variant, path, one, full),
     name: `${variant.name} − ${shortName(path)}`,
   }));
+
+/**
+ * A ladder from a plain variant to `variant`: each rung adds one more knob to the one below it. The plain variant is
+ * left out where the form has it (`isThere`), and so is a last rung that is the variant itself.
+ * @param {Variant} variant
+ * @param {{variant: Variant, full: Fields, isThere: boolean}} plain
+ * @param {{path: string, other: any}[]} knobs in the order in which they are added; `other` is the variant's value
+ * @param {boolean} isWhole whether these are all knobs in which the two differ
+ * @returns {Variant[]}
+ */
+export function ladder(variant, plain, knobs, isWhole) {
+  const rungs = [{ fields: plain.variant, full: plain.full }];
+  for (const { path, other } of knobs) {
+    const { fields, full } = rungs[rungs.length - 1];
+    const name =
+      rungs.length > MOST_CHAINED ? `${variant.name} ladder ${rungs.length}` : `${fields.name} + ${shortName(path)}`;
+    rungs.push({
+      fields: { .../** @type {Variant} */ (setAt(fields, path, other, full)), name },
+      full: setAt(full, path, other, full),
+    });
+  }
+  return rungs.slice(plain.isThere ? 1 : 0, isWhole ? -1 : undefined).map(({ fields }) => fields);
+}
+
+/** Knobs that the name of a rung lists; higher ones are numbered. */
+const MOST_CHAINED = 6;
 
 /**
  * The last telling part of a path: `surrogate.eps_high` -> `eps_high`, `filters.groups.type` -> `groups`.

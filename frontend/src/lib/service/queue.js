@@ -1,5 +1,5 @@
 /** What waits, what runs and for how long still. Pure. */
-import { formatDuration, formatPercent, formatValue } from '../text/format.js';
+import { formatDuration, formatMoney, formatPercent, formatValue } from '../text/format.js';
 
 /** Seconds until a run is done, from its last step's time; null while unknown. @param {Api.RunItem} run */
 export function secondsLeft(run) {
@@ -34,6 +34,3 @@ export function costText(cost) {
   const gpu = cost.gpu_hours ? [`${formatValue(cost.gpu_hours)} GPU-hours`] : [];
   return [...gpu, ...money].join(' · ');
 }
-
-/** @param {number} amount */
-const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));

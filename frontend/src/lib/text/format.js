@@ -112,6 +112,9 @@ export function formatDurationRange(low, high) {
   return from === to ? `${to} ${unit}` : `${from} – ${to} ${unit}`;
 }
 
+/** An amount of money without its currency. @param {number} amount */
+export const formatMoney = (amount) => (amount && amount < 0.01 ? '< 0.01' : amount.toFixed(2));
+
 const two = (/** @type {number} */ n) => String(n).padStart(2, '0');
 
 /**

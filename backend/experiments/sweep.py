@@ -1,0 +1,250 @@
+"""Sweeps: variants times values of knobs become ordinary variants. Pure: a launch and its plan share it."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Annotated, Any, Literal, NamedTuple
+
+import orjson
+from pydantic import Field, JsonValue, field_validator
+
+from backend.config.merge import merged_fields, resolve
+from backend.errors import FieldError, InvalidConfig
+from backend.experiments.sweep_values import MOST_LISTED, Axis, axis_of, counted, value_key
+from backend.runs.schemas import CONFIG_BYTES, MOST_IN_NAME, Body
+
+MOST_RUNS = 500
+"""Of one experiment."""
+MOST_KNOBS = 16
+MOST_TEXT = 4000
+MOST_VALUE_TEXT = 40
+"""Characters of a value in a variant's name; a longer one is named by its place among the others."""
+MOST_BYTES = 4 << 20
+"""Of all variants as JSON."""
+TRIES = 200
+"""Draws for each cell of a random sweep before it is said that there are no further ones."""
+NOT_SWEPT = ("name", "seed")
+
+Fields = Mapping[str, Any]
+
+
+class SweptKnob(Body):
+    """A knob and the values that it takes."""
+
+    path: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+)*$", max_length=200)]
+    """Dotted path of a field of RunConfig, such as `optimizer.lr`; `preset` is one too."""
+    values: str | list[JsonValue]
+    """A list, or a text: `1e-4, 3e-4`, `1e-5..1e-3 log 5`, `0..1 lin 5`, `2..16 step 2`."""
+
+    @field_validator("path")
+    @classmethod
+    def _may_be_swept(cls, path: str) -> str:
+        if path in NOT_SWEPT:
+            raise ValueError("is no knob; seeds have a list of their own")
+        return path
+
+    @field_validator("values")
+    @classmethod
+    def _some(cls, values: str | list[JsonValue]) -> str | list[JsonValue]:
+        most = MOST_TEXT if isinstance(values, str) else MOST_LISTED
+        if not 0 < len(values) <= most:
+            unit = "characters" if isinstance(values, str) else "values"
+            raise ValueError(f"has {len(values)} {unit}, 1 to {most} are expected")
+        return values
+
+
+class Sweep(Body):
+    """Values of knobs that multiply the variants of an experiment."""
+
+    knobs: Annotated[list[SweptKnob], Field(min_length=1, max_length=MOST_KNOBS)]
+    method: Literal["grid", "random"] = "grid"
+    """grid: every combination of the values; random: some of them."""
+    cells: Annotated[int, Field(ge=1, le=MOST_RUNS)] = 12
+    """Combinations that a random sweep draws."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of a random sweep: the same one draws the same cells, and more cells begin with those of fewer."""
+
+    @field_validator("knobs")
+    @classmethod
+    def _distinct_and_small(cls, knobs: list[SweptKnob]) -> list[SweptKnob]:
+        if len({knob.path for knob in knobs}) < len(knobs):
+            raise ValueError("a knob can be swept once")
+        if (size := len(orjson.dumps([knob.model_dump() for knob in knobs]))) > CONFIG_BYTES:
+            raise ValueError(f"takes {size:,} bytes as JSON; at most {CONFIG_BYTES:,} are accepted")
+        return knobs
+
+
+class Cell(NamedTuple):
+    """A variant that a sweep has made."""
+
+    variant: dict[str, Any]
+    """With its name and the values of the knobs."""
+    of: str
+    """Name of the variant that it changes."""
+    values: tuple[Any, ...]
+    """One of each knob, in their order."""
+
+
+def expand(base: Fields, variants: Sequence[Fields], sweep: Sweep, *, seeds: int) -> list[Cell]:
+    """Every variant with every combination of values, in the order of the variants and values.
+
+    Raises InvalidConfig for values that cannot be read, and, before any cell is made, for more runs than an
+    experiment may have where each cell has this number of seeds.
+    """
+    axes = [_axes(base, variant, sweep) for variant in variants]
+    cells = sum(_count(each, sweep) for each in axes)
+    if (runs := cells * seeds) > MOST_RUNS:
+        reason = f"{counted(cells)} cells with {seeds} seeds each are {counted(runs)} runs"
+        raise InvalidConfig([FieldError("sweep", f"{reason}; one experiment may have {MOST_RUNS}")])
+    paths = [knob.path for knob in sweep.knobs]
+    made: list[Cell] = []
+    size = 0
+    for variant, each in zip(variants, axes, strict=True):
+        whole = merged_fields(base, variant)
+        for values in _grid(each) if sweep.method == "grid" else _sample(each, sweep):
+            name = _name(str(variant["name"]), paths, values, each)
+            made.append(
+                Cell(_changed(variant, paths, values, whole) | {"name": name}, variant["name"], values)
+            )
+            size += len(orjson.dumps(made[-1].variant))
+            if size > MOST_BYTES:
+                raise InvalidConfig(
+                    [FieldError("sweep", f"makes variants of more than {MOST_BYTES:,} bytes as JSON")]
+                )
+    _refuse_twins([cell.variant["name"] for cell in made])
+    return made
+
+
+def _refuse_twins(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidConfig([FieldError("sweep", f"two cells would have the name {name!r}")])
+        seen.add(name)
+
+
+def _axes(base: Fields, variant: Fields, sweep: Sweep) -> list[Axis]:
+    now = _config_now(base, variant)
+    axes, errors = [], []
+    for number, knob in enumerate(sweep.knobs):
+        at = f"sweep.knobs.{number}.values"
+        try:
+            axes.append(axis_of(knob.values, value_at(now, knob.path)))
+        except ValueError as error:
+            errors.append(FieldError(at, str(error)))
+            continue
+        if sweep.method == "grid" and not axes[-1].count:
+            reason = "a grid needs a number of values: write log 5 or lin 5 behind the range"
+            errors.append(FieldError(at, reason))
+    if errors:
+        raise InvalidConfig(errors)
+    return axes
+
+
+def _config_now(base: Fields, variant: Fields) -> Fields:
+    """The variant's config without the sweep; not checked where only a swept value makes it valid."""
+    try:
+        return resolve(base, variant).model_dump(mode="json")
+    except InvalidConfig:
+        return merged_fields(base, variant)
+
+
+def value_at(config: Any, path: str) -> Any:
+    """The value at a dotted path of a config; None where there is none."""
+    for part in path.split("."):
+        if isinstance(config, Mapping):
+            config = config.get(part)
+        elif isinstance(config, Sequence) and not isinstance(config, str) and part.isdigit():
+            config = config[int(part)] if int(part) < len(config) else None
+        else:
+            return None
+    return config
+
+
+def _count(axes: Sequence[Axis], sweep: Sweep) -> int:
+    """Cells of one variant. Raises InvalidConfig where a random sweep asks for more than there are."""
+    if sweep.method == "grid":
+        return prod(axis.count for axis in axes)
+    there = prod(axis.count for axis in axes)  # 0: a continuous range is among them
+    if 0 < there < sweep.cells:
+        reason = f"there are only {there} combinations; ask for at most that many cells, or for the grid"
+        raise InvalidConfig([FieldError("sweep.cells", reason)])
+    return sweep.cells
+
+
+def _grid(axes: Sequence[Axis]) -> Iterator[tuple[Any, ...]]:
+    return product(*(axis.listed for axis in axes))
+
+
+def _sample(axes: Sequence[Axis], sweep: Sweep) -> Iterator[tuple[Any, ...]]:
+    """Distinct combinations, each as likely as the others."""
+    rng = random.Random(sweep.seed)
+    seen: set[bytes] = set()
+    for _ in range(sweep.cells * TRIES):
+        values = tuple(axis.draw(rng) for axis in axes)
+        key = value_key(values)
+        if key not in seen:
+            seen.add(key)
+            yield values
+        if len(seen) == sweep.cells:
+            return
+    reason = f"only {len(seen)} different combinations were found; ask for fewer cells"
+    raise InvalidConfig([FieldError("sweep.cells", reason)])
+
+
+def _changed(variant: Fields, paths: Sequence[str], values: Sequence[Any], whole: Fields) -> dict[str, Any]:
+    changed: Any = dict(variant)
+    full: Any = whole
+    for path, value in zip(paths, values, strict=True):
+        parts = path.split(".")
+        changed, full = _set(changed, parts, value, full), _set(full, parts, value, full)
+    return dict(changed)
+
+
+def _set(fields: Any, path: Sequence[str], value: Any, whole: Any) -> Any:
+    """The fields with a value at a path. A list is written whole, as it is in `whole`."""
+    key, *rest = path
+    if isinstance(whole, Sequence) and not isinstance(whole, str):
+        if not key.isdigit() or int(key) >= len(whole):
+            raise InvalidConfig([FieldError("sweep", f"there is no item {key} in a list of {len(whole)}")])
+        at = int(key)
+        items = list(whole)
+        items[at] = _set(items[at], rest, value, items[at]) if rest else value
+        return items
+    if not rest:
+        return _as_mapping(fields) | {key: value}
+    own, under = _as_mapping(fields), whole.get(key) if isinstance(whole, Mapping) else None
+    return own | {key: _set(own.get(key), rest, value, under)}
+
+
+def _as_mapping(fields: Any) -> dict[str, Any]:
+    return dict(fields) if isinstance(fields, Mapping) else {}
+
+
+def _name(variant: str, paths: Sequence[str], values: Sequence[Any], axes: Sequence[Axis]) -> str:
+    """`grpo lr=0.0001 eps_high=0.28`."""
+    shorts = [_short(path) for path in paths]
+    parts = [
+        f"{short if shorts.count(short) == 1 else path}={_text(value, axis)}"
+        for short, path, value, axis in zip(shorts, paths, values, axes, strict=True)
+    ]
+    name = " ".join([variant, *parts])
+    if len(name) > MOST_IN_NAME:
+        reason = f"the name {name[:60]}... has {len(name)} characters, at most {MOST_IN_NAME} are possible"
+        raise InvalidConfig([FieldError("sweep", f"{reason}: give the variant a shorter one")])
+    return name
+
+
+def _short(path: str) -> str:
+    """The last telling part of a path: `optimizer.lr` -> `lr`, `objective.kl.type` -> `kl`."""
+    telling = [part for part in path.split(".") if part != "type" and not part.isdigit()]
+    return (telling or [path])[-1]
+
+
+def _text(value: Any, axis: Axis) -> str:
+    if isinstance(value, float):
+        text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        return text.replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if 0 < len(text) <= MOST_VALUE_TEXT else f"#{axis.listed.index(value) + 1}"

@@ -1,0 +1,198 @@
+"""Values of a swept knob, as text or as a list.
+
+    1e-4, 3e-4, 1e-3        these values
+    1e-5..1e-3 log 5        five values at equal ratios, both ends included
+    0..1 lin 5              five values at equal distances
+    2..16 step 2            from 2 in steps of 2
+    1..4                    of a knob that takes whole numbers: each of them
+    1e-5..1e-3 log, 0..1    any value of a range, for random sweeps only; it stands alone
+
+Numbers of a range are computed exactly and only when they are asked for: a range of a billion
+values is counted, not listed.
+"""
+
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import orjson
+
+MOST_LISTED = 500
+"""Values that a knob may have before they are only counted."""
+
+_NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s+(log|lin|step)(?:\s+({_NUMBER}))?)?")
+_WORDS = {"true": True, "false": False}
+DIGITS = 6
+"""Significant digits of the values between the ends of a range that is wide enough for them."""
+NARROW = Fraction(1, 100)
+"""Width of a range, as a share of its larger end, below which values are not rounded."""
+LARGEST = 1e100
+MOST_COUNTED = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of numbers; `count` 0: any of its values."""
+
+    low: Fraction
+    high: Fraction
+    count: int
+    is_log: bool
+    is_whole: bool
+    step: Fraction = Fraction(0)
+    """Distance of two values; 0: they are spread between both ends."""
+
+    def value(self, share: float, place: int = 0) -> Any:
+        """The value `share` of the way from low to high, or the one at a place of a range with steps."""
+        if self.step:
+            return _number(self.low + place * self.step, is_whole=self.is_whole)
+        if share in (0.0, 1.0):
+            return _number(self.high if share else self.low, is_whole=self.is_whole)
+        low, high = float(self.low), float(self.high)
+        if self.is_log:
+            found = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
+        else:
+            found = float(self.low + Fraction(share) * (self.high - self.low))
+        if self.is_whole:
+            return round(found)
+        is_wide = self.high - self.low >= NARROW * max(abs(self.low), abs(self.high))
+        return min(high, max(low, float(f"{found:.{DIGITS}g}") if is_wide else found))
+
+    def at(self, place: int) -> Any:
+        """The value at a place, from 0."""
+        return self.value(place / (self.count - 1) if self.count > 1 else 0.0, place)
+
+    def draw(self, rng: random.Random) -> Any:
+        """A value at random, each as likely as the others."""
+        return self.at(int(rng.random() * self.count)) if self.count else self.value(rng.random())
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Distinct values of a knob: listed, or a range that is too long to be listed."""
+
+    listed: tuple[Any, ...] = ()
+    range: Range | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of values; 0: a continuous range."""
+        return len(self.listed) if self.range is None else self.range.count
+
+    def draw(self, rng: random.Random) -> Any:
+        """A value at random."""
+        return (
+            self.listed[int(rng.random() * len(self.listed))] if self.range is None else self.range.draw(rng)
+        )
+
+
+def axis_of(values: str | list[Any], now: Any) -> Axis:
+    """The values of a knob that holds `now` without the sweep: a whole number, a number, a text, ...
+
+    Raises ValueError with a sentence that names the part which cannot be read.
+    """
+    if not isinstance(values, str):
+        return Axis(distinct(values))
+    parts = [part.strip() for part in values.split(",") if part.strip()]
+    if not parts:
+        raise ValueError("enter at least one value")
+    ranges = [_range_of(part, now) for part in parts]
+    for part, found in zip(parts, ranges, strict=True):
+        if found is not None and found.count > MOST_COUNTED:
+            raise ValueError(f"'{part}' has {counted(found.count)} values, which are too many")
+    alone = ranges[0]
+    if alone is not None and len(parts) == 1 and not 0 < alone.count <= MOST_LISTED:
+        return Axis(range=alone)
+    for part, found in zip(parts, ranges, strict=True):
+        if found is not None and not found.count:
+            raise ValueError(f"'{part}' has any number of values and must stand alone")
+        if found is not None and found.count > MOST_LISTED:
+            raise ValueError(
+                f"'{part}' has {counted(found.count)} values, at most {MOST_LISTED} can be listed"
+            )
+    return Axis(distinct(_listed(parts, ranges, now)))
+
+
+def _listed(parts: list[str], ranges: list[Range | None], now: Any) -> Iterator[Any]:
+    for part, found in zip(parts, ranges, strict=True):
+        if found is None:
+            yield _value_of(part, now)
+        else:
+            yield from (found.at(place) for place in range(found.count))
+
+
+def _range_of(part: str, now: Any) -> Range | None:
+    """The range that a text describes; None: it is a single value."""
+    if not (match := _RANGE.fullmatch(part)):
+        if ".." in part and not isinstance(now, str):
+            raise ValueError(f"'{part}' is not a range; write 1e-5..1e-3 log 5, 0..1 lin 5 or 2..16 step 2")
+        return None
+    low, high, scale, last = match.groups()
+    start, end = _exact(low, part), _exact(high, part)
+    if end < start:
+        raise ValueError(f"'{part}' ends below its start")
+    is_log = scale == "log"
+    if is_log and start <= 0:
+        raise ValueError(f"'{part}' must start above 0 for log")
+    is_whole = _is_whole(now, low, high)
+    if scale == "step" or (scale is None and is_whole):
+        step = _exact(last, part) if last else Fraction(1)
+        if step <= 0 or (scale == "step" and last is None):
+            raise ValueError(f"'{part}' needs a step above 0")
+        is_whole = is_whole and step.denominator == 1
+        return Range(start, end, int((end - start) / step) + 1, is_log, is_whole, step)
+    if last is None:
+        return Range(start, end, 0, is_log, is_whole)
+    count = _exact(last, part)
+    if count.denominator != 1 or count < 2:
+        raise ValueError(f"'{part}' needs a whole number of values, at least 2")
+    return Range(start, end, int(count), is_log, is_whole)
+
+
+def _is_whole(now: Any, low: str, high: str) -> bool:
+    """Whether a range holds whole numbers only: as its knob does, else as its ends are written."""
+    if isinstance(now, (int, float)) and not isinstance(now, bool):
+        return isinstance(now, int)
+    return low.lstrip("+-").isdigit() and high.lstrip("+-").isdigit()
+
+
+def _exact(text: str, part: str) -> Fraction:
+    number = float(text)
+    if abs(number) > LARGEST:
+        raise ValueError(f"'{part}' has a number that is too large")
+    return Fraction(repr(number))
+
+
+def _number(value: Fraction, *, is_whole: bool) -> int | float:
+    return int(value) if is_whole and value.denominator == 1 and abs(value) < MOST_COUNTED else float(value)
+
+
+def _value_of(part: str, now: Any) -> Any:
+    if isinstance(now, str) or not re.fullmatch(_NUMBER, part):
+        return part if isinstance(now, str) else _WORDS.get(part.lower(), part)
+    number = _exact(part, part)
+    return _number(number, is_whole=not isinstance(now, float))
+
+
+def distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    """The values without repetitions, in order; 1 and 1.0 are one value, `true` is another."""
+    found: dict[bytes, Any] = {}
+    for value in values:
+        found.setdefault(value_key(value), value)
+    return tuple(found.values())
+
+
+def value_key(value: Any) -> bytes:
+    """A text that is equal for equal values."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return orjson.dumps(int(value) if whole else value, option=orjson.OPT_SORT_KEYS)
+
+
+def counted(count: int) -> str:
+    """A number for a sentence: in full, or as a power of ten."""
+    return f"{count:,}" if count < 10**15 else f"about 10^{math.log10(count):.0f}"

@@ -1,0 +1,240 @@
+/** The sweep of a launch: its knobs with their values, and the cells that they make, with time and cost. */
+import { html, useEffect, useId, useState } from '../../dom.js';
+import { post } from '../../data/api.js';
+import { useLoad } from '../../data/resource.js';
+import { shortValue } from '../../lib/launch/form.js';
+import { withKnob, withoutKnob } from '../../lib/launch/sweep.js';
+import { formatDurationRange, formatMoney, formatShort, plural } from '../../lib/text/format.js';
+import { Errors } from './field.js';
+import { Icon } from '../shared/icons.js';
+import { Segments } from '../shared/marks.js';
+
+const PAUSE_MS = 300;
+
+/** @typedef {import('../../lib/launch/sweep.js').Sweep} Sweep */
+/** @typedef {{path: string, message: string}} FieldError */
+/**
+ * @typedef {{plan: Api.ExperimentPlan | undefined, checking: boolean, errors: FieldError[], problem: string}} Planned
+ *   `plan` is the newest answer and stays while the next one is on its way; `errors` say why there is none
+ */
+
+/** What a launch of this body would make; asked for when it has stood still for a moment. @param {object | null} body */
+export function usePlan(body) {
+  const content = body && JSON.stringify(body);
+  const [settled, setSettled] = useState(content);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(content), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [content]);
+  const key = content && settled;
+  const { data, error, loading } = useLoad(
+    key,
+    (signal) => post('/experiments/plan', JSON.parse(/** @type {string} */ (key)), { signal }),
+    { subject: key && 'plan' },
+  );
+  if (!content) return null;
+  const refused = error?.status === 422;
+  return /** @type {Planned} */ ({
+    plan: error ? undefined : data,
+    checking: loading || settled !== content,
+    errors: refused ? error.errors : [],
+    problem: error && !(refused && error.errors.length) ? error.message : '',
+  });
+}
+
+/** How many things must be mended before the cells can be launched. @param {Planned | null} planned */
+export const wrongIn = (planned) =>
+  planned ? planned.errors.length + (planned.plan?.cells.filter(({ errors }) => errors.length).length ?? 0) : 0;
+
+/**
+ * @param {{sweep: Sweep, planned: Planned | null, offers: import('../../lib/launch/sweep.js').SweptKnob[],
+ *   onChange: (sweep: Sweep) => void}} props `offers`: the knobs that can be added
+ */
+export function SweepCard({ sweep, planned, offers, onChange }) {
+  const errors = (planned?.errors ?? []).filter(({ path }) => !path.startsWith('sweep.knobs.'));
+  return html`<section class="card launch-card sweep" aria-labelledby="launch-sweep">
+    <h2 id="launch-sweep">
+      <span class="launch-number">6</span> Sweep
+    </h2>
+    <p class="form-help">
+      Every variant runs with every combination of these values. A list <code>1e-4, 3e-4</code>, a range
+      ${' '}<code>1e-5..1e-3 log 5</code>, <code>0..1 lin 5</code>, <code>2..16 step 2</code>; random sweeps also draw
+      from <code>1e-5..1e-3 log</code>. You can type them into any number above.
+    </p>
+    ${sweep.knobs.map(
+      (knob, i) => html`<${KnobRow}
+        key=${knob.path}
+        knob=${knob}
+        errors=${(planned?.errors ?? []).filter(({ path }) => path.startsWith(`sweep.knobs.${i}.`))}
+        onValues=${(/** @type {string} */ values) => onChange(withKnob(sweep, knob.path, values))}
+        onRemove=${() => onChange(withoutKnob(sweep, knob.path))}
+      />`,
+    )}
+    <${AddKnob} offers=${offers} sweep=${sweep} onChange=${onChange} />
+    ${sweep.knobs.length > 0 && html`<${Method} sweep=${sweep} onChange=${onChange} />`}
+    <${Errors} errors=${errors.map(({ message }) => message)} id="launch-sweep-error" />
+    ${planned?.problem && html`<p class="launch-failure">Could not plan the sweep: ${planned.problem}</p>`}
+    ${planned?.plan && html`<${Cells} plan=${planned.plan} isOld=${planned.checking} />`}
+  </section>`;
+}
+
+/**
+ * @param {{knob: import('../../lib/launch/sweep.js').SweptKnob, errors: FieldError[],
+ *   onValues: (values: string) => void, onRemove: () => void}} props
+ */
+function KnobRow({ knob, errors, onValues, onRemove }) {
+  const id = useId();
+  return html`<div class="form-field sweep-knob">
+    <label class="form-label" for=${id}>${knob.path}</label>
+    <span class="sweep-values">
+      <input
+        class="field"
+        id=${id}
+        value=${knob.values}
+        onInput=${(event) => onValues(event.target.value)}
+        spellcheck=${false}
+        autocomplete="off"
+        aria-invalid=${errors.length ? 'true' : undefined}
+        aria-describedby=${errors.length ? `${id}-error` : undefined}
+      />
+      <button
+        type="button"
+        class="button-icon"
+        title="Remove"
+        aria-label=${`Do not sweep ${knob.path}`}
+        onClick=${onRemove}
+      >
+        <${Icon} name="cross" />
+      </button>
+    </span>
+    <${Errors} errors=${errors.map(({ message }) => message)} id=${`${id}-error`} />
+  </div>`;
+}
+
+/**
+ * @param {{offers: import('../../lib/launch/sweep.js').SweptKnob[], sweep: Sweep, onChange: (sweep: Sweep) => void}} props
+ */
+function AddKnob({ offers, sweep, onChange }) {
+  const [typed, setTyped] = useState('');
+  const id = useId();
+  const free = offers.filter(({ path }) => !sweep.knobs.some((knob) => knob.path === path));
+  const offer = free.find(({ path }) => path === typed.trim());
+  const add = () => {
+    if (!offer) return;
+    onChange(withKnob(sweep, offer.path, offer.values));
+    setTyped('');
+  };
+  return html`<div class="sweep-values sweep-add">
+    <input
+      class="field"
+      aria-label="Knob to sweep"
+      placeholder="knob, such as optimizer.lr"
+      list=${`${id}-list`}
+      value=${typed}
+      onInput=${(event) => setTyped(event.target.value)}
+      onKeyDown=${(event) => {
+        if (event.key === 'Enter') add();
+      }}
+      spellcheck=${false}
+      autocomplete="off"
+    />
+    <datalist id=${`${id}-list`}>${free.map(({ path }) => html`<option value=${path}></option>`)}</datalist>
+    <button type="button" class="button" disabled=${!offer} onClick=${add}>Add knob</button>
+  </div>`;
+}
+
+const METHODS = [
+  { value: 'grid', label: 'Grid', title: 'Every combination' },
+  { value: 'random', label: 'Random', title: 'A sample of the combinations; the same seed draws the same one' },
+];
+
+/** @param {{sweep: Sweep, onChange: (sweep: Sweep) => void}} props */
+function Method({ sweep, onChange }) {
+  const number = (/** @type {'cells' | 'seed'} */ key, /** @type {string} */ label) =>
+    html`<${WholeNumber}
+      label=${label}
+      value=${sweep[key]}
+      onChange=${(/** @type {number} */ value) => onChange({ ...sweep, [key]: value })}
+    />`;
+  return html`<div class="toolbar">
+    <${Segments}
+      label="Combinations"
+      value=${sweep.method}
+      options=${METHODS}
+      onChange=${(method) => onChange({ ...sweep, method: method === 'random' ? 'random' : 'grid' })}
+    />
+    ${sweep.method === 'random' && html`${number('cells', 'cells')} ${number('seed', 'seed of the sample')}`}
+  </div>`;
+}
+
+/** @param {{label: string, value: number, onChange: (value: number) => void}} props */
+function WholeNumber({ label, value, onChange }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const isRight = typed === null || /^\d{1,10}$/.test(typed);
+  return html`<label class="sweep-number">
+    <span>${label}</span>
+    <input
+      class="field"
+      inputmode="numeric"
+      value=${typed ?? value}
+      aria-invalid=${isRight ? undefined : 'true'}
+      onInput=${(event) => {
+        setTyped(event.target.value);
+        if (/^\d{1,10}$/.test(event.target.value)) onChange(Number(event.target.value));
+      }}
+      onBlur=${() => setTyped(null)}
+    />
+  </label>`;
+}
+
+/** @param {number | null} low @param {number | null} high @param {string | null} currency */
+const moneyRange = (low, high, currency) => `${formatMoney(low ?? 0)} – ${formatMoney(high ?? 0)} ${currency}`;
+
+/** The cells in the order in which they are queued. @param {{plan: Api.ExperimentPlan, isOld: boolean}} props */
+function Cells({ plan, isOld }) {
+  const { cells, knobs, runs, currency } = plan;
+  const seeds = cells.length ? runs / cells.length : 0;
+  const isMixed = new Set(cells.map(({ of }) => of)).size > 1;
+  const wrong = cells.filter(({ errors }) => errors.length).length;
+  return html`
+    <p class="sweep-total" role="status">
+      <strong>${plural(cells.length, 'cell')} × ${plural(seeds, 'seed')} = ${plural(runs, 'run')}</strong>
+      ${' '}· ${formatDurationRange(plan.seconds_low, plan.seconds_high)} in one worker slot
+      ${' '}· at most ${formatShort(plan.tokens_at_most)} tokens
+      ${currency && html` · ${moneyRange(plan.money_low, plan.money_high, currency)}`}
+      ${wrong > 0 && html`${' '}· <span class="is-warning">${plural(wrong, 'cell')} cannot run</span>`}
+    </p>
+    <div class=${isOld ? 'table-scroll sweep-cells is-old' : 'table-scroll sweep-cells'} tabindex="0" role="group"
+      aria-label="Cells">
+      <table class="table">
+        <caption class="visually-hidden">Cells of the sweep</caption>
+        <thead>
+          <tr>
+            ${isMixed && html`<th>variant</th>`}
+            ${knobs.map((path) => html`<th key=${path} title=${path}>${path}</th>`)}
+            <th class="number">runs</th>
+            <th class="number">time per run</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${cells.map(
+            (cell) => html`<tr key=${cell.variant} title=${cell.variant}>
+              ${isMixed && html`<td>${cell.of}</td>`}
+              ${cell.values.map((value, i) => html`<td key=${knobs[i]}>${shortValue(value)}</td>`)}
+              <td class="number">${seeds}</td>
+              <td class="number">
+                ${
+                  cell.errors.length
+                    ? html`<ul class="form-errors">
+                        ${cell.errors.map(({ path, message }) => html`<li><code>${path}</code> ${message}</li>`)}
+                      </ul>`
+                    : formatDurationRange(cell.seconds_low, cell.seconds_high)
+                }
+              </td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  `;
+}

@@ -1,0 +1,24 @@
+/** The button beside a field that makes its knob one of the sweep, and the values that it takes there. */
+import { html } from '../../dom.js';
+import { knobOf } from '../../lib/launch/sweep.js';
+import { Icon } from '../shared/icons.js';
+
+/** @param {{field: import('./field.js').Field, value: any, layer: import('./field.js').Layer}} props */
+export function SweepKnob({ field, value, layer }) {
+  const knob = layer.onSweep && knobOf(layer.root, field, value);
+  if (!knob) return null;
+  const swept = layer.sweptAt?.(knob.path);
+  if (swept !== undefined)
+    return html`<span class="form-swept" title=${`Swept over ${swept}`}>
+      swept
+    </span>`;
+  return html`<button
+    type="button"
+    class="form-reset form-sweep"
+    title="Sweep: try several values"
+    aria-label=${`Sweep ${field.path}`}
+    onClick=${() => layer.onSweep?.(knob.path, knob.values)}
+  >
+    <${Icon} name="plus" size=${12} />
+  </button>`;
+}

@@ -1,0 +1,76 @@
+/** The sweep of a launch: which knobs take several values, and which fields can be swept. Pure. */
+import { fieldsOf, isRecord, memberNames, resolved, tagOf, writeTyped } from './schema.js';
+
+/** @typedef {{path: string, values: string}} SweptKnob */
+/** @typedef {{knobs: SweptKnob[], method: 'grid' | 'random', cells: number, seed: number}} Sweep */
+/** @typedef {import('./schema.js').Field} Field */
+
+/** @type {Sweep} */
+export const NO_SWEEP = { knobs: [], method: 'grid', cells: 12, seed: 0 };
+
+const isWhole = (/** @type {unknown} */ value) => Number.isInteger(value) && Number(value) >= 0;
+
+/** Whether a value from the address is a sweep. @param {any} value @returns {value is Sweep} */
+export const isSweep = (value) =>
+  isRecord(value) &&
+  ['grid', 'random'].includes(value.method) &&
+  isWhole(value.cells) &&
+  isWhole(value.seed) &&
+  Array.isArray(value.knobs) &&
+  value.knobs.every((knob) => isRecord(knob) && typeof knob.path === 'string' && typeof knob.values === 'string');
+
+/** Whether a text means several numbers: a list or a range. @param {string} text */
+export const meansSeveral = (text) => /\d\s*(,|\.\.)/.test(text);
+
+/**
+ * A sweep in which a knob takes these values; in place of those that it had.
+ * @param {Sweep} sweep @param {string} path @param {string} values @returns {Sweep}
+ */
+export function withKnob(sweep, path, values) {
+  const isThere = sweep.knobs.some((knob) => knob.path === path);
+  const knob = { path, values };
+  return {
+    ...sweep,
+    knobs: isThere ? sweep.knobs.map((old) => (old.path === path ? knob : old)) : [...sweep.knobs, knob],
+  };
+}
+
+/** @param {Sweep} sweep @param {string} path @returns {Sweep} */
+export const withoutKnob = (sweep, path) => ({ ...sweep, knobs: sweep.knobs.filter((knob) => knob.path !== path) });
+
+/**
+ * The knob that sweeping a field means, with the values to begin with: all where there are few, else its own.
+ * @param {import('./schema.js').Node} root @param {Field} field @param {any} value @returns {SweptKnob | null}
+ */
+export function knobOf(root, { path, node, kind }, value) {
+  if (kind === 'union') return { path: `${path}.${tagOf(node)}`, values: memberNames(root, node).join(', ') };
+  if (kind === 'choice') return { path, values: node.enum.join(', ') };
+  if (kind === 'boolean') return { path, values: 'true, false' };
+  return kind === 'number' || (kind === 'text' && !isRecord(value)) ? { path, values: writeTyped(value) } : null;
+}
+
+/**
+ * Every knob of a config that can be swept, the preset first.
+ * @param {import('./schema.js').Node} root @param {Record<string, any>} full @returns {SweptKnob[]}
+ */
+export const sweepable = (root, full) => [
+  { path: 'preset', values: full.preset || 'grpo' },
+  ...inside(root, root, full, '').filter(({ path }) => !['seed', 'preset'].includes(path)),
+];
+
+/** @returns {SweptKnob[]} */
+function inside(
+  /** @type {any} */ root,
+  /** @type {any} */ node,
+  /** @type {any} */ value,
+  /** @type {string} */ path,
+) {
+  return fieldsOf(root, node, value, path).flatMap((field) => {
+    const own = value?.[field.key];
+    const knob = knobOf(root, field, own);
+    if (Array.isArray(own) && ['list', 'sections'].includes(field.kind))
+      return own.flatMap((item, i) => inside(root, resolved(root, field.node.items), item, `${field.path}.${i}`));
+    const isParted = ['union', 'section'].includes(field.kind);
+    return [...(knob ? [knob] : []), ...(isParted && isRecord(own) ? inside(root, field.node, own, field.path) : [])];
+  });
+}

@@ -1,0 +1,92 @@
+/** Variants of an experiment as a grid of cells: one metric's mean over seeds by the fields that differ. Pure. */
+import { groupDifferences } from './config.js';
+import { spread } from './stats.js';
+
+/** @typedef {import('./groups.js').Group} Group */
+/** @typedef {{group: Group, mean: number | null, n: number, heat: number | null}} Cell `heat`: from 0, worst, to 1 */
+/** @typedef {{path: string, values: unknown[]}} Axis */
+/**
+ * @typedef {{rows: Axis, columns: Axis, cells: (Cell | undefined)[][]}} Matrix
+ * @typedef {{paths: string[], rows: {values: unknown[], cell: Cell}[]}} List
+ */
+
+/** Fields that a list has columns for; of more only the names of the variants tell. */
+const MOST_FIELDS = 4;
+
+/** A metric's last value in a run, where it is a number. @param {Api.RunItem} run @param {string} metric */
+const lastOf = (run, metric) => {
+  const value = run.summary?.last?.[metric];
+  return typeof value === 'number' ? value : undefined;
+};
+
+/**
+ * A cell for each group: mean over the seeds that have a value, and its place between the extremes of all cells.
+ * @param {Group[]} groups @param {string} metric @param {string | null | undefined} better `up` or `down`
+ * @returns {Cell[]}
+ */
+export function cellsOf(groups, metric, better) {
+  const spreads = groups.map(({ runs }) =>
+    spread(runs.map((run) => lastOf(run, metric)).filter((value) => value !== undefined)),
+  );
+  const means = spreads.flatMap(({ mean }) => (mean === null ? [] : [mean]));
+  const [low, high] = [Math.min(...means), Math.max(...means)];
+  return groups.map((group, i) => {
+    const { mean, n } = spreads[i];
+    const share = mean === null || high === low ? null : (mean - low) / (high - low);
+    return { group, mean, n, heat: share !== null && better === 'down' ? 1 - share : share };
+  });
+}
+
+/** @param {unknown} a @param {unknown} b */
+const byValue = (a, b) =>
+  typeof a === 'number' && typeof b === 'number' ? a - b : String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+
+const spell = (/** @type {unknown} */ value) => JSON.stringify(value) ?? 'undefined';
+
+/** Distinct values in order. @param {unknown[]} values */
+const axisOf = (values) => [...new Map(values.map((value) => [spell(value), value])).values()].sort(byValue);
+
+/**
+ * Differing fields without those that only some members of a union have, where the member itself differs.
+ * @template {{path: string, cells: unknown[][]}} Field
+ * @param {Field[]} fields
+ */
+function withoutMembers(fields) {
+  const unions = fields.filter(({ path }) => path.endsWith('.type')).map(({ path }) => path.slice(0, -'type'.length));
+  return fields.filter(
+    ({ path, cells }) =>
+      !cells.some((values) => values.includes(undefined)) || !unions.some((union) => path.startsWith(union)),
+  );
+}
+
+/**
+ * Cells as a matrix where two fields tell them apart, else as a list with the fields that differ.
+ * @param {Cell[]} cells @returns {Matrix | List}
+ */
+export function gridOf(cells) {
+  const differing = withoutMembers(
+    groupDifferences(
+      cells.map(({ group: { name, runs } }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+    ),
+  );
+  const valuesOf = (/** @type {number} */ i) => differing.map((field) => field.cells[i][0]);
+  const keys = new Set(cells.map((_, i) => spell(valuesOf(i))));
+  if (differing.length === 2 && keys.size === cells.length) {
+    const axes = differing.map(({ path }, at) => ({ path, values: axisOf(cells.map((_, i) => valuesOf(i)[at])) }));
+    const isTall = axes[0].values.length >= axes[1].values.length;
+    const [rows, columns] = isTall ? axes : [axes[1], axes[0]];
+    const found = new Map(cells.map((cell, i) => [spell(isTall ? valuesOf(i) : valuesOf(i).reverse()), cell]));
+    const isGrid = rows.values.length > 1 && columns.values.length > 1 && rows.values.length < cells.length;
+    if (isGrid)
+      return {
+        rows,
+        columns,
+        cells: rows.values.map((row) => columns.values.map((column) => found.get(spell([row, column])))),
+      };
+  }
+  const isShort = differing.length <= MOST_FIELDS;
+  return {
+    paths: isShort ? differing.map(({ path }) => path) : [],
+    rows: cells.map((cell, i) => ({ values: isShort ? valuesOf(i) : [], cell })),
+  };
+}

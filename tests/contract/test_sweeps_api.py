@@ -1,0 +1,118 @@
+"""Sweeps over HTTP, on both databases: planned, launched as ordinary variants, refused at their fields."""
+
+import json
+
+import pytest
+from sqlalchemy import select
+
+from backend.config.merge import resolve
+from backend.db.models import Experiment, Run
+from backend.experiments.schemas import ExperimentPlan
+from tests.contract.test_experiments_api import count, launch
+from tests.factories import make_attempt, make_run
+
+SWEEP = {
+    "name": "lr",
+    "base": {"steps": 20},
+    "variants": [{"name": "grpo", "preset": "grpo"}],
+    "seeds": [0, 1],
+    "sweep": {"knobs": [{"path": "optimizer.lr", "values": "1e-4, 1e-3"}]},
+}
+
+
+def test_a_sweep_becomes_ordinary_variants_and_the_same_key_launches_it_once(client, database):
+    answer = launch(client, SWEEP, "s1")
+    assert answer.status_code == 201, answer.text
+    runs = [(run["variant"], run["seed"]) for run in answer.json()["runs"]]
+    names = ["grpo lr=0.0001", "grpo lr=0.001"]
+    assert runs == [(name, seed) for seed in (0, 1) for name in names]
+    assert launch(client, SWEEP, "s1").json() == answer.json()
+    detail = client.get(f"/api/v1/experiments/{answer.json()['id']}").json()
+    assert detail["variants"] == names
+    assert detail["request"]["variants"][1] == {
+        "name": names[1],
+        "preset": "grpo",
+        "optimizer": {"lr": 0.001},
+    }
+    summary = client.get(f"/api/v1/experiments/{answer.json()['id']}/summary", params={"baseline": names[0]})
+    assert [row["variant"] for row in summary.json()["variants"]] == names
+    again = launch(client, detail["request"] | {"name": "again"})
+    assert [run["variant"] for run in again.json()["runs"]] == [name for name, _ in runs]
+    with database.sessions() as session:
+        rates = [config["optimizer"]["lr"] for config in session.scalars(select(Run.config).order_by(Run.id))]
+    assert rates == [1e-4, 1e-3] * 4
+
+
+def test_an_invalid_cell_is_named_and_nothing_is_launched(client, database):
+    knobs = [
+        {"path": "optimizer.lr", "values": "1e-4, -1, -2"},
+        {"path": "sampling.group_size", "values": "4, 8"},
+    ]
+    answer = launch(client, SWEEP | {"sweep": {"knobs": knobs}})
+    assert answer.status_code == 422
+    errors = answer.json()["errors"]
+    assert [error["path"] for error in errors] == ["sweep.optimizer.lr"] * 2
+    assert errors[0]["message"].endswith("got -1.0 (in grpo lr=-1 group_size=4, grpo lr=-1 group_size=8)")
+    assert (count(database, Experiment), count(database, Run)) == (0, 0)
+
+
+def test_a_plan_shows_cells_time_and_money_and_launches_nothing(client, database):
+    with database.sessions.begin() as session:
+        seen = {"step": 5, "last": {"time/step_seconds": 2.0}, "best": {}}
+        run = make_run(session, last_step=5, config=resolve({}).model_dump(mode="json"), summary=seen)
+        attempt = make_attempt(session, run, 1)
+        attempt.slot_price, attempt.currency = 3.6, "EUR"
+    body = SWEEP | {"sweep": {"knobs": [{"path": "optimizer.lr", "values": "1e-4, -1"}]}}
+    answer = client.post("/api/v1/experiments/plan", json=body)
+    assert answer.status_code == 200, answer.text
+    plan = ExperimentPlan.model_validate(answer.json())
+    assert (plan.knobs, plan.runs, plan.currency) == (["optimizer.lr"], 4, "EUR")
+    right, wrong = plan.cells
+    assert (right.variant, right.of, right.values, right.errors) == ("grpo lr=0.0001", "grpo", [1e-4], [])
+    assert right.seconds_low == pytest.approx(2.0 / 1.25 * 20)
+    assert plan.seconds_high == pytest.approx(2 * 2.0 * 1.25 * 20)
+    assert plan.money_high == pytest.approx(plan.seconds_high * 3.6 / 3600)
+    assert [error.path for error in wrong.errors] == ["optimizer.lr"]
+    assert wrong.seconds_low is None
+    assert (count(database, Experiment), count(database, Run)) == (0, 1)
+
+
+def test_a_plan_of_five_hundred_cells_costs_one_look_at_the_past(client):
+    knobs = [{"path": "optimizer.lr", "values": "1e-5..1e-3 log 500"}]
+    plan = client.post(
+        "/api/v1/experiments/plan", json=SWEEP | {"seeds": [0], "sweep": {"knobs": knobs}}
+    ).json()
+    assert (len(plan["cells"]), plan["runs"], plan["currency"]) == (500, 500, None)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "path", "words"),
+    [
+        ({"knobs": []}, "sweep.knobs", "at least 1"),
+        ({"knobs": [{"path": "optimizer.lr", "values": []}]}, "sweep.knobs.0.values", "has 0 values"),
+        ({"knobs": [{"path": "optimizer.lr", "values": [float("nan")]}]}, "sweep.knobs.0.values.0", "nan"),
+        ({"knobs": [{"path": "optimizer.lr", "values": [2**80]}]}, "sweep.knobs.0.values.0", "2^63"),
+        ({"knobs": [{"path": "optimizer.lr", "values": "1..2 log"}]}, "sweep.knobs.0.values", "a grid needs"),
+        ({"knobs": [{"path": "seed", "values": "1"}]}, "sweep.knobs.0.path", "is no knob"),
+        ({"knobs": [{"path": "optimizer.lr", "values": "1"}] * 2}, "sweep.knobs", "can be swept once"),
+        (
+            {"knobs": [{"path": "steps", "values": "1..1000000"}]},
+            "sweep",
+            "1,000,000 cells with 2 seeds each are 2,000,000 runs",
+        ),
+        ({"knobs": [{"path": "no.such", "values": "1"}]}, "sweep.no", "there is no such field"),
+        ({"knobs": [{"path": "preset", "values": "nothing"}]}, "sweep.preset", "there is no preset"),
+    ],
+)
+@pytest.mark.parametrize("route", ["", "/plan"])
+def test_a_sweep_that_cannot_be_is_refused_at_its_field(client, database, route, sweep, path, words):
+    content = json.dumps(SWEEP | {"sweep": sweep})
+    headers = {"Content-Type": "application/json"}
+    answer = client.post(f"/api/v1/experiments{route}", content=content, headers=headers)
+    if route and answer.status_code == 200:  # a plan shows what is wrong with a cell at the cell
+        errors = {f"sweep.{error['path']}": error["message"] for error in answer.json()["cells"][0]["errors"]}
+    else:
+        assert answer.status_code == 422, answer.text
+        errors = {error["path"]: error["message"] for error in answer.json()["errors"]}
+    assert words in errors[path]
+    assert count(database, Experiment) == 0

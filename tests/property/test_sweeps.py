@@ -1,0 +1,121 @@
+"""Sweeps over random values of knobs: as many cells as are counted, each once, in a stable order."""
+
+import json
+from math import prod
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from backend.config.merge import resolve
+from backend.errors import InvalidConfig
+from backend.experiments.sweep import MOST_RUNS, Sweep, expand, value_at
+from backend.experiments.sweep_values import axis_of
+
+KNOBS = {
+    "optimizer.lr": st.floats(1e-6, 0.1, allow_subnormal=False),
+    "sampling.group_size": st.integers(2, 64),
+    "objective.surrogate.eps_high": st.floats(0.1, 0.9),
+    "rewards.0.weight": st.floats(0.5, 4),
+}
+FLOATS = [path for path in KNOBS if path != "sampling.group_size"]
+VARIANT = {"name": "grpo", "preset": "grpo"}
+
+axes = st.fixed_dictionaries(
+    {}, optional={path: st.lists(values, min_size=1, max_size=4) for path, values in KNOBS.items()}
+).filter(bool)
+
+
+def sweep_of(values, **changes):
+    return Sweep.model_validate(
+        {"knobs": [{"path": path, "values": each} for path, each in values.items()], **changes}
+    )
+
+
+def cells_of(values, variants=(VARIANT,), **changes):
+    return expand({}, variants, sweep_of(values, **changes), seeds=1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(axes)
+def test_a_grid_has_every_combination_once_in_the_order_of_the_values(values):
+    cells = cells_of(values)
+    distinct = {path: list(dict.fromkeys(each)) for path, each in values.items()}
+    assert len(cells) == prod(len(each) for each in distinct.values())
+    assert len({cell.values for cell in cells}) == len({cell.variant["name"] for cell in cells}) == len(cells)
+    places = [
+        [distinct[path].index(value) for path, value in zip(values, cell.values, strict=True)]
+        for cell in cells
+    ]
+    assert places == sorted(places)
+
+
+@settings(deadline=None, max_examples=50)
+@given(axes)
+def test_a_cell_is_a_variant_whose_config_differs_in_the_knobs_alone(values):
+    cell = cells_of(values)[-1]
+    swept, plain = (resolve({}, one).model_dump(mode="json") for one in (cell.variant, VARIANT))
+    for path, value in zip(values, cell.values, strict=True):
+        assert value_at(swept, path) == value
+        *above, last = path.split(".")
+        value_at(swept, ".".join(above))[last] = value_at(plain, path)
+    assert swept == plain
+
+
+@settings(deadline=None, max_examples=50)
+@given(axes, st.integers(0, 2**31 - 1), st.data())
+def test_a_random_sweep_draws_distinct_cells_of_the_grid_and_more_begin_with_fewer(values, seed, data):
+    grid = {cell.values for cell in cells_of(values)}
+    many = data.draw(st.integers(1, len(grid)))
+    few = data.draw(st.integers(1, many))
+    drawn = [cell.values for cell in cells_of(values, method="random", cells=many, seed=seed)]
+    assert len(set(drawn)) == len(drawn) == many
+    assert set(drawn) <= grid
+    fewer = [cell.values for cell in cells_of(values, method="random", cells=few, seed=seed)]
+    assert fewer == drawn[:few]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(2, 4000), min_size=3, max_size=3), st.integers(1, 100))
+def test_too_many_runs_are_counted_and_refused(sizes, seeds):
+    knobs = [
+        {"path": path, "values": f"0.1..0.9 lin {size}"} for path, size in zip(FLOATS, sizes, strict=False)
+    ]
+    cells = prod(sizes)
+    assume(cells * seeds > MOST_RUNS)
+    with pytest.raises(InvalidConfig) as refused:
+        expand({}, [VARIANT], Sweep.model_validate({"knobs": knobs}), seeds=seeds)
+    [error] = refused.value.errors
+    assert error.message.startswith(f"{cells:,} cells with {seeds} seeds each are {cells * seeds:,} runs")
+
+
+numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**6), 10**6)).map(repr)
+endings = st.sampled_from(
+    ["", " log", " log 5", " lin 3", " lin 400", " step 2", " step 0", " lin 1.5", " log -1"]
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.one_of(
+        st.text(max_size=40), st.tuples(numbers, numbers, endings).map(lambda p: f"{p[0]}..{p[1]}{p[2]}")
+    )
+)
+@pytest.mark.parametrize("now", [1, 0.5, "text", None, True])
+def test_any_text_is_a_list_of_finite_distinct_values_or_is_refused(now, text):
+    try:
+        axis = axis_of(text, now)
+    except ValueError:
+        return
+    assert json.loads(json.dumps(axis.listed, allow_nan=False)) == list(axis.listed)
+    assert axis.range is not None or axis.count >= 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(1e-8, 0.9), st.floats(1, 1e6), st.integers(2, 400))
+def test_a_range_has_its_ends_and_so_many_rising_values_between_them(low, high, count):
+    for scale in ("log", "lin"):
+        listed = axis_of(f"{low!r}..{high!r} {scale} {count}", 0.5).listed
+        assert list(listed) == sorted(set(listed))
+        assert (listed[0], listed[-1]) == (low, high)
+        assert len(listed) == count
