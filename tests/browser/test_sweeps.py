@@ -194,18 +194,16 @@ def test_a_list_or_a_range_means_several_values(in_browser, text, several):
 def test_form_and_cells_are_accessible_and_fit(service, browser, width, scheme):
     context = opened(browser, service, width, scheme, height=1400)
     page = context.new_page()
-    sweep = {"method": "grid", "cells": 12, "seed": 0}
-    sweep["knobs"] = [
-        {"path": "optimizer.lr", "values": "1e-4, 1e-3, -1"},
-        {"path": "objective.kl.type", "values": "none, k3"},
-    ]
+    rates = {"path": "optimizer.lr", "values": "1e-4, 1e-3, -1"}
+    penalties = {"path": "objective.kl.type", "values": "none, k3"}
+    sweep = {"method": "grid", "cells": 12, "seed": 0, "knobs": [rates, penalties]}
     launch_page(page, sweep=json.dumps(sweep))
     expect(page.get_by_role("region", name="Sweep")).to_contain_text("cannot run")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     violations_of(page, ".sweep")
     shoot(page, f"form-{width}")
     body = {"name": "grid", "base": {"steps": 5}, "variants": GRPO, "seeds": [0, 1], "sweep": sweep}
-    sweep["knobs"][0]["values"] = "1e-4, 1e-3, 3e-3"
+    rates["values"] = "1e-4, 1e-3, 3e-3"
     made = service.client.post("/experiments", json=body).raise_for_status().json()
     for number, run in enumerate(made["runs"][:7]):
         with service.sessions.begin() as session:
