@@ -25,6 +25,7 @@ import { EvaluationTable } from '../components/evaluations/table.js';
 import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { ConfigDifferences } from '../components/compare/tables.js';
+import { Relations } from '../components/compare/relations.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Trials } from '../components/trials/trials.js';
@@ -43,6 +44,8 @@ const SPEC = {
   panel: text(),
   columns: list(),
   planned: number(/** @type {number | null} */ (null), { min: 0, max: 1000 }),
+  plot: choice(['parallel', 'scatter']),
+  axes: list(),
   ...CURVE_SPEC,
 };
 
@@ -139,9 +142,11 @@ function Comparison({ runs, view, change }) {
     values: view.values,
     outliers: view.outliers,
     tune: view.tune,
+    order: view.order,
     baseline: baselineKey(view.baseline, groups, isGrouped),
   };
   const onsets = onsetsOf(runs);
+  const lookOf = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
   useKeys({
     v: {
       label: 'means of groups or individual runs',
@@ -233,6 +238,7 @@ function Comparison({ runs, view, change }) {
       available=${available}
       looks=${groupLooks(groups.map(({ name }) => name))}
     />
+    <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
     <${Suites} runs=${runs} available=${available} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
