@@ -108,7 +108,8 @@ def test_a_rectangle_over_a_scatter_plot_selects_runs(page, service):
 
 
 AXES = """(a, values) => {
-    const runs = values.map((value, i) => ({ id: `${i}`, summary: { last: { m: value } }, config: { v: value } }));
+    const runs = values.map((value, i) => (
+        { id: `${i}`, summary: { last: { m: value } }, config: { v: value } }));
     const place = (key) => { const axis = a.axisOf(key, runs);
         return [axis.title, runs.map(axis.place), axis.ticks.map(({ text }) => text)]; };
     return [place('m'), place('config:v')]; }"""
@@ -175,3 +176,35 @@ ORDER = """(a) => [a.ordered(['a', 'b', 'c', 'd'], ['d', 'gone', 'b']), a.moved(
 def test_the_order_of_panels_outlives_panels_that_come_and_go(in_browser):
     found = in_browser("components/curves/arrange.js", ORDER)
     assert found == [["a", "d", "c", "b"], ["c", "a", "b"], ["b", "a"], ["x", "a", "b"]]
+
+
+DIFFERENCES = """(d) => {
+    const run = (config) => ({ config });
+    const groups = [['a', 1], ['b', 2], ['c', 1]].map(
+        ([name, lr]) => ({ name, runs: [run({ lr, g: 4, seed: 0 })] }));
+    const { paths, columns } = d.configColumns(groups);
+    const meanings = d.meaningRows([
+        { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '0 to 1' }], formula_notes: [] },
+        { formula: 'J', formula_legend: [{ symbol: 'r', meaning: '-1 to 1' }], formula_notes: ['cut'] }, ]);
+    return [paths, columns.map(({ names }) => names), d.fieldRows(paths, columns), meanings,
+        d.sameFields(columns[0].config, paths),
+        d.asMarkdown(['x|y'], [{ label: 'a_b', texts: ['<b>\\n2'] }])]; }"""
+
+
+def test_distinct_configs_are_columns_and_their_meaning_is_said(in_browser):
+    paths, names, rows, meanings, same, markdown = in_browser("lib/runs/differences.js", DIFFERENCES)
+    assert (paths, names) == (["lr"], [["a", "c"], ["b"]])
+    assert rows == [{"label": "lr", "texts": ["1", "2"]}]
+    expected = [{"label": "r", "texts": ["0 to 1", "-1 to 1"]}, {"label": "cut", "texts": ["–", "yes"]}]
+    assert meanings == expected
+    assert same == [{"path": "g", "text": "4"}]
+    assert markdown == "| field | x\\|y |\n| --- | --- |\n| a\\_b | \\<b\\> 2 |\n"
+
+
+def test_differences_are_explained_and_the_same_is_folded(page, service):
+    opened(page, service)
+    section = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
+    expect(section.get_by_text("in effect")).to_be_visible()
+    expect(section.locator("summary")).to_contain_text("with the same value in all")
+    expect(section.locator("details table")).not_to_be_visible()
+    expect(section.get_by_role("button", name="Copy as Markdown")).to_be_visible()

@@ -26,6 +26,8 @@ import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
 import { ConfigDifferences } from '../components/compare/tables.js';
 import { Relations } from '../components/compare/relations.js';
+import { ConfigDifferences } from '../components/compare/differences.js';
+import { SummaryTable } from '../components/compare/tables.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Trials } from '../components/trials/trials.js';
