@@ -7,7 +7,7 @@ import { dragged } from './dragging.js';
 
 const HEIGHT = 300;
 const TOP = 12;
-const LEFT = 110;
+const LABELS = 110;
 const RIGHT = 40;
 const BELOW = 74;
 
@@ -15,10 +15,11 @@ const BELOW = 74;
 export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
   const [across, up] = axes;
   if (!across || !up) return html`<p class="faint">Choose two axes above.</p>`;
-  const long = Math.max(80, width - LEFT - RIGHT);
-  const x = (/** @type {number} */ place) => LEFT + place * long;
+  const long = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
+  const origin = LABELS - NO_VALUE * long;
+  const x = (/** @type {number} */ place) => origin + place * long;
   const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
-  const placeX = (/** @type {number} */ pixel) => (pixel - LEFT) / long;
+  const placeX = (/** @type {number} */ pixel) => (pixel - origin) / long;
   const placeY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
   const sorted = (/** @type {number} */ a, /** @type {number} */ b) =>
     /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
