@@ -30,9 +30,9 @@ HOME = "/"
 
 PAGES = (
     Page("/runs", label="Runs"),
+    Page("/compare", label="Compare"),
     Page("/launch", label="Launch"),
     Page("/queue", label="Queue"),
-    Page("/compare", menu="/runs"),
     Page("/run/{run_id}", menu="/runs"),
     Page("/rollouts", menu="/runs"),
     Page("/import", menu="/runs"),

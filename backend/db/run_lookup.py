@@ -26,6 +26,8 @@ def names_of(session: Session, run_ids: Iterable[str]) -> dict[str, Row[Any]]:
         Run.seed,
         Run.status,
         Run.config_hash,
+        Run.tags,
+        Run.verdict,
         Run.parent_run,
         Run.fork_step,
         Run.steps,

@@ -1,6 +1,5 @@
 """Routes of curves."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -24,6 +23,7 @@ from backend.http.problem_details import ERRORS
 from backend.http.shared_answers import SharedAnswersOf
 from backend.metrics.axes import X
 from backend.metrics.csv import csv_lines
+from backend.metrics.grouping import ABOUT_RUN, CONFIG, MOST_KEYS, groups_of, is_key
 from backend.metrics.known import must_be_known
 from backend.metrics.lineage import stamps_of
 from backend.metrics.means import Picture, average
@@ -42,6 +42,11 @@ T_975 = np.array([np.nan, *(t_975(freedom) for freedom in range(1, MOST_SERIES +
 COMPACT = (
     "Shorter: `x` only where it is not the step, `steps` as distances to the one before, values in "
     "seven digits."
+)
+
+GROUP_BY = (
+    "`variant`, `experiment`, `tag`, `verdict`, `config` (all but the seed) or `config.<field>`; "
+    "several, separated by commas, make a group of each combination."
 )
 
 SpreadKind = Literal["", "std", "stderr", "ci95", "minmax"]
@@ -120,9 +125,7 @@ def series(  # noqa: PLR0913, PLR0917 - these are the parameters of the address
     x_max: Annotated[float | None, Query(allow_inf_nan=False)] = None,
     max_points: Annotated[int, Query(ge=10, le=MOST_POINTS, description="Points per curve.")] = 500,
     smoothing: Annotated[float, Query(ge=0, le=0.999, allow_inf_nan=False)] = 0.0,
-    group_by: Annotated[
-        str, Query(max_length=200, description="`variant`, `experiment` or `config.<field>`.")
-    ] = "",
+    group_by: Annotated[str, Query(max_length=1_000, description=GROUP_BY)] = "",
     band: SpreadKind = "",
     after: Annotated[int | None, Query(ge=-1, le=2**31, description="Only steps after this one.")] = None,
     compact: Annotated[bool, Query(description=COMPACT)] = False,  # noqa: FBT002 - a parameter of the address
@@ -158,7 +161,9 @@ def _answer(
     ends = [] if group_by else [end for name in names if has_interval(name) for end in interval_of(name)]
     curves = _read(session, known, present, [*names, *ends], view, is_grouped=bool(group_by))
     if group_by:
-        groups = _groups(session, present, known, group_by)
+        keys = split_list(group_by)
+        configs = configs_of(session, present) if any(key.startswith(CONFIG) for key in keys) else {}
+        groups = groups_of([known[run] for run in present], configs, keys)
         items = [item for name in names for item in _grouped(curves, groups, name, band, view)]
     else:
         items = [
@@ -209,9 +214,12 @@ def _check_budget(runs: Sequence[str], metrics: Sequence[str], max_points: int, 
             f"{count} series of {max_points} points were asked for; at most {MOST_POINTS:,} points a call"
         )
         errors.append(FieldError("max_points", reason))
-    if group_by and group_by not in ("variant", "experiment") and not group_by.startswith("config."):
-        reason = f"is {group_by!r}; variant, experiment or config.<field> are expected"
+    keys = split_list(group_by)
+    if wrong := [key for key in keys if not is_key(key)]:
+        reason = f"is {wrong[0]!r}; {', '.join(ABOUT_RUN)} or config.<field> are expected"
         errors.append(FieldError("group_by", reason))
+    elif len(keys) > MOST_KEYS:
+        errors.append(FieldError("group_by", f"{len(keys)} keys were given; at most {MOST_KEYS}"))
     if errors:
         raise InvalidRequest(errors)
 
@@ -313,52 +321,6 @@ def _mean(curves: Sequence[Curve], band: SpreadKind, view: View) -> dict[str, An
 
 def _nulls(values: Floats) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
-
-
-def _groups(
-    session: Session, runs: Sequence[str], known: Mapping[str, Any], group_by: str
-) -> dict[str, list[str]]:
-    if group_by == "variant":
-        return variants_of([known[run] for run in runs])
-    configs = configs_of(session, runs) if group_by.startswith("config.") else {}
-    groups: dict[str, list[str]] = {}
-    for run in runs:
-        if configs:
-            name = _field(configs[run], group_by.removeprefix("config."))
-        else:
-            name = known[run].experiment_name or ""
-        groups.setdefault(name, []).append(run)
-    return groups
-
-
-def variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
-    """Ids of runs that differ in their seed alone, by variant.
-
-    Runs that begin with different checkpoints are apart too. Where a variant name stands for several groups,
-    the experiment's or the run's name (and, if that does not tell them apart, origin or config) is added.
-    """
-    members: dict[tuple[str, str, str], list[Any]] = {}
-    for run in runs:
-        origin = "" if run.fork_step is None else f"{run.parent_run} at {run.fork_step}"
-        members.setdefault((run.variant, run.config_hash, origin), []).append(run)
-    times = Counter(variant for variant, _, _ in members)
-    named: dict[str, list[str]] = {}
-    for (variant, digest, origin), group in members.items():
-        whose = group[0].experiment_name or group[0].name
-        label = variant if times[variant] == 1 else f"{variant} · {whose}"
-        if label in named:
-            label = f"{label} · {origin or digest[:6]}"
-        named[label] = [run.id for run in group]
-    return named
-
-
-def _field(config: Any, path: str) -> str:
-    """The value at a dotted path, as text; a union is named by its type."""
-    for key in path.split("."):
-        config = config.get(key) if isinstance(config, dict) else None
-    if isinstance(config, dict) and "type" in config:
-        return str(config["type"])
-    return str(config)
 
 
 def _missing(run: str, metric: str, known: Mapping[str, Any]) -> dict[str, str]:

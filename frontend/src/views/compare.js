@@ -12,6 +12,7 @@ import { choice, flag, list, number, text } from '../lib/url.js';
 import { bySection, matching } from '../lib/metrics.js';
 import { chosenSections } from '../lib/runs/summary.js';
 import { scalesApart, scaleWarning } from '../lib/runs/comparable.js';
+import { keysOf } from '../lib/runs/grouping.js';
 import { bandOf, baselineKey, fairShare, groupOf, groupsOf } from '../lib/runs/groups.js';
 import { MOST_RUNS } from '../data/series.js';
 import { metricsOf, runTitle } from '../lib/runs/fields.js';
@@ -23,7 +24,8 @@ import { ReportDialog } from '../components/compare/report.js';
 import { EvaluationTable } from '../components/evaluations/table.js';
 import { CellGrid } from '../components/compare/cells.js';
 import { Matrix } from '../components/compare/matrix.js';
-import { ConfigDifferences } from '../components/compare/tables.js';
+import { Relations } from '../components/compare/relations.js';
+import { ConfigDifferences } from '../components/compare/differences.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
 import { Trials } from '../components/trials/trials.js';
@@ -32,7 +34,7 @@ import { openRollouts } from '../components/curves/panel.js';
 const SPEC = {
   experiment: text(),
   runs: list(),
-  by: choice(['variant', 'run']),
+  by: text('variant'),
   band: choice(['auto', 'ci95', 'std', 'stderr', 'minmax', 'none']),
   seeds: flag(),
   metrics: list(['key']),
@@ -42,6 +44,8 @@ const SPEC = {
   panel: text(),
   columns: list(),
   planned: number(/** @type {number | null} */ (null), { min: 0, max: 1000 }),
+  plot: choice(['parallel', 'scatter']),
+  axes: list(),
   ...CURVE_SPEC,
 };
 
@@ -111,8 +115,9 @@ export function View() {
 /** @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void}} props */
 function Comparison({ runs, view, change }) {
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
-  const groups = useMemo(() => groupsOf(runs), [runs]);
-  const isGrouped = view.by === 'variant';
+  const isGrouped = view.by !== 'run';
+  const by = isGrouped ? keysOf(view.by).join() : 'variant';
+  const groups = useMemo(() => groupsOf(runs, by), [runs, by]);
   const drawn = useMemo(() => fairShare(groups, MOST_RUNS), [groups]);
   const looks = isGrouped
     ? groupLooks(groups.map(({ name }) => name))
@@ -129,7 +134,7 @@ function Comparison({ runs, view, change }) {
     smoothing: view.smoothing,
     log: view.log,
     zoom: view.zoom,
-    groupBy: isGrouped ? 'variant' : '',
+    groupBy: isGrouped ? by : '',
     band: bandOf(view.band, groups),
     seeds: isGrouped && view.seeds,
     onsets: view.onsets,
@@ -137,11 +142,16 @@ function Comparison({ runs, view, change }) {
     values: view.values,
     outliers: view.outliers,
     tune: view.tune,
+    order: view.order,
     baseline: baselineKey(view.baseline, groups, isGrouped),
   };
   const onsets = onsetsOf(runs);
+  const lookOf = (/** @type {Api.RunItem} */ { id }) => looks.get(isGrouped ? (names.get(`group:${id}`) ?? '') : id);
   useKeys({
-    v: { label: 'group by variant or by run', run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }) },
+    v: {
+      label: 'means of groups or individual runs',
+      run: () => change({ by: isGrouped ? 'run' : 'variant', hide: [] }),
+    },
     d: { label: 'show or hide individual seeds', run: () => change({ seeds: !view.seeds }) },
     ...curveKeys(view, change),
   });
@@ -156,17 +166,18 @@ function Comparison({ runs, view, change }) {
   };
 
   return html`<div class="page compare">
-    <${Head} runs=${runs} groups=${groups} />
+    <${Head} runs=${runs} groups=${groups} by=${by} />
     ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
     <${CompareControls}
       view=${view}
       change=${change}
       available=${available}
       groups=${groups}
+      runs=${runs}
       onsets=${onsets.length > 0}
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
-    <${Cut} all=${ids.length} drawn=${drawn.length} />
+    <${Cut} runs=${ids.length} groups=${groups} drawn=${drawn} />
     <${Legend}
       looks=${looks}
       names=${names}
@@ -227,6 +238,7 @@ function Comparison({ runs, view, change }) {
       available=${available}
       looks=${groupLooks(groups.map(({ name }) => name))}
     />
+    <${Relations} runs=${runs} view=${view} change=${change} lookOf=${lookOf} />
     <${Suites} runs=${runs} available=${available} />
     <${ConfigDifferences} groups=${groups} />
   </div>`;
@@ -260,14 +272,24 @@ const Suites = ({ runs, available }) =>
     }
   </section>`;
 
-/** Says that not all runs are in the curves. @param {{all: number, drawn: number}} props */
-const Cut = ({ all, drawn }) =>
-  drawn < all
-    ? html`<p class="compare-cut quiet" role="note">
-      Showing curves of ${formatCount(drawn)} of ${plural(all, 'run')}, the most that can be drawn at once, taken evenly
-      from every group. The tables below include all runs.
-    </p>`
-    : null;
+/**
+ * Says that not all runs are in the curves.
+ * @param {{runs: number, groups: Group[], drawn: string[]}} props `drawn`: ids of runs
+ */
+function Cut({ runs, groups, drawn }) {
+  if (drawn.length >= runs) return null;
+  const isDrawn = new Set(drawn);
+  const seen = groups.filter(({ runs: inside }) => inside.some(({ id }) => isDrawn.has(id))).length;
+  return html`<p class="compare-cut quiet" role="note">
+    Showing curves of ${formatCount(drawn.length)} of ${plural(runs, 'run')}, the most that can be drawn at once,
+    ${
+      seen < groups.length
+        ? ` from ${formatCount(seen)} of ${plural(groups.length, 'group')}. Group by fewer fields to see them all.`
+        : ' taken evenly from every group.'
+    }
+    ${' '}The tables below include all runs.
+  </p>`;
+}
 
 /**
  * Names to draw: of runs, of groups, and the group of each run under `group:<run id>`.
@@ -292,16 +314,17 @@ function titleOf(runs) {
   return names.size === 1 && id ? (name ?? 'Experiment') : 'Comparison';
 }
 
-/** @param {{runs: Api.RunItem[], groups: Group[]}} props */
-function Head({ runs, groups }) {
+/** @param {{runs: Api.RunItem[], groups: Group[], by: string}} props */
+function Head({ runs, groups, by }) {
   const experiments = [...new Map(runs.map((run) => [run.experiment, run.experiment_name])).entries()];
   const seeds = new Set(runs.map(({ seed }) => seed)).size;
   const live = runs.filter(({ status }) => status === 'running').length;
   const single = experiments.length === 1 && experiments[0][0];
+  const kind = by === 'variant' ? 'variant' : 'group';
   const size =
-    groups.length * seeds === runs.length
-      ? `${plural(groups.length, 'variant')} × ${plural(seeds, 'seed')}`
-      : plural(groups.length, 'variant');
+    kind === 'variant' && groups.length * seeds === runs.length
+      ? `${plural(groups.length, kind)} × ${plural(seeds, 'seed')}`
+      : plural(groups.length, kind);
   return html`<header class="page-head">
     <h1>${titleOf(runs)}</h1>
     <span class="quiet">

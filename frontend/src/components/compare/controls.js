@@ -5,6 +5,7 @@ import { formatCount } from '../../lib/text/format.js';
 import { bandOf } from '../../lib/runs/groups.js';
 import { highlight } from '../../charts/crosshair.js';
 import { copyText } from '../../data/actions.js';
+import { GroupBy } from './group_by.js';
 import { CurveControls } from '../curves/controls.js';
 import { Icon } from '../shared/icons.js';
 import { Segments, Select, Swatch } from '../shared/marks.js';
@@ -26,21 +27,22 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 
 /**
  * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[], onsets: boolean, onReport?: () => void}} props `onsets`: whether there are any
+ *   groups: Group[], runs: Api.RunItem[], onsets: boolean, onReport?: () => void}} props `onsets`: whether there are any
  */
-export function CompareControls({ view, change, available, groups, onsets, onReport }) {
-  const isGrouped = view.by === 'variant';
+export function CompareControls({ view, change, available, groups, runs, onsets, onReport }) {
+  const isGrouped = view.by !== 'run';
   return html`<div class="compare-controls">
     <div class="toolbar">
       <${Segments}
         label="Lines"
-        value=${view.by}
-        options=${[{ value: 'variant', label: 'mean by variant' }, { value: 'run', label: 'individual runs' }]}
+        value=${isGrouped ? 'variant' : 'run'}
+        options=${[{ value: 'variant', label: 'means' }, { value: 'run', label: 'individual runs' }]}
         onChange=${(by) => change({ by, hide: [] })}
       />
       ${
         isGrouped &&
         html`
+          <${GroupBy} by=${view.by} runs=${runs} onChange=${(by) => change({ by, hide: [], baseline: '' })} />
           <${Select}
             label="band"
             value=${view.band}

@@ -16,6 +16,7 @@ export const CURVE_SPEC = {
   baseline: text(),
   outliers: flag(true),
   tune: tunings(),
+  order: list([]),
 };
 
 const X = [

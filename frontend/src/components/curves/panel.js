@@ -10,7 +10,8 @@ import { address } from '../../lib/url.js';
 import { notesOf, shownOf } from './shown.js';
 import { filesOf } from './files.js';
 import { DownloadMenu, SettingsMenu } from './tools.js';
-import { tunedTo, viewOf } from './tuning.js';
+import { Corner, Handle, dropPlace } from './arrange.js';
+import { sizeOf, tunedTo, viewOf } from './tuning.js';
 import { Icon } from '../shared/icons.js';
 import { useLines } from './lines.js';
 import { Values, ValuesUnderPointer, usePinnedHere } from './values.js';
@@ -38,7 +39,7 @@ export const openRollouts = (run, step) => {
  *   key: string) => void,
  *   onZoom?: (zoom: [number, number] | null) => void, onBaseline?: (key: string) => void, onExpand?: () => void,
  *   onTune?: (changes: {tune: import('./tuning.js').Tunings}) => void,
- *   tall?: boolean, warning?: string}} props
+ *   onMove?: (by: number) => void, onDrop?: (metric: string) => void, tall?: boolean, warning?: string}} props
  *   `marks`: events of the one run that is drawn; `looks` and `names` by run id (or group name); `names` maps
  *   `group:<run id>` to the group of a run
  */
@@ -55,6 +56,8 @@ export function Panel({
   onBaseline,
   onTune,
   onExpand,
+  onMove,
+  onDrop,
   tall = false,
   warning = '',
 }) {
@@ -107,8 +110,10 @@ export function Panel({
   const values = { metric, runs, view, looks, names, drawn: all, unit: shown.unit, enabled: near, onBaseline };
   const hasTable = near && main.loaded && all.length > 0;
   const isBelow = Boolean(view.values || tall);
+  const [wide, high] = tall ? [1, 1] : sizeOf(pageView.tune, metric);
   return html`<section
-    class="panel card"
+    class=${`panel card is-wide-${wide} is-high-${high}`}
+    ...${onDrop ? dropPlace(onDrop) : {}}
     aria-label=${metric}
     data-metric=${metric}
     onMouseEnter=${() => setOver(true)}
@@ -127,6 +132,7 @@ export function Panel({
       </h3>
       <span class="spacer"></span>
       <span class="panel-tools">
+        ${onTune && onMove && html`<${Handle} metric=${metric} tune=${pageView.tune} onTune=${onTune} onMove=${onMove} />`}
         ${
           onTune &&
           html`<${SettingsMenu}
@@ -158,6 +164,7 @@ export function Panel({
         ${isPinned ? html`<${Values} ...${values} />` : isOver && html`<${ValuesUnderPointer} ...${values} />`}
       </div>`
     }
+    ${onTune && onMove && html`<${Corner} metric=${metric} tune=${pageView.tune} onTune=${onTune} />`}
     <${Badge} main=${main} notes=${notes} warning=${warning} />
   </section>`;
 }

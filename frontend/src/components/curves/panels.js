@@ -4,12 +4,13 @@ import { bySection } from '../../lib/metrics.js';
 import { aboutMetric } from '../../app/state.js';
 import { Dialog } from '../shared/overlay.js';
 import { Icon } from '../shared/icons.js';
+import { merged, moved, ordered } from './arrange.js';
 import { Panel } from './panel.js';
 import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
- * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView & {at: number | null},
+ * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
  *   change: (changes: object, options?: object) => void, looks:
  *   Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],
@@ -33,7 +34,21 @@ export function Panels({
 }) {
   usePinnedCursor(view, change);
   const onBaseline = (/** @type {string} */ baseline) => change({ baseline });
-  const panel = (/** @type {string} */ metric) => html`<${Panel}
+  const row = (/** @type {string[]} */ unordered) => {
+    const shown = ordered(unordered, view.order ?? []);
+    const move = (/** @type {string} */ metric, /** @type {number} */ to) =>
+      change({ order: merged(view.order ?? [], moved(shown, metric, to)) });
+    return html`<div class="panels">
+      ${shown.map((metric, at) =>
+        panel(metric, {
+          onMove: (/** @type {number} */ by) => move(metric, at + by),
+          onDrop: (/** @type {string} */ dropped) => shown.includes(dropped) && move(dropped, at),
+        }),
+      )}
+    </div>`;
+  };
+  const panel = (/** @type {string} */ metric, /** @type {object} */ places) => html`<${Panel}
+    ...${places}
     key=${metric}
     metric=${metric}
     runs=${runs}
@@ -53,9 +68,9 @@ export function Panels({
     ${
       sections
         ? (sections === true ? bySection(metrics) : sections).map(
-            (section) => html`<${Section} key=${section.section} ...${section} panel=${panel} />`,
+            (section) => html`<${Section} key=${section.section} ...${section} row=${row} />`,
           )
-        : html`<div class="panels">${metrics.map(panel)}</div>`
+        : row(metrics)
     }
     ${
       enlarged &&
@@ -81,8 +96,8 @@ export function Panels({
   `;
 }
 
-/** @param {{section: string, metrics: string[], panel: (metric: string) => any}} props */
-function Section({ section, metrics, panel }) {
+/** @param {{section: string, metrics: string[], row: (metrics: string[]) => any}} props */
+function Section({ section, metrics, row }) {
   const [open, setOpen] = useState(true);
   return html`<section class="panel-section">
     <h2>
@@ -92,7 +107,7 @@ function Section({ section, metrics, panel }) {
       </button>
       <span class="faint">${metrics.length}</span>
     </h2>
-    ${open && html`<div class="panels">${metrics.map(panel)}</div>`}
+    ${open && row(metrics)}
   </section>`;
 }
 

@@ -1,24 +1,30 @@
-/** Settings of single panels, which take the place of those of the page: log y, smoothing, range of y. Pure. */
+/** Settings of single panels, which take the place of those of the page: log y, smoothing, range of y, size. Pure. */
 import { json } from '../../lib/url_json.js';
 
 /**
- * @typedef {{logY?: boolean, smoothing?: number, y?: [number, number]}} Tuning
+ * @typedef {{logY?: boolean, smoothing?: number, y?: [number, number],
+ *   size?: [number, number]}} Tuning `size`: columns and rows, the most columns being the whole width
  * @typedef {Record<string, Tuning>} Tunings by metric
  */
 
 const MOST_SMOOTHING = 0.999;
+export const MOST_SIZE = 3;
 
 const isNumber = (/** @type {unknown} */ value) => typeof value === 'number' && Number.isFinite(value);
+
+const isSize = (/** @type {unknown} */ value) =>
+  Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MOST_SIZE;
 
 /** @param {unknown} value */
 function isTuning(value) {
   if (value === null || typeof value !== 'object') return false;
-  const { logY, smoothing, y, ...others } = /** @type {Record<string, any>} */ (value);
+  const { logY, smoothing, y, size, ...others } = /** @type {Record<string, any>} */ (value);
   return (
     Object.keys(others).length === 0 &&
     (logY === undefined || typeof logY === 'boolean') &&
     (smoothing === undefined || (isNumber(smoothing) && smoothing >= 0 && smoothing <= MOST_SMOOTHING)) &&
-    (y === undefined || (Array.isArray(y) && y.length === 2 && y.every(isNumber) && y[0] < y[1]))
+    (y === undefined || (Array.isArray(y) && y.length === 2 && y.every(isNumber) && y[0] < y[1])) &&
+    (size === undefined || (Array.isArray(size) && size.length === 2 && size.every(isSize)))
   );
 }
 
@@ -59,3 +65,6 @@ export function tunedTo(tune, metric, changes) {
   const others = Object.entries(tune ?? {}).filter(([name]) => name !== metric);
   return Object.fromEntries(Object.keys(next).length ? [...others, [metric, next]] : others);
 }
+
+/** Columns and rows of a panel. @param {Tunings | undefined} tune @param {string} metric @returns {[number, number]} */
+export const sizeOf = (tune, metric) => tuningOf(tune, metric).size ?? [1, 1];

@@ -36,8 +36,8 @@ export function RunsCharts({ view, change, runs, others, shown, looks, names, co
   const drawn = [...runs.items, ...others.found].filter(({ id }) => looks.has(id));
   const available = metricsOf(drawn);
   const metrics = chosenMetrics(available, view);
-  const { x, smoothing, log, zoom, at, values, baseline, outliers, tune } = view;
-  const curves = { x, smoothing, log, zoom, at, values, baseline, outliers, tune, ...GROUP_VIEW };
+  const { x, smoothing, log, zoom, at, values, baseline, outliers, tune, order } = view;
+  const curves = { x, smoothing, log, zoom, at, values, baseline, outliers, tune, order, ...GROUP_VIEW };
   if (runs.loaded && !runs.items.length && !shown.length) return null;
   return html`<section class="runs-charts" aria-label="Curves">
     <div class="runs-charts-head toolbar">

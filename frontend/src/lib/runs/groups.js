@@ -1,22 +1,42 @@
-/** Which runs share a mean: those of one variant whose configs agree but for the seed. Pure. */
+/** Which runs share a mean: those of one variant whose configs agree but for the seed, or those that agree in chosen
+ * fields. Pure. */
 import { formatField, groupDifferences } from './config.js';
+import { identityOf, keysOf, labelOf } from './grouping.js';
 
 /** @typedef {{variant: string, runs: Api.RunItem[]}} Bundle */
 /** @typedef {Bundle & {name: string}} Group `name` tells it from all others */
 
 const MOST_FIELDS = 2;
 
-/** Runs by variant and config, in the order of launching. @param {Api.RunItem[]} runs @returns {Group[]} */
-export function groupsOf(runs) {
+/**
+ * Runs as groups, in the order of launching; by variant, those of another config stand apart.
+ * @param {Api.RunItem[]} runs @param {string} [by] keys of grouping.js @returns {Group[]}
+ */
+export function groupsOf(runs, by = 'variant') {
+  const keys = keysOf(by);
+  const isByVariant = keys.join() === 'variant';
   /** @type {Map<string, Bundle>} */
   const groups = new Map();
   for (const run of [...runs].sort((a, b) => (a.id < b.id ? -1 : 1))) {
-    const key = JSON.stringify([run.variant, run.config_hash]);
+    const key = isByVariant ? JSON.stringify([run.variant, run.config_hash]) : identityOf(run, keys);
     const bundle = groups.get(key) ?? { variant: run.variant ?? '', runs: [] };
     bundle.runs.push(run);
     groups.set(key, bundle);
   }
-  return named([...groups.values()]);
+  return isByVariant ? named([...groups.values()]) : labelled([...groups.values()], keys);
+}
+
+/**
+ * Groups with the values that they share as their names, numbered where two look alike (the text 8 and the number 8).
+ * @param {Bundle[]} groups @param {string[]} keys @returns {Group[]}
+ */
+function labelled(groups, keys) {
+  const times = new Map();
+  return groups.map((group) => {
+    const label = labelOf(group.runs[0], keys);
+    times.set(label, (times.get(label) ?? 0) + 1);
+    return { name: times.get(label) > 1 ? `${label} (${times.get(label)})` : label, ...group };
+  });
 }
 
 /**

@@ -1,0 +1,127 @@
+"""Groups of runs that share a curve: by variant, experiment, tag, verdict or fields of their configs.
+
+The pages group the same way in `frontend/src/lib/runs/grouping.js`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+CONFIG = "config."
+ABOUT_RUN = ("variant", "experiment", "tag", "verdict", "config")
+"""Keys that are no field of a config; `config` is the whole config but for the seed."""
+MOST_KEYS = 8
+
+MISSING = object()
+
+
+def is_key(key: str) -> bool:
+    """Whether runs can be grouped by this."""
+    return key in ABOUT_RUN or (key.startswith(CONFIG) and len(key) > len(CONFIG))
+
+
+def groups_of(
+    runs: Sequence[Any], configs: Mapping[str, Mapping[str, Any]], keys: Sequence[str]
+) -> dict[str, list[str]]:
+    """Ids of the runs of each group, by its name; the groups are in the order of their first runs.
+
+    Runs share a group if they agree in all keys. A run that lacks a field is in a group with the others that
+    lack it. `configs` is read for fields of configs alone.
+    """
+    if list(keys) == ["variant"]:
+        return _variants_of(runs)
+    flats = {run.id: dict(flattened(configs.get(run.id, {}))) for run in runs}
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for run in runs:
+        groups.setdefault(tuple(_identity(run, flats[run.id], key) for key in keys), []).append(run)
+    named: dict[str, list[str]] = {}
+    for members in groups.values():
+        name = ", ".join(_label(members[0], flats[members[0].id], key, keys) for key in keys)
+        while name in named:
+            name = f"{name} · {members[0].config_hash[:6]}"
+        named[name] = [run.id for run in members]
+    return named
+
+
+def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a config by dotted path; items of a list of objects go by their names."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        names = _item_names(value)
+        yield path, names
+        for name, item in zip(names, value, strict=True):
+            yield from flattened(item, f"{path}.{name}")
+    elif isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from flattened(inner, f"{path}.{key}" if path else key)
+    elif path:
+        yield path, value
+
+
+def _item_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    times: Counter[str] = Counter()
+    names = []
+    for place, item in enumerate(items, 1):
+        found = (item[key] for key in ("entry_point", "name", "type") if item.get(key) is not None)
+        name = str(next(found, place))
+        times[name] += 1
+        names.append(f"{name} {times[name]}" if times[name] > 1 else name)
+    return names
+
+
+def _value(run: Any, flat: Mapping[str, Any], key: str) -> Any:
+    if key.startswith(CONFIG):
+        path = key.removeprefix(CONFIG)
+        return flat.get(path, flat.get(f"{path}.type", MISSING))
+    if key == "tag":
+        return sorted(set(map(str, run.tags or []))) or MISSING
+    found = {
+        "variant": run.variant,
+        "experiment": run.experiment_name,
+        "verdict": run.verdict,
+        "config": run.config_hash,
+    }[key]
+    return MISSING if found is None else found
+
+
+def _identity(run: Any, flat: Mapping[str, Any], key: str) -> str:
+    value = _value(run, flat, key)
+    return "" if value is MISSING else json.dumps(_plain(value), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    """The same value with whole numbers as integers: 1 and 1.0 are one value."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _label(run: Any, flat: Mapping[str, Any], key: str, keys: Sequence[str]) -> str:
+    """The value; where there are several keys, fields of configs with their names."""
+    value = _value(run, flat, key)
+    field = key.removeprefix(CONFIG)
+    if value is MISSING:
+        return f"no {field}"
+    if key == "config":
+        return f"{run.variant} · {run.config_hash[:6]}"
+    text = " + ".join(map(str, value)) if isinstance(value, list) else str(_plain(value))
+    return f"{field} {text}" if key.startswith(CONFIG) and len(keys) > 1 else text
+
+
+def _variants_of(runs: Sequence[Any]) -> dict[str, list[str]]:
+    """Ids of runs that differ in their seed alone, by variant.
+
+    Runs that begin with different checkpoints are apart too. Where a variant name stands for several groups,
+    the experiment's or the run's name (and, if that does not tell them apart, origin or config) is added.
+    """
+    members: dict[tuple[str, str, str], list[Any]] = {}
+    for run in runs:
+        origin = "" if run.fork_step is None else f"{run.parent_run} at {run.fork_step}"
+        members.setdefault((run.variant, run.config_hash, origin), []).append(run)
+    times = Counter(variant for variant, _, _ in members)
+    named: dict[str, list[str]] = {}
+    for (variant, digest, origin), group in members.items():
+        whose = group[0].experiment_name or group[0].name
+        label = variant if times[variant] == 1 else f"{variant} · {whose}"
+        if label in named:
+            label = f"{label} · {origin or digest[:6]}"
+        named[label] = [run.id for run in group]
+    return named

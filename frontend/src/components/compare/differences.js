@@ -1,0 +1,106 @@
+/** Config differences of any number of runs: fields, what they mean in effect, and what is the same. */
+import { html, useMemo } from '../../dom.js';
+import { copyText } from '../../data/actions.js';
+import { post } from '../../data/api.js';
+import { useLoad } from '../../data/resource.js';
+import { asMarkdown, configColumns, fieldRows, meaningRows, sameFields } from '../../lib/runs/differences.js';
+import { formatCount, plural } from '../../lib/text/format.js';
+import { Icon } from '../shared/icons.js';
+
+const MOST_COLUMNS = 24;
+const MOST_EXPLAINED = 12;
+
+/** @typedef {import('../../lib/runs/differences.js').Row} Row */
+
+/** @param {{groups: import('../../lib/runs/groups.js').Group[]}} props */
+export function ConfigDifferences({ groups }) {
+  const { paths, columns } = useMemo(() => configColumns(groups), [groups]);
+  const shown = columns.slice(0, MOST_COLUMNS);
+  const heads = shown.map(({ names }) => names.join(', '));
+  const rows = fieldRows(paths, shown);
+  const meanings = useMeanings(columns);
+  const same = useMemo(() => sameFields(columns[0]?.config, paths), [columns, paths]);
+  const copy = () => copyText(asMarkdown(heads, [...rows, ...meanings]), 'Table');
+  return html`<section class="section">
+    <div class="section-head">
+      <h2>Config differences</h2>
+      <span class="faint">
+        ${plural(paths.length, 'field')}, ignoring the seed
+        ${shown.length < columns.length && `; the first ${shown.length} of ${formatCount(columns.length)} distinct configs`}
+      </span>
+      <span class="spacer"></span>
+      ${
+        rows.length > 0 &&
+        html`<button class="button button-small" onClick=${copy}>
+          <${Icon} name="copy" size=${12} /> Copy as Markdown
+        </button>`
+      }
+    </div>
+    ${
+      rows.length === 0
+        ? html`<p class="faint">All runs have the same config except for the seed.</p>`
+        : html`<div class="card table-scroll">
+          <table class="table config-table">
+            <thead>
+              <tr>
+                <th>field</th>
+                ${heads.map((head) => html`<th key=${head}>${head}</th>`)}
+              </tr>
+            </thead>
+            <tbody>
+              ${rows.map(
+                ({ label, texts }) => html`<tr key=${label}>
+                  <td><code>${label}</code></td>
+                  ${texts.map((text, i) => html`<td key=${i} title=${text}>${text}</td>`)}
+                </tr>`,
+              )}
+              ${
+                meanings.length > 0 &&
+                html`<tr>
+                  <th colspan=${shown.length + 1}>
+                    in effect
+                    ${columns.length > MOST_EXPLAINED && ` (of the first ${MOST_EXPLAINED})`}
+                  </th>
+                </tr>`
+              }
+              ${meanings.map(
+                ({ label, texts }) => html`<tr key=${label} class="config-meaning">
+                  <td>${label}</td>
+                  ${texts.map((text, i) => html`<td key=${i}>${text}</td>`)}
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`
+    }
+    ${
+      same.length > 0 &&
+      html`<details class="more">
+        <summary>${plural(same.length, 'field')} with the same value in all</summary>
+        <table class="table config-table">
+          <tbody>
+            ${same.map(
+              ({ path, text }) => html`<tr key=${path}>
+                <td><code>${path}</code></td>
+                <td title=${text}>${text}</td>
+              </tr>`,
+            )}
+          </tbody>
+        </table>
+      </details>`
+    }
+  </section>`;
+}
+
+/**
+ * What the service says the configs do; one that it cannot explain (of another trainer) has dashes.
+ * @param {import('../../lib/runs/differences.js').Column[]} columns @returns {Row[]}
+ */
+function useMeanings(columns) {
+  const configs = columns.slice(0, MOST_EXPLAINED).map(({ config }) => config);
+  const key = configs.length > 1 && configs.every(Boolean) ? JSON.stringify(configs) : null;
+  const { data } = useLoad(key, (signal) =>
+    Promise.all(configs.map((config) => post('/validate', config, { signal }).catch(() => null))),
+  );
+  return data ? meaningRows(data) : [];
+}

@@ -1,0 +1,29 @@
+/** Dragging over a drawing, in its own pixels. */
+
+/** @typedef {[number, number]} Point */
+
+const STILL = 3;
+
+/**
+ * A handler of `pointerdown` that tells each place of the pointer until it is released; a press in one place clears.
+ * @param {(from: Point, to: Point) => void} onDrag @param {() => void} onClear
+ * @returns {(event: PointerEvent) => void}
+ */
+export const dragged = (onDrag, onClear) => (down) => {
+  const target = /** @type {SVGElement} */ (down.currentTarget);
+  const svg = target.ownerSVGElement;
+  if (down.button !== 0 || !svg) return;
+  const pointOf = (/** @type {PointerEvent} */ event) => {
+    const { left, top } = svg.getBoundingClientRect();
+    return /** @type {Point} */ ([event.clientX - left, event.clientY - top]);
+  };
+  const from = pointOf(down);
+  const move = (/** @type {PointerEvent} */ event) => onDrag(from, pointOf(event));
+  const end = (/** @type {PointerEvent} */ event) => {
+    target.removeEventListener('pointermove', move);
+    if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) < STILL) onClear();
+  };
+  target.setPointerCapture(down.pointerId);
+  target.addEventListener('pointermove', move);
+  target.addEventListener('pointerup', end, { once: true });
+};

@@ -1,0 +1,103 @@
+/** Parallel coordinates: an upright axis for each field or metric, a line for each run. */
+import { html } from '../../dom.js';
+import { NO_VALUE } from '../../lib/runs/axes.js';
+import { runTitle } from '../../lib/runs/fields.js';
+import { own } from '../../lib/own.js';
+import { dragged } from './dragging.js';
+
+const HEIGHT = 260;
+const TOP = 44;
+const SIDE = 70;
+const ROOM = 26;
+const STEP = 0.05;
+const LETTER = 6.5;
+
+/** @typedef {import('../../lib/runs/axes.js').Axis} Axis */
+
+/**
+ * @typedef {{runs: Api.RunItem[], axes: Axis[], brushes: import('../../lib/runs/axes.js').Brushes, chosen: Set<string>,
+ *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined,
+ *   onBrush: (changes: Record<string, [number, number] | null>) => void, width: number}} PlotProps
+ * @param {PlotProps} props
+ */
+export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
+  if (!axes.length) return html`<p class="faint">Choose axes above.</p>`;
+  const gap = axes.length > 1 ? (width - 2 * SIDE) / (axes.length - 1) : 0;
+  const x = (/** @type {number} */ i) => SIDE + i * gap;
+  const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
+  const path = (/** @type {Api.RunItem} */ run) =>
+    axes.map(({ place }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(place(run)).toFixed(1)}`).join('');
+  const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
+  return html`<svg class="relations-svg" width=${width} height=${TOP + HEIGHT + ROOM + 16} role="group" aria-label="Parallel coordinates">
+    <g>
+      ${sorted.map(
+        (run) => html`<path
+          key=${run.id}
+          d=${path(run)}
+          stroke=${lookOf(run)?.colour ?? 'currentColor'}
+          class=${chosen.has(run.id) ? 'relation' : 'relation is-left-out'}
+        >
+          <title>${[runTitle(run), ...axes.map((axis) => `${axis.title}: ${axis.text(run)}`)].join('\n')}</title>
+        </path>`,
+      )}
+    </g>
+    ${axes.map(
+      (axis, i) => html`<${UprightAxis}
+        key=${axis.key}
+        axis=${axis}
+        x=${x(i)}
+        y=${y}
+        letters=${Math.max(6, Math.floor((gap || width) / LETTER) - 2)}
+        range=${own(brushes, axis.key)}
+        onBrush=${(/** @type {[number, number] | null} */ range) => onBrush({ [axis.key]: range })}
+      />`,
+    )}
+  </svg>`;
+}
+
+const cut = (/** @type {string} */ text, /** @type {number} */ letters) =>
+  text.length > letters ? `…${text.slice(1 - letters)}` : text;
+
+/**
+ * @param {{axis: Axis, x: number, y: (place: number) => number, letters: number, range?: [number, number],
+ *   onBrush: (range: [number, number] | null) => void}} props `letters`: how many a title has room for
+ */
+function UprightAxis({ axis, x, y, letters, range, onBrush }) {
+  const placeAt = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    const [low, high] = range ?? [NO_VALUE, 1];
+    if (event.key === 'Escape') onBrush(null);
+    else if (event.key === 'ArrowUp') onBrush([Math.min(high, low + STEP), high]);
+    else if (event.key === 'ArrowDown') onBrush([low, Math.max(low, high - STEP)]);
+    else return;
+    event.preventDefault();
+  };
+  const drag = dragged(
+    ([, from], [, to]) => {
+      const [low, high] = [placeAt(Math.max(from, to)), placeAt(Math.min(from, to))];
+      onBrush([low, high]);
+    },
+    () => onBrush(null),
+  );
+  return html`<g
+    class="relations-axis"
+    tabindex="0"
+    role="group"
+    aria-label=${`${axis.title}: up and down arrows narrow the selection, Escape clears it`}
+    onKeyDown=${press}
+  >
+    <text x=${x} y=${16} text-anchor="middle" class="relations-title">
+      <title>${axis.title}</title>
+      ${cut(axis.title, letters)}
+    </text>
+    <line x1=${x} x2=${x} y1=${y(1)} y2=${y(NO_VALUE)} />
+    ${axis.ticks.map(
+      ({ at, text }) => html`<text key=${text} x=${x + 6} y=${y(at) + 4}>
+        <title>${text}</title>
+        ${cut(text, 14)}
+      </text>`,
+    )}
+    ${range && html`<rect class="relations-brush" x=${x - 7} width="14" y=${y(range[1])} height=${Math.max(2, y(range[0]) - y(range[1]))} />`}
+    <rect class="relations-grip" x=${x - 14} width="28" y=${TOP - 12} height=${HEIGHT + ROOM + 24} onPointerDown=${drag} />
+  </g>`;
+}

@@ -1,0 +1,146 @@
+/** How results depend on settings: parallel coordinates and a scatter plot, in which a brush selects runs. */
+import { html, useEffect, useMemo, useRef, useState } from '../../dom.js';
+import { address } from '../../lib/url.js';
+import { axisOf, brushed, possibleAxes, usualAxes } from '../../lib/runs/axes.js';
+import { fieldOf } from '../../lib/runs/fields.js';
+import { formatCount, plural } from '../../lib/text/format.js';
+import { Menu } from '../shared/overlay.js';
+import { Segments, Select } from '../shared/marks.js';
+import { Parallel } from './parallel.js';
+import { Scatter } from './scatter.js';
+
+const MOST_LINES = 1000;
+
+const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
+
+/**
+ * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys; of a scatter plot the first two are drawn
+ * @param {{runs: Api.RunItem[], view: RelationsView, change: (changes: object) => void,
+ *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
+ */
+export function Relations({ runs, view, change, lookOf }) {
+  const [brushes, setBrushes] = useState(/** @type {import('../../lib/runs/axes.js').Brushes} */ ({}));
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const width = useWidth(element);
+  const possible = useMemo(() => possibleAxes(runs), [runs]);
+  const keys = (view.axes ?? usualAxes(possible)).filter((key) => possible.includes(key));
+  const drawn = runs.slice(0, MOST_LINES);
+  const axes = useMemo(() => keys.map((key) => axisOf(key, runs)), [keys.join('\n'), runs]);
+  if (runs.length < 2 || possible.length < 2) return null;
+  const isScatter = view.plot === 'scatter';
+  const used = isScatter && axes.length ? [axes[0], axes[axes.length - 1]] : axes;
+  const inside = brushed(runs, used, brushes);
+  const isBrushed = used.some(({ key }) => Object.hasOwn(brushes, key));
+  const chosen = new Set(inside.map(({ id }) => id));
+  const brush = (/** @type {Record<string, [number, number] | null>} */ changes) =>
+    setBrushes((old) =>
+      Object.fromEntries(
+        /** @type {[string, [number, number]][]} */ (
+          Object.entries({ ...old, ...changes }).filter(([, range]) => range !== null)
+        ),
+      ),
+    );
+  const shared = { runs: drawn, axes: used, brushes, chosen, lookOf, onBrush: brush, width };
+  const place = (/** @type {number} */ at, /** @type {string} */ key) => {
+    const next = [keys[0], keys.at(-1) ?? keys[0]];
+    next[at] = key;
+    change({ axes: next });
+    setBrushes({});
+  };
+  return html`<section class="section" aria-labelledby="compare-relations">
+    <div class="section-head">
+      <h2 id="compare-relations">Settings and results</h2>
+      <span class="faint">drag along an axis to select runs; last and best values of each run</span>
+      <span class="spacer"></span>
+      <${Segments}
+        label="Plot"
+        value=${isScatter ? 'scatter' : 'parallel'}
+        options=${[{ value: 'parallel', label: 'parallel' }, { value: 'scatter', label: 'scatter' }]}
+        onChange=${(plot) => change({ plot })}
+      />
+      ${
+        isScatter
+          ? html`
+            <${Select} label="x" value=${keys[0]} options=${possible.map(option)} onChange=${(key) => place(0, key)} />
+            <${Select}
+              label="y"
+              value=${keys.at(-1)}
+              options=${possible.map(option)}
+              onChange=${(key) => place(1, key)}
+            />
+          `
+          : html`<${Menu} quiet align="right" label="axes">
+            <${AxisChooser} keys=${keys} possible=${possible} change=${change} />
+          <//>`
+      }
+    </div>
+    <div class="card relations">
+      <div ref=${element} class="relations-plot">
+        ${width > 0 && (isScatter ? html`<${Scatter} ...${shared} />` : html`<${Parallel} ...${shared} />`)}
+      </div>
+      <div class="relations-foot toolbar">
+        <span class="quiet" role="status">
+          ${isBrushed ? `${formatCount(inside.length)} of ${plural(runs.length, 'run')} selected` : plural(runs.length, 'run')}
+          ${drawn.length < runs.length && `, the first ${formatCount(drawn.length)} drawn`}
+        </span>
+        ${
+          isBrushed &&
+          html`
+            ${
+              inside.length > 0 &&
+              html`<a class="button button-small" href=${address('/compare', { runs: inside.map(({ id }) => id) })}>
+                Compare the selected
+              </a>`
+            }
+            <button class="button-quiet" onClick=${() => setBrushes({})}>
+              Clear
+            </button>
+          `
+        }
+      </div>
+    </div>
+  </section>`;
+}
+
+const option = (/** @type {string} */ key) => ({ value: key, label: titleOf(key) });
+
+/** @param {{keys: string[], possible: string[], change: (changes: object) => void}} props */
+function AxisChooser({ keys, possible, change }) {
+  const [search, setSearch] = useState('');
+  const found = possible.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
+  const toggle = (/** @type {string} */ key) =>
+    change({ axes: keys.includes(key) ? keys.filter((old) => old !== key) : [...keys, key] });
+  return html`<div class="column-chooser">
+    <input
+      class="field"
+      type="search"
+      placeholder="Find a field or metric"
+      aria-label="Find an axis"
+      value=${search}
+      onInput=${(event) => setSearch(event.target.value)}
+    />
+    <div class="column-list">
+      ${found.map(
+        (key) => html`<label class="menu-item" key=${key}>
+          <input type="checkbox" checked=${keys.includes(key)} onChange=${() => toggle(key)} />
+          ${titleOf(key)}
+        </label>`,
+      )}
+    </div>
+    <button class="button-quiet" onClick=${() => change({ axes: undefined })}>
+      Reset axes
+    </button>
+  </div>`;
+}
+
+/** The width of an element in pixels, followed; 0 until it is known. @param {{current: HTMLElement | null}} element */
+function useWidth(element) {
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!element.current) return undefined;
+    const observer = new ResizeObserver(([{ contentRect }]) => setWidth(Math.floor(contentRect.width)));
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, [Boolean(element.current)]);
+  return width;
+}

@@ -1,0 +1,77 @@
+/** Two fields or metrics against each other: a point for each run; a dragged rectangle selects. */
+import { html } from '../../dom.js';
+import { NO_VALUE } from '../../lib/runs/axes.js';
+import { runTitle } from '../../lib/runs/fields.js';
+import { own } from '../../lib/own.js';
+import { dragged } from './dragging.js';
+
+const HEIGHT = 300;
+const TOP = 12;
+const LABELS = 110;
+const RIGHT = 40;
+const BELOW = 74;
+
+/** @param {import('./parallel.js').PlotProps} props */
+export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width }) {
+  const [across, up] = axes;
+  if (!across || !up) return html`<p class="faint">Choose two axes above.</p>`;
+  const long = Math.max(80, (width - LABELS - RIGHT) / (1 - NO_VALUE));
+  const origin = LABELS - NO_VALUE * long;
+  const x = (/** @type {number} */ place) => origin + place * long;
+  const y = (/** @type {number} */ place) => TOP + (1 - place) * HEIGHT;
+  const placeX = (/** @type {number} */ pixel) => (pixel - origin) / long;
+  const placeY = (/** @type {number} */ pixel) => 1 - (pixel - TOP) / HEIGHT;
+  const sorted = (/** @type {number} */ a, /** @type {number} */ b) =>
+    /** @type {[number, number]} */ (a < b ? [a, b] : [b, a]);
+  const drag = dragged(
+    ([x0, y0], [x1, y1]) =>
+      onBrush({ [across.key]: sorted(placeX(x0), placeX(x1)), [up.key]: sorted(placeY(y0), placeY(y1)) }),
+    () => onBrush({ [across.key]: null, [up.key]: null }),
+  );
+  const [rangeX, rangeY] = [own(brushes, across.key), own(brushes, up.key)];
+  const [left, right] = rangeX ?? [NO_VALUE, 1];
+  const [low, high] = rangeY ?? [NO_VALUE, 1];
+  return html`<svg class="relations-svg" width=${width} height=${TOP + HEIGHT + BELOW} role="group" aria-label="Scatter plot">
+    <g class="relations-axis">
+      <line x1=${x(NO_VALUE)} x2=${x(1)} y1=${y(NO_VALUE)} y2=${y(NO_VALUE)} />
+      <line x1=${x(NO_VALUE)} x2=${x(NO_VALUE)} y1=${y(1)} y2=${y(NO_VALUE)} />
+      ${across.ticks.map(
+        ({ at, text }) => html`<text key=${text} x=${x(at)} y=${y(NO_VALUE) + 18} text-anchor="middle">
+          <title>${text}</title>
+          ${text.slice(0, 14)}
+        </text>`,
+      )}
+      ${up.ticks.map(
+        ({ at, text }) => html`<text key=${text} x=${x(NO_VALUE) - 6} y=${y(at) + 4} text-anchor="end">
+          <title>${text}</title>
+          ${text.slice(0, 14)}
+        </text>`,
+      )}
+      <text class="relations-title" x=${x(0.5)} y=${y(NO_VALUE) + 38} text-anchor="middle">${across.title}</text>
+      <text class="relations-title" x="4" y=${TOP + 2}>${up.title}</text>
+    </g>
+    ${
+      (rangeX || rangeY) &&
+      html`<rect
+        class="relations-brush"
+        x=${x(left)}
+        width=${Math.max(1, x(right) - x(left))}
+        y=${y(high)}
+        height=${Math.max(1, y(low) - y(high))}
+      />`
+    }
+    <rect class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${long * (1 - NO_VALUE) + 6} height=${HEIGHT * (1 - NO_VALUE) + 12} onPointerDown=${drag} />
+    ${runs.map(
+      (run) => html`<circle
+        key=${run.id}
+        cx=${x(across.place(run))}
+        cy=${y(up.place(run))}
+        r="5"
+        fill=${lookOf(run)?.colour ?? 'currentColor'}
+        class=${chosen.has(run.id) ? 'relation-point' : 'relation-point is-left-out'}
+      >
+        <title>${[runTitle(run), ...axes.map((axis) => `${axis.title}: ${axis.text(run)}`)].join('\n')}</title>
+      </circle>`,
+    )}
+  </svg>`;
+}

@@ -1,0 +1,105 @@
+/** Panels in an order and of sizes of one's own, by pointer and by keys. Both are in the address. */
+import { html, useRef } from '../../dom.js';
+import { MOST_SIZE, sizeOf, tunedTo } from './tuning.js';
+
+/** Metrics in the chosen order; those that were never moved stay behind the ones before them.
+ * @param {string[]} metrics @param {string[]} order */
+export function ordered(metrics, order) {
+  const rank = new Map(order.map((metric, i) => [metric, i]));
+  const moved = metrics.filter((metric) => rank.has(metric));
+  const sorted = [...moved].sort((a, b) => Number(rank.get(a)) - Number(rank.get(b)));
+  return metrics.map((metric) => (rank.has(metric) ? String(sorted.shift()) : metric));
+}
+
+/** The order of a row of panels after one of them took the place of another.
+ * @param {string[]} metrics as shown @param {string} metric @param {number} to its new place */
+export function moved(metrics, metric, to) {
+  const others = metrics.filter((other) => other !== metric);
+  const at = Math.max(0, Math.min(others.length, to));
+  return [...others.slice(0, at), metric, ...others.slice(at)];
+}
+
+/** The order of all panels with that of one row put in. @param {string[]} order @param {string[]} row */
+export const merged = (order, row) => [...order.filter((metric) => !row.includes(metric)), ...row];
+
+const KIND = 'application/x-grpolab-panel';
+
+/**
+ * The handle of a panel: dragged to another panel it takes that place; arrow keys move it, with Shift they resize.
+ * @param {{metric: string, tune?: import('./tuning.js').Tunings, onTune: (changes: object) => void,
+ *   onMove: (by: number) => void}} props
+ */
+export function Handle({ metric, tune, onTune, onMove }) {
+  const [wide, tall] = sizeOf(tune, metric);
+  const resize = (/** @type {number} */ across, /** @type {number} */ down) =>
+    onTune({ tune: resized(tune, metric, wide + across, tall + down) });
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    const step = ARROWS[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (event.shiftKey) resize(...step);
+    else onMove(step[0] + step[1]);
+  };
+  return html`<button
+    class="button-icon panel-handle"
+    draggable="true"
+    title="Drag to move; arrow keys move, with Shift they resize"
+    aria-label=${`Move or resize ${metric}`}
+    onKeyDown=${press}
+    onDragStart=${(/** @type {DragEvent} */ event) => {
+      event.dataTransfer?.setData(KIND, metric);
+    }}
+  >
+    ⠿
+  </button>`;
+}
+
+/** @type {Record<string, [number, number]>} across and down */
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** @param {import('./tuning.js').Tunings | undefined} tune @param {string} metric @param {number} wide @param {number} tall */
+function resized(tune, metric, wide, tall) {
+  const within = (/** @type {number} */ size) => Math.max(1, Math.min(MOST_SIZE, Math.round(size)));
+  const size = /** @type {[number, number]} */ ([within(wide), within(tall)]);
+  return tunedTo(tune, metric, { size: size.join() === '1,1' ? undefined : size });
+}
+
+/** Handlers of a place where a panel can be dropped. @param {(metric: string) => void} onDrop */
+export const dropPlace = (onDrop) => ({
+  onDragOver: (/** @type {DragEvent} */ event) => {
+    if (event.dataTransfer?.types.includes(KIND)) event.preventDefault();
+  },
+  onDrop: (/** @type {DragEvent} */ event) => {
+    const metric = event.dataTransfer?.getData(KIND);
+    if (!metric) return;
+    event.preventDefault();
+    onDrop(metric);
+  },
+});
+
+/**
+ * The corner that is pulled to resize a panel, in steps of whole rows and columns.
+ * @param {{metric: string, tune?: import('./tuning.js').Tunings, onTune: (changes: object) => void}} props
+ */
+export function Corner({ metric, tune, onTune }) {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const begin = (/** @type {PointerEvent} */ down) => {
+    const corner = element.current;
+    const panel = corner?.closest('.panel');
+    if (!corner || !panel || down.button !== 0) return;
+    const [wide, tall] = sizeOf(tune, metric);
+    const { width, height } = panel.getBoundingClientRect();
+    const move = (/** @type {PointerEvent} */ event) => {
+      const across = (event.clientX - down.clientX) / (width / wide);
+      const below = (event.clientY - down.clientY) / (height / tall);
+      onTune({ tune: resized(tune, metric, wide + across, tall + below) });
+    };
+    corner.setPointerCapture(down.pointerId);
+    corner.addEventListener('pointermove', move);
+    corner.addEventListener('lostpointercapture', () => corner.removeEventListener('pointermove', move), {
+      once: true,
+    });
+  };
+  return html`<span class="panel-corner" ref=${element} aria-hidden="true" title="Drag to resize" onPointerDown=${begin}></span>`;
+}

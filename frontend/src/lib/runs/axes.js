@@ -1,0 +1,88 @@
+/** Axes over config fields and metrics of runs, for parallel coordinates and scatter plots. Pure. */
+import { fieldOf, metricsOf } from './fields.js';
+import { fieldsThatDiffer } from './grouping.js';
+import { formatValue } from '../text/format.js';
+import { own } from '../own.js';
+
+/**
+ * `place`: of a run, 0 (low) to 1 (high); below 0 where it has no value.
+ * @typedef {{key: string, title: string, place: (run: Api.RunItem) => number, text: (run: Api.RunItem) => string,
+ *   ticks: {at: number, text: string}[]}} Axis
+ * @typedef {{isLog: boolean, place: (value: any) => number, ticks: {at: number, text: string}[]}} Scale
+ * @typedef {Record<string, [number, number]>} Brushes by key: from and to, in places
+ */
+
+export const NO_VALUE = -0.1;
+const MOST_TICKS = 12;
+const LOG_FROM = 100;
+const RESULTS = ['eval/accuracy', 'best:eval/accuracy', 'reward/mean'];
+const MOST_FIELDS = 6;
+
+/** Keys that can be an axis: config fields that differ, last and best values. @param {Api.RunItem[]} runs */
+export const possibleAxes = (runs) => [
+  ...fieldsThatDiffer(runs).map((path) => `config:${path}`),
+  ...metricsOf(runs).flatMap((metric) => [
+    metric,
+    ...(runs.some(({ summary }) => own(summary?.best, metric)) ? [`best:${metric}`] : []),
+  ]),
+];
+
+/** Axes to begin with: some fields that differ, and the results. @param {string[]} possible */
+export const usualAxes = (possible) => [
+  ...possible.filter((key) => key.startsWith('config:')).slice(0, MOST_FIELDS),
+  ...RESULTS.filter((key) => possible.includes(key)),
+];
+
+/** @param {string} key @param {Api.RunItem[]} runs @returns {Axis} */
+export function axisOf(key, runs) {
+  const field = fieldOf(key);
+  const values = runs.map(field.of).filter((value) => value !== undefined && value !== null);
+  const isNumeric = field.number || (values.length > 0 && values.every((value) => typeof value === 'number'));
+  /** @type {Scale} */
+  const scale = isNumeric ? numbers(values.filter(Number.isFinite)) : categories(runs.map(field.text));
+  const of = isNumeric ? field.of : field.text;
+  const isMissing = (/** @type {Api.RunItem} */ run) =>
+    isNumeric ? !Number.isFinite(field.of(run)) : (field.of(run) ?? null) === null;
+  return {
+    key,
+    title: field.title + (scale.isLog ? ' (log)' : ''),
+    text: field.text,
+    place: (run) => (isMissing(run) ? NO_VALUE : scale.place(of(run))),
+    ticks: runs.some(isMissing) ? [...scale.ticks, { at: NO_VALUE, text: 'none' }] : scale.ticks,
+  };
+}
+
+/** Even steps, or even ratios where positive values span two decades. @param {number[]} values */
+function numbers(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const isLog = low > 0 && high / low >= LOG_FROM;
+  const to = isLog ? Math.log : (/** @type {number} */ value) => value;
+  const back = isLog ? Math.exp : (/** @type {number} */ value) => value;
+  const [from, span] = [to(low), to(high) - to(low)];
+  const place = (/** @type {number} */ value) => (span ? (to(value) - from) / span : 0.5);
+  const at = span ? [0, 0.25, 0.5, 0.75, 1] : [0.5];
+  const distinct = [...new Set(values)];
+  const shown = distinct.length <= at.length ? distinct : at.map((part) => back(from + part * span));
+  const ticks = values.length ? shown.map((value) => ({ at: place(value), text: formatValue(value) })) : [];
+  return { isLog, place, ticks };
+}
+
+/** Texts in alphabetical order; of many, some are named. @param {string[]} texts */
+function categories(texts) {
+  const sorted = [...new Set(texts.filter((text) => text !== '–'))].sort((a, b) =>
+    a.localeCompare(b, 'en', { numeric: true }),
+  );
+  const place = (/** @type {string} */ text) => (sorted.length > 1 ? sorted.indexOf(text) / (sorted.length - 1) : 0.5);
+  const every = Math.ceil(sorted.length / MOST_TICKS);
+  const ticks = sorted.filter((_, i) => i % every === 0).map((text) => ({ at: place(text), text }));
+  return { isLog: false, place, ticks };
+}
+
+/** The runs inside all brushes. @param {Api.RunItem[]} runs @param {Axis[]} axes @param {Brushes} brushes */
+export const brushed = (runs, axes, brushes) =>
+  runs.filter((run) =>
+    axes.every(({ key, place }) => {
+      const range = own(brushes, key);
+      return !range || (place(run) >= range[0] && place(run) <= range[1]);
+    }),
+  );

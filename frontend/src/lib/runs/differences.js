@@ -1,0 +1,73 @@
+/** What was set differently in any number of runs, what that means in effect, and what is the same. Pure. */
+import { flatten, formatField, groupDifferences } from './config.js';
+
+/**
+ * `names`: the groups that have these values; `config`: of one of their runs.
+ * @typedef {{names: string[], config: any, cells: unknown[][]}} Column
+ * @typedef {{label: string, texts: string[]}} Row a text for each column
+ */
+
+/**
+ * Fields that differ but for the seed, and a column for each distinct set of their values.
+ * @param {import('./groups.js').Group[]} groups @returns {{paths: string[], columns: Column[]}}
+ */
+export function configColumns(groups) {
+  const found = groupDifferences(
+    groups.map(({ name, runs }) => ({ name, configs: runs.map(({ config }) => config ?? {}) })),
+  );
+  /** @type {Map<string, Column>} */
+  const columns = new Map();
+  groups.forEach(({ name, runs }, i) => {
+    const cells = found.map(({ cells: row }) => row[i]);
+    const key = JSON.stringify(cells.map((values) => values.map((value) => (value === undefined ? [] : [value]))));
+    const column = columns.get(key) ?? { names: [], config: runs[0].config, cells };
+    column.names.push(name);
+    columns.set(key, column);
+  });
+  return { paths: found.map(({ path }) => path), columns: [...columns.values()] };
+}
+
+/** @param {string[]} paths @param {Column[]} columns @returns {Row[]} */
+export const fieldRows = (paths, columns) =>
+  paths.map((label, i) => ({ label, texts: columns.map(({ cells }) => cells[i].map(formatField).join(' | ')) }));
+
+/** Fields that are the same in all, with their value. @param {any} config @param {string[]} different paths */
+export const sameFields = (config, different) =>
+  Object.entries(flatten(config ?? {}))
+    .filter(([path]) => path !== 'seed' && !different.includes(path))
+    .map(([path, value]) => ({ path, text: formatField(value) }));
+
+/**
+ * What the service says of each config: its loss, what the symbols mean (maps, weights, penalties) and the sentences
+ * below it, as far as that differs. Null stands for a config that could not be explained.
+ * @param {(Pick<Api.Validated, 'formula' | 'formula_legend' | 'formula_notes'> | null)[]} explained by column
+ * @returns {Row[]}
+ */
+export function meaningRows(explained) {
+  const texts = explained.map((one) => {
+    const meanings = (one?.formula_legend ?? []).map(({ symbol, meaning }) => /** @type {const} */ ([symbol, meaning]));
+    const notes = (one?.formula_notes ?? []).map((note) => /** @type {const} */ ([note, 'yes']));
+    return new Map([['loss', one?.formula ?? '–'], ...meanings, ...notes]);
+  });
+  const labels = [...new Set(texts.flatMap((map) => [...map.keys()]))];
+  return labels
+    .map((label) => ({ label, texts: texts.map((map) => map.get(label) ?? '–') }))
+    .filter((row) => new Set(row.texts).size > 1);
+}
+
+/** A table in Markdown, in which no text can end its cell. @param {string[]} heads @param {Row[]} rows */
+export function asMarkdown(heads, rows) {
+  const line = (/** @type {string[]} */ cells) => `| ${cells.map(cellOf).join(' | ')} |`;
+  return [
+    line(['field', ...heads]),
+    line(['---', ...heads.map(() => '---')]),
+    ...rows.map(({ label, texts }) => line([label, ...texts])),
+    '',
+  ].join('\n');
+}
+
+const cellOf = (/** @type {string} */ text) =>
+  text
+    .replace(/[\\|`*_<>[\]]/g, (sign) => `\\${sign}`)
+    .replace(/\s+/g, ' ')
+    .trim();

@@ -1,0 +1,66 @@
+/**
+ * Values by which runs are grouped, as the service groups their curves (backend/metrics/grouping.py): by variant,
+ * experiment, tag, verdict, the whole config but for the seed, or fields of configs. Pure.
+ */
+import { own } from '../own.js';
+import { differences, flatten } from './config.js';
+import { verdictTitle } from './verdicts.js';
+
+const CONFIG = 'config.';
+/** @type {Record<string, (run: Api.RunItem) => unknown>} */
+const ABOUT_RUN = {
+  variant: (run) => run.variant,
+  experiment: (run) => run.experiment_name,
+  tag: (run) => (run.tags?.length ? [...new Set(run.tags)].sort() : undefined),
+  verdict: (run) => run.verdict,
+  config: (run) => run.config_hash,
+};
+const MOST_KEYS = 8;
+
+/** The keys of a view parameter; `variant` where none is one. @param {string} by @returns {string[]} */
+export function keysOf(by) {
+  const known = by.split(',').filter((key) => Object.hasOwn(ABOUT_RUN, key) || /^config\../.test(key));
+  return known.length ? [...new Set(known)].slice(0, MOST_KEYS) : ['variant'];
+}
+
+/**
+ * Fields by which these runs can be told apart, but for the seed. A name with a comma cannot be written in a list.
+ * @param {Api.RunItem[]} runs
+ */
+export const fieldsThatDiffer = (runs) =>
+  differences(runs.map(({ config }) => config ?? {}))
+    .map(({ path }) => path)
+    .filter((path) => path !== 'seed' && !path.includes(','));
+
+/** @param {Api.RunItem} run @param {string} key @returns {unknown} `undefined` where the run has none */
+function valueBy(run, key) {
+  if (!key.startsWith(CONFIG)) return ABOUT_RUN[key](run) ?? undefined;
+  const path = key.slice(CONFIG.length);
+  const flat = flatten(run.config ?? {});
+  const found = own(flat, path);
+  return found === undefined ? own(flat, `${path}.type`) : found;
+}
+
+/** Runs that agree in this are one group. @param {Api.RunItem} run @param {string[]} keys */
+export const identityOf = (run, keys) =>
+  JSON.stringify(keys.map((key) => [valueBy(run, key)].filter((value) => value !== undefined)));
+
+/**
+ * What a group is called, by one of its runs: `variant`, `sampling.group_size 8`, `no verdict`.
+ * @param {Api.RunItem} run @param {string[]} keys
+ */
+export const labelOf = (run, keys) => keys.map((key) => partOf(run, key)).join(', ');
+
+/** @param {Api.RunItem} run @param {string} key */
+function partOf(run, key) {
+  const value = valueBy(run, key);
+  const field = key.startsWith(CONFIG) ? key.slice(CONFIG.length) : key;
+  if (value === undefined) return `no ${field}`;
+  if (key === 'config') return `${run.variant} · ${String(value).slice(0, 6)}`;
+  if (key === 'verdict') return verdictTitle(run.verdict);
+  const text = Array.isArray(value) ? value.map(plain).join(' + ') : plain(value);
+  return key.startsWith(CONFIG) ? `${field} ${text}` : text;
+}
+
+const plain = (/** @type {unknown} */ value) =>
+  value !== null && typeof value === 'object' ? JSON.stringify(value) : String(value);

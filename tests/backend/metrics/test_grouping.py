@@ -1,0 +1,77 @@
+"""Groups of runs by what they share."""
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.metrics.grouping import flattened, groups_of
+
+
+def run_of(name, *, variant="grpo", tags=(), verdict=None, digest="aaaaaa", experiment="one"):
+    return SimpleNamespace(
+        id=name, name=name, variant=variant, tags=list(tags), verdict=verdict, config_hash=digest,
+        experiment_name=experiment, fork_step=None, parent_run=None,
+    )  # fmt: skip
+
+
+def grouped(configs, *keys):
+    return groups_of([run_of(name) for name in configs], configs, keys)
+
+
+def test_runs_without_a_field_are_a_group_that_says_so():
+    configs = {"a": {"clip": {"high": 0.2}}, "b": {}, "c": {"clip": {}}, "d": {"clip": {"high": None}}}
+    expected = {"0.2": ["a"], "no clip.high": ["b", "c"], "None": ["d"]}
+    assert grouped(configs, "config.clip.high") == expected
+
+
+def test_several_fields_make_a_group_of_each_combination():
+    configs = {"a": {"lr": 1, "g": 4}, "b": {"lr": 1.0, "g": 4}, "c": {"lr": 1, "g": 8}}
+    assert grouped(configs, "config.lr", "config.g") == {"lr 1, g 4": ["a", "b"], "lr 1, g 8": ["c"]}
+
+
+def test_a_union_is_named_by_its_type_and_a_reward_by_its_name():
+    configs = {
+        "a": {"kl": {"type": "k3", "beta": 1}, "rewards": [{"entry_point": "x:y", "weight": 1}]},
+        "b": {"kl": {"type": "k1"}, "rewards": [{"entry_point": "x:y", "weight": 2}]},
+    }
+    assert grouped(configs, "config.kl") == {"k3": ["a"], "k1": ["b"]}
+    assert grouped(configs, "config.rewards.x:y.weight") == {"1": ["a"], "2": ["b"]}
+
+
+def test_tags_are_compared_as_sets_and_a_text_is_not_a_number():
+    runs = [run_of("a", tags=["x", "y"]), run_of("b", tags=["y", "x"]), run_of("c")]
+    assert groups_of(runs, {}, ["tag"]) == {"x + y": ["a", "b"], "no tag": ["c"]}
+    assert list(grouped({"a": {"v": "8"}, "b": {"v": 8}}, "config.v").values()) == [["a"], ["b"]]
+
+
+def test_all_but_the_seed_joins_variants_of_one_config():
+    runs = [run_of("a"), run_of("b", variant="other"), run_of("c", digest="bbbbbb")]
+    assert list(groups_of(runs, {}, ["config"]).values()) == [["a", "b"], ["c"]]
+    assert list(groups_of(runs, {}, ["config", "variant"]).values()) == [["a"], ["b"], ["c"]]
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.sampled_from(["", "0", "no a"]))
+CONFIGS = st.lists(st.dictionaries(st.sampled_from("ab"), VALUES), max_size=8)
+
+
+@given(CONFIGS, st.lists(st.sampled_from(["config.a", "config.b"]), min_size=1, max_size=2, unique=True))
+def test_each_run_is_in_one_group_with_those_that_agree_in_all_keys(configs, keys):
+    named = {str(place): config for place, config in enumerate(configs)}
+    groups = grouped(named, *keys)
+    where = {run: name for name, members in groups.items() for run in members}
+    assert sorted(run for members in groups.values() for run in members) == sorted(named)
+    for one, first in named.items():
+        for two, second in named.items():
+            agree = all(
+                repr(first.get(key[-1], "absent!")) == repr(second.get(key[-1], "absent!")) for key in keys
+            )
+            assert (where[one] == where[two]) == agree
+
+
+def test_leaves_of_a_config_have_dotted_paths():
+    config = {"a": {"b": 1, "e": {}}, "l": [1, 2], "r": [{"name": "n", "w": 1}, {"name": "n", "w": 2}]}
+    assert dict(flattened(config)) == {
+        "a.b": 1, "a.e": {}, "l": [1, 2], "r": ["n", "n 2"],
+        "r.n.name": "n", "r.n.w": 1, "r.n 2.name": "n", "r.n 2.w": 2,
+    }  # fmt: skip
