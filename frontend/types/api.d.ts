@@ -301,16 +301,7 @@ declare namespace Api {
     reached: number | null;
     sparkline: (number | null)[];
     versus: Versus | null;
-    verdict:
-      | 'baseline'
-      | 'better'
-      | 'worse'
-      | 'higher'
-      | 'lower'
-      | 'more seeds'
-      | 'no difference shown'
-      | 'no claim'
-      | 'not comparable';
+    verdict: 'baseline' | 'better' | 'worse' | 'higher' | 'lower' | 'more seeds' | 'no difference shown' | 'no claim' | 'not comparable';
     reason: string;
     more_seeds: number | null;
   }

@@ -35,6 +35,8 @@ class Service:
 
     trained = failed = waiting = experiment = ""
     """Ids of the runs that the tests look at."""
+    cells: list[str]
+    """Ids of the runs of a grid, where a test has one."""
 
     def __init__(self, base, sessions):
         self.base = base
