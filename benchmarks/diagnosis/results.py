@@ -161,11 +161,23 @@ def _views(results: Mapping[Planted, Mapping[str, Any]], part: Part) -> list[str
             _of(run.found.outcome.verdict == "inconclusive" for run in runs),
         )
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", "| healthy runs with | called collapsed, declining or recovered |", "|---|---|"]
+    lines += [
+        "",
+        "| healthy runs with | called collapsed, declining or recovered | of these the accuracy fell |",
+        "|---|---|---|",
+    ]
     for name, change in CONTROLS.items():
-        found = [run.found.outcome.verdict for run in _healthy(judged(results, part, change))]
-        lines.append(f"| {name} | {_of(verdict in ILL - {'never_learned'} for verdict in found)} |")
+        runs = _healthy(judged(results, part, change))
+        is_called = [run.found.outcome.verdict in ILL - {"never_learned"} for run in runs]
+        called = (change(run.log, run.key) for run, is_ill in zip(runs, is_called, strict=True) if is_ill)
+        lines.append(f"| {name} | {_of(is_called)} | {_of(map(_lost, called))} |")
     return lines
+
+
+def _lost(log: Log) -> bool:
+    """Whether the last evaluation is surely below the first."""
+    first, *_, last = log.series["eval/accuracy"].values
+    return bool(first - last > surely_lower(first))
 
 
 def _peers(runs: list[Judged]) -> list[str]:
