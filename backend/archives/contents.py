@@ -112,6 +112,8 @@ class ArchivedSummary(Strict):
         dict[Word, Number | Literal["NaN", "Infinity", "-Infinity"]], Field(max_length=10_000)
     ] = {}
     best: Annotated[dict[Word, ArchivedBest], Field(max_length=10_000)] = {}
+    older: Annotated[dict[Word, Step], Field(max_length=10_000)] = {}
+    """Steps of last values from before the last step; left out where there are none."""
 
 
 class ArchivedRun(Strict):

@@ -169,7 +169,7 @@ def _store(
         "steps": run.steps,
         "last_step": run.last_step,
         "attempt": run.attempts[-1].number,
-        "summary": run.summary.model_dump(),
+        "summary": run.summary.model_dump(exclude=None if run.summary.older else {"older"}),
         "tags": redact_document(run.tags),
         "notes": redact(run.notes),
         "fork_step": run.fork_step,

@@ -34,8 +34,8 @@ def test_a_sweep_becomes_ordinary_variants_and_the_same_key_launches_it_once(cli
         "preset": "grpo",
         "optimizer": {"lr": 0.001},
     }
-    summary = client.get(f"/api/v1/experiments/{answer.json()['id']}/summary", params={"baseline": names[0]})
-    assert [row["variant"] for row in summary.json()["variants"]] == names
+    matrix = {"experiment": answer.json()["id"], "metrics": "reward/mean", "baseline": names[0]}
+    assert [row["variant"] for row in client.get("/api/v1/matrix", params=matrix).json()["rows"]] == names
     again = launch(client, detail["request"] | {"name": "again"})
     assert [run["variant"] for run in again.json()["runs"]] == [name for name, _ in runs]
     with database.sessions() as session:

@@ -123,7 +123,7 @@ def test_without_room_an_upload_is_one_clear_sentence_and_leaves_nothing(service
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["detail"].startswith(f"cannot write to DATASETS_DIR ({service.datasets}): ")
     assert service.files() == []
-    assert service.client.get("/runs") == {"items": [], "next": None}
+    assert service.client.get("/runs") == {"items": [], "next": None, "total": 0}
     assert service.upload(rows(100)).status_code == 201
 
 

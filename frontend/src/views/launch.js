@@ -1,11 +1,10 @@
 /** Launch: a policy, problems, variants and seeds become an experiment. The whole form is in the address. */
 import { html, useEffect, useMemo, useState } from '../dom.js';
 import { get } from '../data/api.js';
-import { usePostOnce } from '../data/post_once.js';
-import { navigate, useQuery } from '../app/router.js';
+import { useQuery } from '../app/router.js';
 import { useLoad } from '../data/resource.js';
 import { useTitle } from '../app/title.js';
-import { address, list, number, text } from '../lib/url.js';
+import { list, number, text } from '../lib/url.js';
 import { json } from '../lib/url_json.js';
 import { belowBase, belowVariant, laidOver, ownFields } from '../lib/launch/merge.js';
 import {
@@ -27,6 +26,7 @@ import { useVerdicts } from '../components/launch/validation.js';
 import { layerOf, worded } from '../components/launch/knobs.js';
 import { AddVariant, CommonCard, VariantCard } from '../components/launch/variant.js';
 import { BudgetCard, OWN_PLACE, PolicyCard, ProblemsCard, SeedsCard } from '../components/launch/base_cards.js';
+import { useLaunch } from '../components/launch/launching.js';
 import { LaunchBox, ResultBox } from '../components/launch/result.js';
 import { SweepCard, usePlan } from '../components/launch/sweep.js';
 import { CheckFirst, Insist, useCheck } from '../components/launch/check_first.js';
@@ -382,37 +382,4 @@ function errorsOf(owner, verdicts, variants, base) {
     }),
   );
   return [...new Map(found.map((error) => [`${error.path}\n${error.message}`, error])).values()];
-}
-
-/**
- * Sends the form once: a second press or a retry of the same content starts nothing twice.
- * @typedef {import('../data/api.js').ApiError} ApiError
- * @typedef {{launching: boolean, failure: ApiError | null}} LaunchState
- * @param {import('../lib/launch/form.js').Request[]} requests @param {Fork | null} fork
- */
-function useLaunch(requests, fork) {
-  const [state, setState] = useState(/** @type {LaunchState} */ ({ launching: false, failure: null }));
-  const postOnce = usePostOnce();
-  const content = JSON.stringify(requests);
-  useEffect(() => setState({ launching: false, failure: null }), [content]);
-  const onLaunch = async () => {
-    setState({ launching: true, failure: null });
-    try {
-      navigate(placeOf(await postOnce(requests), fork));
-    } catch (failure) {
-      setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
-    }
-  };
-  return { ...state, onLaunch };
-}
-
-/**
- * Where one sees what was launched: the experiment, the fork, or several forks beside their parent.
- * @param {{id: string}[]} made @param {Fork | null} fork
- */
-function placeOf(made, fork) {
-  if (!fork) return address('/compare', { experiment: made[0].id });
-  return made.length === 1
-    ? `/run/${made[0].id}`
-    : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
 }

@@ -36,7 +36,12 @@ ORIGINS = (
     {"origin": "null"},
 )
 LET_IN = 299
-TAKEN_FOR_AN_ID = {"/api/v1/experiments/check": filled_in("/api/v1/experiments/{experiment_id}")}
+TAKEN_FOR_AN_ID = {
+    "/api/v1/experiments/check": filled_in("/api/v1/experiments/{experiment_id}"),
+    "/api/v1/experiments/plan": filled_in("/api/v1/experiments/{experiment_id}"),
+    "/api/v1/runs/actions": filled_in("/api/v1/runs/{run_id}"),
+    "/api/v1/runs/ids": filled_in("/api/v1/runs/{run_id}"),
+}
 """Paths that are another route's with a method that they do not have themselves."""
 
 

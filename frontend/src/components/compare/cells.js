@@ -30,7 +30,7 @@ export function CellGrid({ groups, available, metric, onMetric }) {
     <div class="section-head">
       <h2 id="compare-cells">Cells</h2>
       <span class="faint">
-        mean over seeds of the last value; ${better ? 'a stronger colour is better' : 'a stronger colour is higher'};${' '}
+        mean over seeds of the last value; a stronger colour is ${better ? 'better' : 'higher'};${' '}
         ${done} of ${plural(runs.length, 'run')} finished
       </span>
       <span class="spacer"></span>

@@ -27,7 +27,8 @@ const bandOptions = (/** @type {Group[]} */ groups) => [
 
 /**
  * @param {{view: import('../../views/compare.js').CompareView, change: Function, available: string[],
- *   groups: Group[], runs: Api.RunItem[], onsets: boolean, onReport?: () => void}} props `onsets`: whether there are any
+ *   groups: Group[], runs: Api.RunItem[], onsets: boolean,
+ *   onReport?: () => void}} props `onsets`: whether there are any
  */
 export function CompareControls({ view, change, available, groups, runs, onsets, onReport }) {
   const isGrouped = view.by !== 'run';

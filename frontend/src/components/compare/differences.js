@@ -26,7 +26,10 @@ export function ConfigDifferences({ groups }) {
       <h2>Config differences</h2>
       <span class="faint">
         ${plural(paths.length, 'field')}, ignoring the seed
-        ${shown.length < columns.length && `; the first ${shown.length} of ${formatCount(columns.length)} distinct configs`}
+        ${
+          shown.length < columns.length &&
+          `; the first ${shown.length} of ${formatCount(columns.length)} distinct configs`
+        }
       </span>
       <span class="spacer"></span>
       ${

@@ -16,7 +16,8 @@ const titleOf = (/** @type {string} */ key) => TITLES[key] ?? key.replace(/^conf
 /** @param {{by: string, runs: Api.RunItem[], onChange: (by: string) => void}} props */
 export function GroupBy({ by, runs, onChange }) {
   const keys = keysOf(by);
-  return html`<${Menu} quiet label=${html`<span>by <b>${keys.map(titleOf).join(', ')}</b></span>`} title="Group runs by">
+  const label = html`<span>by <b>${keys.map(titleOf).join(', ')}</b></span>`;
+  return html`<${Menu} quiet label=${label} title="Group runs by">
     <${Choice} keys=${keys} runs=${runs} onChange=${onChange} />
   <//>`;
 }

@@ -65,7 +65,9 @@ export function Matrix({ groups, view, change, available, looks }) {
         />`
       }
       <${PlanField} planned=${view.planned} change=${change} />
-      <${ColumnMenu} columns=${view.columns ?? data?.columns.map(({ key }) => key) ?? []} available=${available} change=${change} />
+      <${ColumnMenu}
+        columns=${view.columns ?? data?.columns.map(({ key }) => key) ?? []} available=${available} change=${change}
+      />
       ${data && html`<${CopyMenu} rows=${rows} matrix=${data} />`}
     </div>
     ${data && html`<p class="quiet matrix-plan">${planText(data)}</p>`}
@@ -215,7 +217,10 @@ function rangeOf(lines) {
 
 const SPARK = { width: 56, height: 16 };
 
-/** The mean curve, small; all of a column share their axis. @param {{values: (number | null)[], range: [number, number]}} props */
+/**
+ * The mean curve, small; all of a column share their axis.
+ * @param {{values: (number | null)[], range: [number, number]}} props
+ */
 function Sparkline({ values, range: [low, high] }) {
   if (values.length < 2) return null;
   const x = (/** @type {number} */ i) => ((i / (values.length - 1)) * SPARK.width).toFixed(1);
@@ -241,7 +246,8 @@ function Details({ data, place, row, baseline }) {
   return html`<p class="matrix-details quiet" aria-live="polite">
     ${
       cell && column
-        ? html`<b>${place.name}, ${columnTitle(column)}.</b> ${sentencesOf(cell, data, baseline, row.runs.length).join(' ')}`
+        ? html`<b>${place.name}, ${columnTitle(column)}.</b>${' '}
+          ${sentencesOf(cell, data, baseline, row.runs.length).join(' ')}`
         : 'Point at a cell, or focus it, for its numbers. '
     }
     ${!cell && html`<a href="/help/comparing">What the words mean</a>`}
@@ -294,9 +300,13 @@ function QueueSeeds({ place, own, base, groups, more, change, onClose }) {
     }
     onClose();
   };
+  const seeds = [...new Set(clones.map(({ seed }) => seed))].join(', ');
   return html`<${Confirm}
     title=${`Queue ${plural(more, 'more seed')}?`}
-    text=${`${plural(clones.length, 'run')}: seeds ${[...new Set(clones.map(({ seed }) => seed))].join(', ')} of ${place.name} and ${base.name}. Seeds added after a look leave the plan: intervals become always-valid.`}
+    text=${
+      `${plural(clones.length, 'run')}: seeds ${seeds} of ${place.name} and ${base.name}. ` +
+      'Seeds added after a look leave the plan: intervals become always-valid.'
+    }
     confirm=${`Queue ${plural(clones.length, 'run')}`}
     onConfirm=${queue}
     onClose=${onClose}

@@ -28,7 +28,10 @@ export function Parallel({ runs, axes, brushes, chosen, lookOf, onBrush, width }
   const path = (/** @type {Api.RunItem} */ run) =>
     axes.map(({ place }, i) => `${i ? 'L' : 'M'}${x(i).toFixed(1)} ${y(place(run)).toFixed(1)}`).join('');
   const sorted = [...runs].sort((a, b) => Number(chosen.has(a.id)) - Number(chosen.has(b.id)));
-  return html`<svg class="relations-svg" width=${width} height=${TOP + HEIGHT + ROOM + 16} role="group" aria-label="Parallel coordinates">
+  const height = TOP + HEIGHT + ROOM + 16;
+  return html`<svg
+    class="relations-svg" width=${width} height=${height} role="group" aria-label="Parallel coordinates"
+  >
     <g>
       ${sorted.map(
         (run) => html`<path
@@ -97,7 +100,15 @@ function UprightAxis({ axis, x, y, letters, range, onBrush }) {
         ${cut(text, 14)}
       </text>`,
     )}
-    ${range && html`<rect class="relations-brush" x=${x - 7} width="14" y=${y(range[1])} height=${Math.max(2, y(range[0]) - y(range[1]))} />`}
-    <rect class="relations-grip" x=${x - 14} width="28" y=${TOP - 12} height=${HEIGHT + ROOM + 24} onPointerDown=${drag} />
+    ${
+      range &&
+      html`<rect
+        class="relations-brush" x=${x - 7} width="14" y=${y(range[1])}
+        height=${Math.max(2, y(range[0]) - y(range[1]))}
+      />`
+    }
+    <rect
+      class="relations-grip" x=${x - 14} width="28" y=${TOP - 12} height=${HEIGHT + ROOM + 24} onPointerDown=${drag}
+    />
   </g>`;
 }

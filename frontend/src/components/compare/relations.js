@@ -14,7 +14,7 @@ const MOST_LINES = 1000;
 const titleOf = (/** @type {string} */ key) => fieldOf(key).title;
 
 /**
- * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys; of a scatter plot the first two are drawn
+ * @typedef {{plot: string, axes: string[] | null}} RelationsView `axes`: keys; of a scatter plot the first two count
  * @param {{runs: Api.RunItem[], view: RelationsView, change: (changes: object) => void,
  *   lookOf: (run: Api.RunItem) => import('../../lib/colours.js').Look | undefined}} props
  */
@@ -80,7 +80,7 @@ export function Relations({ runs, view, change, lookOf }) {
       </div>
       <div class="relations-foot toolbar">
         <span class="quiet" role="status">
-          ${isBrushed ? `${formatCount(inside.length)} of ${plural(runs.length, 'run')} selected` : plural(runs.length, 'run')}
+          ${isBrushed && `${formatCount(inside.length)} of `}${plural(runs.length, 'run')}${isBrushed && ' selected'}
           ${drawn.length < runs.length && `, the first ${formatCount(drawn.length)} drawn`}
         </span>
         ${

@@ -31,7 +31,9 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
   const [rangeX, rangeY] = [own(brushes, across.key), own(brushes, up.key)];
   const [left, right] = rangeX ?? [NO_VALUE, 1];
   const [low, high] = rangeY ?? [NO_VALUE, 1];
-  return html`<svg class="relations-svg" width=${width} height=${TOP + HEIGHT + BELOW} role="group" aria-label="Scatter plot">
+  return html`<svg
+    class="relations-svg" width=${width} height=${TOP + HEIGHT + BELOW} role="group" aria-label="Scatter plot"
+  >
     <g class="relations-axis">
       <line x1=${x(NO_VALUE)} x2=${x(1)} y1=${y(NO_VALUE)} y2=${y(NO_VALUE)} />
       <line x1=${x(NO_VALUE)} x2=${x(NO_VALUE)} y1=${y(1)} y2=${y(NO_VALUE)} />
@@ -60,7 +62,10 @@ export function Scatter({ runs, axes, brushes, chosen, lookOf, onBrush, width })
         height=${Math.max(1, y(low) - y(high))}
       />`
     }
-    <rect class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${long * (1 - NO_VALUE) + 6} height=${HEIGHT * (1 - NO_VALUE) + 12} onPointerDown=${drag} />
+    <rect
+      class="relations-grip" x=${x(NO_VALUE)} y=${y(1) - 6} width=${long * (1 - NO_VALUE) + 6}
+      height=${HEIGHT * (1 - NO_VALUE) + 12} onPointerDown=${drag}
+    />
     ${runs.map(
       (run) => html`<circle
         key=${run.id}

@@ -58,7 +58,10 @@ export function Handle({ metric, tune, onTune, onMove }) {
 /** @type {Record<string, [number, number]>} across and down */
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-/** @param {import('./tuning.js').Tunings | undefined} tune @param {string} metric @param {number} wide @param {number} tall */
+/**
+ * @param {import('./tuning.js').Tunings | undefined} tune @param {string} metric
+ * @param {number} wide @param {number} tall
+ */
 function resized(tune, metric, wide, tall) {
   const within = (/** @type {number} */ size) => Math.max(1, Math.min(MOST_SIZE, Math.round(size)));
   const size = /** @type {[number, number]} */ ([within(wide), within(tall)]);
@@ -101,5 +104,7 @@ export function Corner({ metric, tune, onTune }) {
       once: true,
     });
   };
-  return html`<span class="panel-corner" ref=${element} aria-hidden="true" title="Drag to resize" onPointerDown=${begin}></span>`;
+  return html`<span
+    class="panel-corner" ref=${element} aria-hidden="true" title="Drag to resize" onPointerDown=${begin}
+  ></span>`;
 }

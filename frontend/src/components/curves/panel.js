@@ -132,7 +132,11 @@ export function Panel({
       </h3>
       <span class="spacer"></span>
       <span class="panel-tools">
-        ${onTune && onMove && html`<${Handle} metric=${metric} tune=${pageView.tune} onTune=${onTune} onMove=${onMove} />`}
+        ${
+          onTune &&
+          onMove &&
+          html`<${Handle} metric=${metric} tune=${pageView.tune} onTune=${onTune} onMove=${onMove} />`
+        }
         ${
           onTune &&
           html`<${SettingsMenu}

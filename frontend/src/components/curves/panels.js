@@ -10,7 +10,8 @@ import { pressPinned, usePinnedCursor } from './pinned.js';
 
 /**
  * Panels of these metrics, under headings when `sections` are given. The enlarged one is named by `enlarged`.
- * @param {{metrics: string[], runs: string[], view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
+ * @param {{metrics: string[], runs: string[],
+ *   view: import('./panel.js').PanelView & {at: number | null, order?: string[]},
  *   change: (changes: object, options?: object) => void, looks:
  *   Map<string, import('../../lib/colours.js').Look>,
  *   names: Map<string, string>, marks?: {step: number, text: string}[],

@@ -18,7 +18,10 @@ const PAUSE_MS = 300;
  *   `plan` is the newest answer and stays while the next one is on its way; `errors` say why there is none
  */
 
-/** What a launch of this body would make; asked for when it has stood still for a moment. @param {object | null} body */
+/**
+ * What a launch of this body would make; asked for when it has stood still for a moment.
+ * @param {object | null} body
+ */
 export function usePlan(body) {
   const content = body && JSON.stringify(body);
   const [settled, setSettled] = useState(content);
@@ -112,7 +115,8 @@ function KnobRow({ knob, errors, onValues, onRemove }) {
 }
 
 /**
- * @param {{offers: import('../../lib/launch/sweep.js').SweptKnob[], sweep: Sweep, onChange: (sweep: Sweep) => void}} props
+ * @param {{offers: import('../../lib/launch/sweep.js').SweptKnob[], sweep: Sweep,
+ *   onChange: (sweep: Sweep) => void}} props
  */
 function AddKnob({ offers, sweep, onChange }) {
   const [typed, setTyped] = useState('');

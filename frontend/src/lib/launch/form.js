@@ -5,7 +5,10 @@ import { isRecord } from './schema.js';
 
 /** @typedef {import('./layers.js').Fields} Fields */
 /** @typedef {Fields & {name: string}} Variant */
-/** @typedef {{name: string, base: Fields, variants: Variant[], seeds: string, sweep?: import('./sweep.js').Sweep}} Form */
+/**
+ * @typedef {{name: string, base: Fields, variants: Variant[], seeds: string,
+ *   sweep?: import('./sweep.js').Sweep}} Form
+ */
 
 export const LARGEST_SEED = 2 ** 31 - 1;
 const MOST_SEEDS = 100;

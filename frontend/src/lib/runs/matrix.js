@@ -5,7 +5,10 @@ import { formatShort, formatValue, plural } from '../text/format.js';
 /** @typedef {import('./groups.js').Group} Group */
 /** @typedef {{name: string, row: Api.MatrixRow}} NamedRow a row by the page's name of its group */
 
-/** Readings by their word in the address. @type {Record<Api.MatrixColumn['reading'], {label: string, title: string}>} */
+/**
+ * Readings by their word in the address.
+ * @type {Record<Api.MatrixColumn['reading'], {label: string, title: string}>}
+ */
 export const READINGS = {
   final: { label: 'at the end', title: 'Mean of the last 10 steps; the last evaluation' },
   best: { label: 'best', title: 'Largest or smallest value, by the direction of the metric' },
@@ -154,7 +157,8 @@ export function asMarkdown(rows, matrix) {
 /** A row per variant and column, all numbers in full. @param {NamedRow[]} rows @param {Api.Matrix} matrix */
 export function asCsv(rows, { columns }) {
   const head =
-    'variant,metric,reading,threshold,n,mean,std,low,high,delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
+    'variant,metric,reading,threshold,n,mean,std,low,high,' +
+    'delta,delta_low,delta_high,pairs,paired,p,p_holm,hedges_g,verdict,more_seeds';
   const body = rows.flatMap(({ name, row }) =>
     columns.map(({ key, metric, reading, threshold }) => {
       const { n, mean, std, low, high, versus: v, verdict, more_seeds: more } = row.cells[key];

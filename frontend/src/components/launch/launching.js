@@ -1,0 +1,38 @@
+/** Launching: the form is sent once, and the page goes to what was made. */
+import { useEffect, useState } from '../../dom.js';
+import { navigate } from '../../app/router.js';
+import { usePostOnce } from '../../data/post_once.js';
+import { address } from '../../lib/url.js';
+
+/**
+ * Sends the form once: a second press or a retry of the same content starts nothing twice.
+ * @typedef {import('../../data/api.js').ApiError} ApiError
+ * @typedef {{launching: boolean, failure: ApiError | null}} LaunchState
+ * @param {import('../../lib/launch/form.js').Request[]} requests @param {import('./fork.js').Fork | null} fork
+ */
+export function useLaunch(requests, fork) {
+  const [state, setState] = useState(/** @type {LaunchState} */ ({ launching: false, failure: null }));
+  const postOnce = usePostOnce();
+  const content = JSON.stringify(requests);
+  useEffect(() => setState({ launching: false, failure: null }), [content]);
+  const onLaunch = async () => {
+    setState({ launching: true, failure: null });
+    try {
+      navigate(placeOf(await postOnce(requests), fork));
+    } catch (failure) {
+      setState({ launching: false, failure: /** @type {ApiError} */ (failure) });
+    }
+  };
+  return { ...state, onLaunch };
+}
+
+/**
+ * Where one sees what was launched: the experiment, the fork, or several forks beside their parent.
+ * @param {{id: string}[]} made @param {import('./fork.js').Fork | null} fork
+ */
+function placeOf(made, fork) {
+  if (!fork) return address('/compare', { experiment: made[0].id });
+  return made.length === 1
+    ? `/run/${made[0].id}`
+    : address('/compare', { runs: [fork.run.id, ...made.map(({ id }) => id)] });
+}
