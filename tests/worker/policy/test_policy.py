@@ -97,7 +97,7 @@ def test_a_directory_of_models_dir_is_a_policy(copy, offline, tiny):
 
 
 def test_a_hub_name_while_offline_is_refused(offline, tmp_path):
-    path, message = refusal("Qwen/Qwen3-0.6B", offline)
+    path, message, _ = refusal("Qwen/Qwen3-0.6B", offline)
     assert path == "policy.name"
     assert message == (
         f"'Qwen/Qwen3-0.6B' is neither built in nor a directory of MODELS_DIR ({tmp_path}), "

@@ -48,6 +48,11 @@ export function QueryField({ value, onChange, input, error }) {
     setCompletion(completionAt(text, at, fields));
     setActive(-1);
   };
+  useEffect(() => {
+    // They may arrive behind the first letters.
+    const field = input.current;
+    if (fields.length && typed && field === document.activeElement) offer(typed, field?.selectionStart ?? typed.length);
+  }, [fields]);
   const close = () => setCompletion(NOTHING);
   const choose = (/** @type {number} */ index) => {
     const next = completed(typed, completion, completion.options[index]);
