@@ -75,8 +75,10 @@ def test_launch_watch_compare_and_read(page, lab):
     experiment = re.search(r"experiment=(\w+)", page.url).group(1)
     for run in lab.client.get(f"/runs?experiment={experiment}")["items"]:
         lab.client.wait_for_status(run["id"], "finished", seconds=PATIENCE / 1000)
-    for words in ("grpo", "dapo", "surrogate"):
+    for words in ("grpo", "dapo"):
         expect(page.get_by_text(words).first).to_be_visible()
+    differences = page.locator("section", has=page.get_by_role("heading", name="Config differences"))
+    expect(differences.get_by_text("surrogate").first).to_be_visible()
     if PICTURE:
         page.wait_for_timeout(4_000)
         page.screenshot(path=PICTURE)
