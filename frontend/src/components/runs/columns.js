@@ -77,7 +77,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 /** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
-  width: 'minmax(132px, 2fr)',
+  width: 'minmax(clamp(96px, 9.2vw, 132px), 2fr)',
   title: 'run',
   sort: 'name',
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
@@ -87,7 +87,7 @@ const nameColumn = ({ put, renaming, setRenaming }) => ({
 const IDENTITY = [
   {
     key: 'variant',
-    width: 'minmax(96px, 1fr)',
+    width: 'minmax(clamp(114px, 10vw, 144px), 1fr)',
     title: 'variant',
     sort: 'variant',
     cell: ({ variant }) => html`<span title=${variant}>${variant || '–'}</span>`,
