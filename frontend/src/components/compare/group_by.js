@@ -1,7 +1,8 @@
 /** The choice of what runs share a mean: one or several fields. */
-import { html, useMemo, useState } from '../../dom.js';
+import { html, useMemo } from '../../dom.js';
 import { fieldsThatDiffer, keysOf } from '../../lib/runs/grouping.js';
 import { Menu } from '../shared/overlay.js';
+import { FieldChooser } from './chooser.js';
 
 /** @type {Record<string, string>} */
 const TITLES = {
@@ -24,39 +25,17 @@ export function GroupBy({ by, runs, onChange }) {
 
 /** @param {{keys: string[], runs: Api.RunItem[], onChange: (by: string) => void}} props */
 function Choice({ keys, runs, onChange }) {
-  const [search, setSearch] = useState('');
   const fields = useMemo(() => fieldsThatDiffer(runs).map((path) => `config.${path}`), [runs]);
   const options = [...new Set([...Object.keys(TITLES), ...keys, ...fields])];
-  const found = options.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
-  const toggle = (/** @type {string} */ key) => {
-    const next = keys.includes(key) ? keys.filter((old) => old !== key) : [...keys, key];
-    onChange(next.join() || 'variant');
-  };
-  const press = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== 'Enter' || !search.trim() || !found.length) return;
-    event.preventDefault();
-    toggle(found[0]);
-    setSearch('');
-  };
-  return html`<div class="column-chooser">
-    <input
-      class="field"
-      type="search"
-      placeholder="Find a field"
-      aria-label="Find a field to group by"
-      value=${search}
-      onInput=${(event) => setSearch(event.target.value)}
-      onKeyDown=${press}
-    />
-    <div class="column-list" role="group" aria-label="Group by">
-      ${found.map(
-        (key) => html`<label class="menu-item" key=${key}>
-          <input type="checkbox" checked=${keys.includes(key)} onChange=${() => toggle(key)} />
-          ${titleOf(key)}
-        </label>`,
-      )}
-      ${!found.length && html`<p class="menu-title">No field that differs contains this.</p>`}
-    </div>
+  return html`<${FieldChooser}
+    options=${options}
+    chosen=${keys}
+    onChange=${(/** @type {string[]} */ next) => onChange(next.join() || 'variant')}
+    titleOf=${titleOf}
+    label="Find a field to group by"
+    placeholder="Find a field"
+    empty="No field that differs contains this."
+  >
     <p class="menu-title">Config fields that differ among these runs. Several make a group of each combination.</p>
-  </div>`;
+  <//>`;
 }

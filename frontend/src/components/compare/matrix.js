@@ -21,7 +21,7 @@ import {
 } from '../../lib/runs/matrix.js';
 import { verdictCounts } from '../../lib/runs/summary.js';
 import { plural } from '../../lib/text/format.js';
-import { Confirm, Menu } from '../shared/overlay.js';
+import { ActionMenu, Confirm } from '../shared/overlay.js';
 import { Select, Swatch } from '../shared/marks.js';
 import { Failure, Skeleton } from '../shared/states.js';
 import { ColumnMenu, PlanField } from './matrix_choice.js';
@@ -262,21 +262,7 @@ function CopyMenu({ rows, matrix }) {
     { label: 'Copy as CSV', run: () => copyText(asCsv(rows, matrix), 'CSV') },
     { label: 'Save as CSV', run: () => download(asCsv(rows, matrix), 'matrix.csv') },
   ];
-  return html`<${Menu} label="Copy" align="right">
-    ${(/** @type {() => void} */ close) =>
-      items.map(
-        ({ label, run }) => html`<button
-          key=${label}
-          class="menu-item"
-          onClick=${() => {
-            close();
-            run();
-          }}
-        >
-          ${label}
-        </button>`,
-      )}
-  <//>`;
+  return html`<${ActionMenu} items=${items} label="Copy" />`;
 }
 
 /**

@@ -6,6 +6,7 @@ import { fieldOf } from '../../lib/runs/fields.js';
 import { formatCount, plural } from '../../lib/text/format.js';
 import { Menu } from '../shared/overlay.js';
 import { Segments, Select } from '../shared/marks.js';
+import { FieldChooser } from './chooser.js';
 import { Parallel } from './parallel.js';
 import { Scatter } from './scatter.js';
 
@@ -106,31 +107,19 @@ const option = (/** @type {string} */ key) => ({ value: key, label: titleOf(key)
 
 /** @param {{keys: string[], possible: string[], change: (changes: object) => void}} props */
 function AxisChooser({ keys, possible, change }) {
-  const [search, setSearch] = useState('');
-  const found = possible.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
-  const toggle = (/** @type {string} */ key) =>
-    change({ axes: keys.includes(key) ? keys.filter((old) => old !== key) : [...keys, key] });
-  return html`<div class="column-chooser">
-    <input
-      class="field"
-      type="search"
-      placeholder="Find a field or metric"
-      aria-label="Find an axis"
-      value=${search}
-      onInput=${(event) => setSearch(event.target.value)}
-    />
-    <div class="column-list">
-      ${found.map(
-        (key) => html`<label class="menu-item" key=${key}>
-          <input type="checkbox" checked=${keys.includes(key)} onChange=${() => toggle(key)} />
-          ${titleOf(key)}
-        </label>`,
-      )}
-    </div>
+  return html`<${FieldChooser}
+    options=${possible}
+    chosen=${keys}
+    onChange=${(/** @type {string[]} */ axes) => change({ axes })}
+    titleOf=${titleOf}
+    label="Find an axis"
+    placeholder="Find a field or metric"
+    empty="No field or metric contains this."
+  >
     <button class="button-quiet" onClick=${() => change({ axes: undefined })}>
       Reset axes
     </button>
-  </div>`;
+  <//>`;
 }
 
 /** The width of an element in pixels, followed; 0 until it is known. @param {{current: HTMLElement | null}} element */

@@ -1,7 +1,7 @@
 /** What can be done with one panel: files of it, and settings of its own. */
 import { html, useState } from '../../dom.js';
 import { Icon } from '../shared/icons.js';
-import { Menu } from '../shared/overlay.js';
+import { ActionMenu, Menu } from '../shared/overlay.js';
 import { Select } from '../shared/marks.js';
 import { SMOOTHING } from './controls.js';
 import { tunedTo, tuningOf } from './tuning.js';
@@ -11,21 +11,8 @@ import { tunedTo, tuningOf } from './tuning.js';
 
 /** @param {{files: File[]}} props */
 export function DownloadMenu({ files }) {
-  return html`<${Menu} label=${html`<${Icon} name="download" label="Download" />`} title="Download" align="right" quiet>
-    ${(/** @type {() => void} */ close) =>
-      files.map(
-        ({ label, run }) => html`<button
-          key=${label}
-          class="menu-item"
-          onClick=${() => {
-            close();
-            run();
-          }}
-        >
-          ${label}
-        </button>`,
-      )}
-  <//>`;
+  const label = html`<${Icon} name="download" label="Download" />`;
+  return html`<${ActionMenu} items=${files} label=${label} title="Download" quiet />`;
 }
 
 const OF_PAGE = 'page';

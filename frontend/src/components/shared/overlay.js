@@ -103,6 +103,28 @@ export function Menu({ label, title, align = 'left', quiet = false, children }) 
   </div>`;
 }
 
+/**
+ * A menu of things to do; it closes first.
+ * @param {{items: {label: string, run: () => void}[], label: any, title?: string, quiet?: boolean}} props
+ */
+export function ActionMenu({ items, label, title, quiet }) {
+  return html`<${Menu} label=${label} title=${title} align="right" quiet=${quiet}>
+    ${(/** @type {() => void} */ close) =>
+      items.map(
+        ({ label: name, run }) => html`<button
+          key=${name}
+          class="menu-item"
+          onClick=${() => {
+            close();
+            run();
+          }}
+        >
+          ${name}
+        </button>`,
+      )}
+  <//>`;
+}
+
 /** The stack of short messages. */
 export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">

@@ -1,0 +1,40 @@
+/** A list of fields to choose several from, with a search; Enter takes the first hit. */
+import { html, useState } from '../../dom.js';
+
+/**
+ * @param {{options: string[], chosen: string[], onChange: (chosen: string[]) => void, titleOf: (key: string) => string,
+ *   label: string, placeholder: string, empty: string, children: any}} props `empty`: said where nothing is found
+ */
+export function FieldChooser({ options, chosen, onChange, titleOf, label, placeholder, empty, children }) {
+  const [search, setSearch] = useState('');
+  const found = options.filter((key) => titleOf(key).toLowerCase().includes(search.trim().toLowerCase()));
+  const toggle = (/** @type {string} */ key) =>
+    onChange(chosen.includes(key) ? chosen.filter((old) => old !== key) : [...chosen, key]);
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== 'Enter' || !search.trim() || !found.length) return;
+    event.preventDefault();
+    toggle(found[0]);
+    setSearch('');
+  };
+  return html`<div class="column-chooser">
+    <input
+      class="field"
+      type="search"
+      placeholder=${placeholder}
+      aria-label=${label}
+      value=${search}
+      onInput=${(event) => setSearch(event.target.value)}
+      onKeyDown=${press}
+    />
+    <div class="column-list" role="group" aria-label="Fields">
+      ${found.map(
+        (key) => html`<label class="menu-item" key=${key}>
+          <input type="checkbox" checked=${chosen.includes(key)} onChange=${() => toggle(key)} />
+          ${titleOf(key)}
+        </label>`,
+      )}
+      ${!found.length && html`<p class="menu-title">${empty}</p>`}
+    </div>
+    ${children}
+  </div>`;
+}
