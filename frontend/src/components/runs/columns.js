@@ -27,7 +27,7 @@ export function runColumns(table) {
     nameColumn(table),
     ...IDENTITY,
     stepColumn(table),
-    ...table.fields.map(fieldColumn),
+    ...table.fields.map((key) => fieldColumn(key, table)),
   ];
 }
 
@@ -77,7 +77,7 @@ const eyeColumn = ({ looks, isShown, toggleShown }) => ({
 /** @param {Table} table @returns {Column} */
 const nameColumn = ({ put, renaming, setRenaming }) => ({
   key: 'name',
-  width: 'minmax(clamp(96px, 9.2vw, 132px), 2fr)',
+  width: 'minmax(clamp(96px, 11vw, 180px), 2fr)',
   title: 'run',
   sort: 'name',
   cell: (run) => html`<${Name} run=${run} put=${put} isRenaming=${renaming === run.id} setRenaming=${setRenaming} />`,
@@ -129,12 +129,14 @@ function Steps({ run }) {
   </span>`;
 }
 
-/** @param {string} key @returns {Column} */
-function fieldColumn(key) {
+/** @param {string} key @param {Table} table @returns {Column} */
+function fieldColumn(key, table) {
   const field = fieldOf(key);
   return {
     key,
-    width: own(WIDTHS, key) ?? (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
+    width:
+      own(WIDTHS, key)?.(table) ??
+      (field.number ? `${Math.max(72, 16 + 7 * field.title.length)}px` : 'minmax(128px, 1fr)'),
     title: field.title,
     hint: key,
     number: field.number,
@@ -143,8 +145,11 @@ function fieldColumn(key) {
   };
 }
 
-/** @type {Record<string, string>} */
-const WIDTHS = { verdict: '120px', onset: '60px' };
+/** A verdict takes little room while no run has one. @type {Record<string, (table: Table) => string>} */
+const WIDTHS = {
+  verdict: ({ runs }) => (runs.some((run) => run.verdict) ? '120px' : '64px'),
+  onset: () => '60px',
+};
 
 /** Cells that are more than text. @type {Record<string, Column['cell']>} */
 const CELLS = {
