@@ -113,7 +113,7 @@ function ShownMenu({ runs, shown, others, change }) {
       <${Icon} name="eye" />${' '}
       <span>
         <b>${formatCount(shown.length)}</b>${' '}
-        ${elsewhere ? '' : `of ${formatCount(ids.length)}${runs.next ? '+' : ''} `}shown
+        ${elsewhere ? '' : `of ${formatCount(Math.max(runs.total, ids.length))} `}shown
         ${apart && ` (${apart})`}
       </span>
     `}
