@@ -87,12 +87,20 @@ class SearchItem(BaseModel):
     """Sentence about the winner; empty before the comparison has values."""
     steps_saved: float | None
     """Share of the steps of all ended configurations that pruning has saved; null before one has ended."""
+    runs: int
+    """All runs so far, the trash left out."""
     hours: float
     """Hours of worker slots spent."""
     money: dict[str, float]
     """The same in money, by currency."""
     events: list[SearchEvent]
     """The newest first."""
+
+
+class SearchList(BaseModel):
+    """The search of an experiment; empty where it is none."""
+
+    items: list[SearchItem]
 
 
 def shown_settings(settings: SearchSettings) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def shown_search(session: Session, experiment_id: str) -> dict[str, Any]:
         "finalists": finalists.rows,
         "verdict": finalists.verdict,
         "steps_saved": steps_saved(trials),
+        "runs": len(runs),
         "hours": taken.hours,
         "money": taken.money,
         "events": [

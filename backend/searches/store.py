@@ -32,6 +32,11 @@ def active_searches(session: Session) -> list[str]:
     return list(session.scalars(select(Search.experiment_id).where(Search.status.in_(ACTIVE))))
 
 
+def is_search(session: Session, experiment_id: str) -> bool:
+    """Whether an experiment is a search."""
+    return session.get(Search, experiment_id) is not None
+
+
 def read_search(session: Session, experiment_id: str) -> SearchState:
     """Raises NotFound."""
     row = session.execute(

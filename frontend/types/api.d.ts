@@ -539,9 +539,13 @@ declare namespace Api {
     finalists: Finalist[];
     verdict: string;
     steps_saved: number | null;
+    runs: number;
     hours: number;
     money: Record<string, number>;
     events: SearchEvent[];
+  }
+  interface SearchList {
+    items: SearchItem[];
   }
   interface SearchSettings {
     sampler?: 'tpe' | 'random';

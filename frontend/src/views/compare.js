@@ -29,6 +29,7 @@ import { Relations } from '../components/compare/relations.js';
 import { ConfigDifferences } from '../components/compare/differences.js';
 import { Ago, Empty, Failure, Skeleton, Stale } from '../components/shared/states.js';
 import { Panels } from '../components/curves/panels.js';
+import { Search } from '../components/compare/search.js';
 import { Trials } from '../components/trials/trials.js';
 import { openRollouts } from '../components/curves/panel.js';
 
@@ -109,12 +110,15 @@ export function View() {
         ${missing.join(', ')}. Comparing the others.
       </div>`
     }
-    <${Comparison} runs=${runs} view=${view} change=${change} />
+    <${Comparison} runs=${runs} view=${view} change=${change} onRuns=${resource.reload} />
   `;
 }
 
-/** @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void}} props */
-function Comparison({ runs, view, change }) {
+/**
+ * @param {{runs: Api.RunItem[], view: CompareView, change: (changes: object) => void, onRuns: () => void}} props
+ *   `onRuns`: there are further runs
+ */
+function Comparison({ runs, view, change, onRuns }) {
   const ids = useMemo(() => runs.map(({ id }) => id), [runs.map(({ id }) => id).join()]);
   const isGrouped = view.by !== 'run';
   const by = isGrouped ? keysOf(view.by).join() : 'variant';
@@ -174,6 +178,11 @@ function Comparison({ runs, view, change }) {
       onReport=${metrics.length ? () => setReporting(true) : undefined}
     />
     ${!view.runs?.length && view.experiment && html`<${Trials} experiment=${view.experiment} />`}
+    ${
+      !view.runs?.length &&
+      view.experiment &&
+      html`<${Search} experiment=${view.experiment} runs=${runs.length} onRuns=${onRuns} />`
+    }
     <${CompareControls}
       view=${view}
       change=${change}
