@@ -391,7 +391,11 @@ def test_a_budget_in_money_needs_a_price(client):
         ({"cells": 500}, "sweep", "506 runs; one experiment may have 500"),
         ({"knobs": [{"path": "optimizer.lr", "values": "1..0"}]}, "sweep.knobs.0.values", "ends below"),
         ({"knobs": [{"path": "steps", "values": "10..20"}]}, "sweep.knobs", "leave `steps` out"),
-        ({"knobs": [{"path": "optimizer.lr", "values": [-1, -2]}]}, "sweep.optimizer.lr", "-1"),
+        (
+            {"knobs": [{"path": "optimizer.lr", "values": [-1, -2]}]},
+            "sweep.optimizer.lr",
+            "must be greater than 0",
+        ),
         ({"search": {"metric": "no/such"}}, "sweep.search.metric", "there is no metric"),
         ({"search": {"metric": "policy/entropy"}}, "sweep.search.direction", "choose a direction"),
         ({"base": {"evaluation": {"every": 0}}}, "sweep.search.metric", "set evaluation.every"),

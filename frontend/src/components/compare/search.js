@@ -36,7 +36,7 @@ export function Search({ experiment, runs, onRuns }) {
 function Found({ search, reload }) {
   const isActive = ['searching', 'comparing'].includes(search.status);
   const best = search.trials.find(({ number }) => number === search.best);
-  return html`<section class="card section search" aria-labelledby="search-title">
+  return html`<section class="card section run-part" aria-labelledby="search-title">
     <div class="section-head">
       <h2 id="search-title">Search</h2>
       <span class=${isActive ? 'status-running' : 'faint'}>${statusText(search)}</span>
