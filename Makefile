@@ -19,7 +19,7 @@ DATABASES ?= sqlite postgres
 FORMS ?= storms
 
 .DEFAULT_GOAL := help
-.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-sandbox bench-durability bench-start bench-stream bench-scale bench-memory evidence clean
+.PHONY: help up demo link token doctor backup restore import test test-quick faults fuzz hostile test-images test-gpu test-models import-fixtures venv-tools test-tools check format docs lock screenshot learning-evidence bench-step bench-push bench-recording bench-signals bench-parity bench-parity-verl bench-diagnosis bench-trials bench-search bench-sandbox bench-durability bench-start bench-stream bench-scale bench-memory evidence clean
 .NOTPARALLEL:
 
 help: ## list these commands
@@ -136,6 +136,9 @@ bench-diagnosis: .venv/runtime.stamp ## train runs that break on purpose and jud
 
 bench-trials: .venv/runtime.stamp ## break runs on purpose and try the remedies of their diagnosis; an hour
 	@.venv/bin/python -m benchmarks.trials $(ARGS)
+
+bench-search: .venv/runtime.stamp ## replay searches over stored runs: steps saved, winners lost
+	@.venv/bin/python -m benchmarks.search $(ARGS)
 
 bench-sandbox: .venv/runtime.stamp ## time judging an answer in the sandbox against judging it without
 	@.venv/bin/python -m benchmarks.sandbox $(ARGS)

@@ -71,16 +71,18 @@ def _values(trial: TrialRow, further: Sequence[RunRow]) -> dict[int, float]:
 
 
 def _verdict(search: SearchRow, winner: TrialRow, found: Spread, p_values: Sequence[float | None]) -> str:
-    if found.mean is None:
+    if found.mean is None or search.status == "comparing":  # one look, once all seeds have ended
         return ""
     interval = "" if found.low is None else f" [{found.low:.3g}, {found.high:.3g}]"
     seeds = f"{found.n} further seed{'' if found.n == 1 else 's'}"
     words = f"{winner.variant}: {search.settings.metric} {found.mean:.3g}{interval} over {seeds}"
-    if not p_values:
+    if not p_values or search.status != "finished":
         return f"{words}."
     shown = sum(p is not None and p < ALPHA for p in p_values)
     if shown == len(p_values):
         return f"{words}; better than every other finalist."
+    if not shown:
+        return f"{words}; no difference shown to the other finalists."
     return (
         f"{words}; better than {shown} of {len(p_values)} other finalists, no difference shown to the rest."
     )

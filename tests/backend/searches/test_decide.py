@@ -75,7 +75,7 @@ def test_the_seed_that_chose_a_configuration_is_left_out_of_the_comparison():
     assert (first["variant"], first["n"], first["mean"]) == ("c1", 3, pytest.approx(0.72))
     assert first["low"] == pytest.approx(0.72 - 4.3026527 * 0.02 / math.sqrt(3))
     assert second["difference"] == pytest.approx(-0.2)
-    assert found.verdict.startswith("c1: eval/accuracy 0.72 [0.67, 0.77] over 3 further seeds; better than 0")
+    assert found.verdict.startswith("c1: eval/accuracy 0.72 [0.67, 0.77] over 3 further seeds; no difference shown")
 
 
 def test_a_difference_that_varies_little_is_shown():
@@ -83,6 +83,16 @@ def test_a_difference_that_varies_little_is_shown():
     better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
     found = compare(search(), [worse, better], [*worse_runs, *better_runs])
     assert found.verdict.endswith("better than every other finalist.")
+
+
+@pytest.mark.parametrize(("status", "verdict"), [("comparing", ""), ("stopped", " over 3 further seeds.")])
+def test_nothing_is_claimed_before_all_seeds_have_ended(status, verdict):
+    worse, worse_runs = finalist(0, 0.5, (0.50, 0.521, 0.54))
+    better, better_runs = finalist(1, 0.5, (0.70, 0.72, 0.741))
+    row = search()._replace(status=status)
+    found = compare(row, [worse, better], [*worse_runs, *better_runs])
+    assert found.verdict.endswith(verdict)
+    assert "better" not in found.verdict
 
 
 def test_a_comparison_without_values_says_nothing():

@@ -103,11 +103,11 @@ function StopButton({ search, reload }) {
 
 /** The comparison over the further seeds. @param {{search: Api.SearchItem}} props */
 function Finalists({ search }) {
-  return html`<div class="table-scroll" tabindex="0" role="group" aria-label="Final comparison">
+  return html`<p class="quiet">
+      ${search.settings.metric} over the further seeds. The seed that chose them is left out: it favours its choice.
+    </p>
+    <div class="table-scroll" tabindex="0" role="group" aria-label="Final comparison">
     <table class="table">
-      <caption class="search-caption">
-        ${search.settings.metric} over the further seeds. The seed that chose them is left out: it favours its choice.
-      </caption>
       <thead>
         <tr>
           <th>configuration</th>

@@ -100,7 +100,7 @@ export function SearchSettings({ sweep, metrics, onChange }) {
           checked=${search.prune_sick}
           onChange=${(event) => put({ prune_sick: event.target.checked })}
         />
-        stop collapsed, declining and unlearning runs
+        stop runs that collapse, decline or never learn
       </label>
     </div>
     <div class="toolbar">
