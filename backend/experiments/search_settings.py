@@ -11,7 +11,7 @@ Direction = Literal["maximize", "minimize"]
 
 
 class SearchSettings(Body):
-    """How a sweep with the method `search` chooses its cells."""
+    """Objective, sampler, pruning and budget of a sweep with the method `search`."""
 
     sampler: Literal["tpe", "random"] = "tpe"
     """tpe: Optuna's tree-structured Parzen estimator; random: without regard to what was found."""
@@ -28,7 +28,7 @@ class SearchSettings(Body):
     prune_sick: bool = True
     """Stop runs that the diagnosis calls collapsed or declining, and after half of their steps those that
     it says never learned."""
-    first_rung: Annotated[float, Field(ge=0.05, le=0.9)] = 0.25
+    first_rung: Annotated[float, Field(ge=0.05, le=0.9)] = 0.5
     """Share of a run's steps before which the pruner stops nothing; halving has its rungs at 1, 3, 9, ...
     times it."""
     at_once: Annotated[int, Field(ge=1, le=64)] = 4

@@ -22,11 +22,11 @@ Z = 1.959963984540054
 PRUNING: dict[str, dict[str, Any]] = {
     "none": {"pruner": "none", "prune_sick": False},
     "diagnosis": {"pruner": "none", "prune_sick": True},
-    "median, from 25 % on": {"pruner": "median", "prune_sick": False},
+    "median, from 25 % on": {"pruner": "median", "prune_sick": False, "first_rung": 0.25},
     "median, from 50 % on": {"pruner": "median", "prune_sick": False, "first_rung": 0.5},
-    "halving, rungs at 25 and 75 %": {"pruner": "halving", "prune_sick": False},
+    "halving, rungs at 25 and 75 %": {"pruner": "halving", "prune_sick": False, "first_rung": 0.25},
     "halving, rung at 50 %": {"pruner": "halving", "prune_sick": False, "first_rung": 0.5},
-    "median and diagnosis (default)": {"pruner": "median", "prune_sick": True},
+    "median from 50 % on, and diagnosis (default)": {},
 }
 
 

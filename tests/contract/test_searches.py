@@ -19,6 +19,7 @@ from tests.factories import make_attempt
 
 RATES = {"path": "optimizer.lr", "values": "1e-5..1e-2 log"}
 BASE = {"steps": 40, "evaluation": {"every": 10}}
+MEDIAN = {"pruner": "median", "first_rung": 0.25, "prune_sick": False, "at_once": 8}
 BODY = {
     "name": "search",
     "base": BASE,
@@ -121,7 +122,7 @@ def test_decisions_are_a_function_of_the_rows(lab, database):
 
 
 def test_a_run_that_falls_behind_the_median_is_pruned_with_its_reason(lab, database):
-    search = lab.begin(search={"pruner": "median", "prune_sick": False, "at_once": 8}, cells=8)
+    search = lab.begin(search=MEDIAN, cells=8)
     for value in (0.5, 0.6, 0.7):
         [run] = lab.runs("queued")
         lab.finish(run, value)

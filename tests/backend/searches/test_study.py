@@ -94,7 +94,7 @@ def test_a_minimised_objective_is_pruned_the_other_way():
     done = [trial(number, [number], value) for number, value in enumerate((0.2, 0.4, 0.6))]
     live = trial(3, [3], status="running", reports={10: 0.9})
     for direction, is_behind in (("maximize", False), ("minimize", True)):
-        chosen = SearchSettings.model_validate({"direction": direction})
+        chosen = SearchSettings.model_validate({"direction": direction, "first_rung": 0.25})
         assert fallen_behind([*done, live], chosen, 40) == {3: is_behind}
 
 

@@ -22,7 +22,7 @@ export const SEARCH = {
   reading: 'final',
   pruner: 'median',
   prune_sick: true,
-  first_rung: 0.25,
+  first_rung: 0.5,
   at_once: 4,
   top: 3,
   hours: null,
