@@ -182,6 +182,19 @@ def test_a_sick_run_is_pruned(lab, verdict, step, is_pruned):
     assert (lab.runs("running")[0].wish == "prune") is is_pruned
 
 
+@pytest.mark.parametrize("status", ["queued", "paused"])
+def test_a_run_that_does_not_train_is_pruned_at_once_and_may_be_resumed(lab, client, status):
+    search = lab.begin(search={"pruner": "none"})
+    [run] = lab.runs("queued")
+    lab.train(run, {10: 0.4}, status, verdict="collapsed", judged_step=10)
+    assert lab.step(search)
+    [stopped] = lab.runs("stopped")
+    assert stopped.reason == "pruned by its search"
+    assert client.post(f"/api/v1/runs/{run.id}/resume").is_success
+    lab.step(search)
+    assert lab.shown(search).trials[0].state == "queued"  # it is not pruned again
+
+
 def test_further_runs_wait_only_where_a_slot_is_free(lab, database):
     search = lab.begin(search={"at_once": 2})
     assert lab.step(search) is False  # the first one waits
