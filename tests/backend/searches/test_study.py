@@ -31,11 +31,11 @@ def test_the_place_of_a_value_leads_back_to_it(text, share):
     if axis.range is None:
         return
     given_range = axis.range
-    place = int(share * (given_range.count - 1)) if given_range.count else share
-    value = given_range.at(place) if given_range.count else given_range.value(place)
+    count = given_range.count
+    value = given_range.at(int(share * (count - 1))) if count else given_range.value(share)
     again = given_range.place(value)
     assert again is not None
-    assert (given_range.at(again) if given_range.count else given_range.value(again)) == pytest.approx(value)
+    assert (given_range.at(int(again)) if count else given_range.value(again)) == pytest.approx(value)
     assert given_range.place(1e9) is given_range.place("x") is given_range.place(True) is None
 
 
@@ -82,6 +82,7 @@ def test_tpe_comes_nearer_to_the_best_than_chance():
         chosen = SearchSettings.model_validate({"sampler": sampler})
         for number in range(25):
             point = next_point(trials, [axis], chosen, seed)
+            assert point is not None
             trials.append(trial(number, point, 1 - abs(math.log10(point[0]) + 3) / 3))
         return sum(abs(math.log10(each.point[0]) + 3) for each in trials[10:])
 
