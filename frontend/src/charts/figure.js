@@ -138,7 +138,7 @@ export function bandOf({ x, low: lows, high: highs }, logY = false) {
 const MOST_MARKERS = 60;
 
 /** Thinner lines where there are many. @param {number} count */
-const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1.1);
+const mainWidth = (count) => (count <= 4 ? 1.8 : count <= 12 ? 1.4 : 1);
 
 const ROLES = {
   main: { width: 1.8, opacity: 1 },
