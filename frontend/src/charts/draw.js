@@ -47,6 +47,8 @@ export function loadPlotly() {
   return loading;
 }
 
+loadPlotly().catch(() => {}); // it travels while the page asks for its data; who waits for it hears of a failure
+
 const nearness = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {

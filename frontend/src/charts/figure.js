@@ -69,22 +69,30 @@ export function xUnit(kind, largest) {
  * A mean goes on without a run whose value is not finite, as `n` says; it has a gap where no run has one.
  * @param {Series} series @returns {{x: number[], y: (number|null)[], steps: number[], at: number[]}}
  */
-export function pathOf(series) {
-  const finite = series.values.map((y, at) => ({ x: series.x[at], y, step: series.steps[at], at }));
-  const gaps = (series.gaps ?? series.non_finite).map(({ step, x }) => ({
-    x: x ?? step,
-    y: null,
-    step,
-    at: -1,
-  }));
-  const points = gaps.length ? [...finite, ...gaps].sort((a, b) => a.x - b.x || a.step - b.step) : finite;
-  return {
-    x: points.map((p) => p.x),
-    y: points.map((p) => p.y),
-    steps: points.map((p) => p.step),
-    at: points.map((p) => p.at),
+export function pathOf({ x, values, steps, gaps, non_finite: strange }) {
+  const places = values.map((_, at) => at);
+  const breaks = gaps ?? strange;
+  if (!breaks.length) return { x, y: values, steps, at: places };
+  /** @type {ReturnType<typeof pathOf>} */
+  const path = { x: [], y: [], steps: [], at: [] };
+  const add = (/** @type {number} */ place, /** @type {number | null} */ y, /** @type {number} */ step, at = -1) => {
+    path.x.push(place);
+    path.y.push(y);
+    path.steps.push(step);
+    path.at.push(at);
   };
+  let next = 0;
+  for (const { step, place } of breaks.map((gap) => ({ step: gap.step, place: gap.x ?? gap.step })).sort(inOrder)) {
+    for (; next < x.length && inOrder({ place: x[next], step: steps[next] }, { place, step }) <= 0; next += 1)
+      add(x[next], values[next], steps[next], next);
+    add(place, null, step);
+  }
+  for (; next < x.length; next += 1) add(x[next], values[next], steps[next], next);
+  return path;
 }
+
+/** @typedef {{place: number, step: number}} Spot @param {Spot} a @param {Spot} b */
+const inOrder = (a, b) => a.place - b.place || a.step - b.step;
 
 /**
  * Without the points that have no logarithm where an axis is logarithmic: the line breaks there.
