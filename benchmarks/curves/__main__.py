@@ -4,7 +4,8 @@
     python -m benchmarks.curves --quick                a small size, to try the benchmark itself
     python -m benchmarks.curves --parts pages clients  some of it: peers, clients, pages
 
-The peers are installed into environments of their own, `.venv-mlflow` and so on, and asked as their pages ask.
+The peers are installed into environments of their own, `.venv-mlflow` and so on, and asked as their pages
+ask.
 Writes results.md beside this file; `make docs` brings it into docs/.
 """
 

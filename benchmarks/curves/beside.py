@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from benchmarks.curves.crowd import CLIENTS, chart_of
 from benchmarks.curves.data import SPIKE, names_of, write_curves
 from benchmarks.curves.measure import Answered, ask
@@ -76,7 +78,7 @@ def measure_beside(ours: Mapping[str, Ours], peers: Sequence[str], root: Path, p
         for peer in peers:
             try:
                 system, servers[peer] = _load_peer(peer, root, names_of(plan.runs))
-            except (RuntimeError, subprocess.CalledProcessError) as error:
+            except (RuntimeError, subprocess.CalledProcessError, httpx2.HTTPError) as error:
                 found.absent[peer] = str(error)
             else:
                 found.systems.append(system)

@@ -1,9 +1,9 @@
 """Loading of the same curves into a peer, by its own Python API, in the peer's environment.
 
 The job, as JSON on standard input: `peer`, `directory`, `curves` (a directory with a file for each run, or
-null), `names` (the runs to make), `within` (seconds, after which no further run is begun). Runs with curves get
-`reward/mean` at each step; the others one value. Prints the ids of the runs, the seconds it took and the peer's
-version.
+null), `names` (the runs to make), `within` (seconds, after which no further run is begun). Runs with curves
+get `reward/mean` at each step; the others one value. Prints the ids of the runs, the seconds it took and the
+peer's version.
 """
 
 import json
