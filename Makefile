@@ -165,7 +165,7 @@ evidence: .venv/runtime.stamp ## train the missing runs of the evidence (hours);
 	@.venv/bin/python -m benchmarks.evidence $(if $(CLAIM),--claims $(CLAIM)) $(ARGS)
 
 clean: ## remove the virtual environment and caches; runs in ./state stay
-	@rm -rf .venv .venv-*/ .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .venv-trl .venv-verl .venv-mlflow .venv-aim .venv-trackio .venv-tensorboard .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # ---------------------------------------------------------------- the virtual environment
 # A stamp is newer than its lock file exactly when that lock is installed. Of two that install at once the second

@@ -88,6 +88,7 @@ KINDS: dict[str, Kind] = {
             _bin("mlflow", "mlflow"),
             *("server", "--backend-store-uri", f"sqlite:///{root}/mlflow.db"),
             *("--artifacts-destination", str(root / "artifacts"), "--host", "127.0.0.1", "--port", str(port)),
+            *("--workers", str(os.cpu_count())),
         ],
         chart=lambda ids: Asked(
             "GET",
@@ -158,7 +159,12 @@ class PeerServer:
         self.kind = KINDS[peer]
         self.runs: list[str] = []
         """Ids of those that were made."""
-        own = {"TRACKIO_DIR": str(directory), "MLFLOW_DISABLE_TELEMETRY": "true", "HF_HUB_OFFLINE": "1"}
+        own = {
+            "TRACKIO_DIR": str(directory),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # seven processes that no page asks
+            "HF_HUB_OFFLINE": "1",
+        }
         with (directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.kind.command(directory, self.port),
