@@ -184,7 +184,7 @@ class PeerServer:
                 if httpx2.get(f"http://127.0.0.1:{self.port}/", timeout=5).status_code < 500:
                     return
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the server of {self.process.args} did not answer within {seconds:g} s")
+                raise RuntimeError(f"the server did not answer within {seconds:g} s")
             time.sleep(0.3)
 
     def fetch(self, asked: Asked) -> tuple[float, bytes]:
