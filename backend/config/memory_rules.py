@@ -35,6 +35,9 @@ def memory_errors(config: "RunConfig") -> Iterator[Problem]:
         alone = "natural_gradient needs a second derivative"
         if resources.activation_checkpointing:
             yield "resources.activation_checkpointing", f"{recomputed} once, and {alone}: false is expected"
+        if resources.packing == "on":
+            reason = f"is on, but {alone}, which the kernels of packed rows lack: auto or off is expected"
+            yield "resources.packing", reason
 
 
 def _quantization_errors(config: "RunConfig", kind: str, *, is_adapted: bool) -> Iterator[Problem]:

@@ -53,6 +53,13 @@ class Pass:
     rows_per_prompt: int = 1
     """Rows that begin with the same prompt."""
     prompt_tokens: int = 0
+    is_packed: bool = False
+    """Whether all rows stand in one, behind each other."""
+
+    @property
+    def seen(self) -> int:
+        """Tokens that a mask or scores hold for each token."""
+        return self.tokens if self.is_packed else self.columns
 
     @property
     def tokens(self) -> int:
@@ -105,7 +112,7 @@ def uses_tree(shape: ModelShape, run: Pass) -> bool:
         any(weight.part == "down_proj" and is_linear(weight) for weight in weights)
         for weights in shape.layers.values()
     )
-    return run.on_cpu and run.value_bytes == 4 and is_lean and scores <= 2**27
+    return run.on_cpu and not run.is_packed and run.value_bytes == 4 and is_lean and scores <= 2**27
 
 
 def _widest(shape: ModelShape) -> int:

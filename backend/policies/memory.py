@@ -11,6 +11,7 @@ from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
 from backend.policies.activations import Kept, Pass, kept_bytes
 from backend.policies.adapters import adapts
+from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
 
 PROMPT_TOKENS = 256
@@ -131,7 +132,14 @@ class _Sizes:
             on_cpu=self.on_cpu,
             rows_per_prompt=min(rows, sampling.group_size),
             prompt_tokens=self.prompt,
+            is_packed=self._is_packed(),
         )
+
+    def _is_packed(self) -> bool:
+        wanted = self.config.resources.packing
+        if wanted == "off" or self.config.updates.rule != "adam" or packing_error(dict(self.shape.config)):
+            return False
+        return wanted == "on" or not self.on_cpu
 
     def static(self) -> Parts:
         """The parts of both phases."""
