@@ -162,6 +162,10 @@ class OptimizerConfig(Frozen):
     moments: Literal["float32", "int8", "int4"] = "float32"
     """Storage of both moments: 8 bytes per trained weight, 2, or 1."""
 
+    paged: bool = False
+    """Keep the moments in memory that a GPU and its host share, in pages that leave the GPU when it is full
+    (QLoRA, arXiv:2305.14314). Needs a GPU, bitsandbytes on the worker, and moments float32 or int8."""
+
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
     """Added to the root of the second moment."""
 

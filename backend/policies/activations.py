@@ -102,7 +102,10 @@ def kept_bytes(shape: ModelShape, run: Pass) -> Kept:
         layers[0] -= run.tokens * _first_norm(shape)
     final = run.tokens * (_norm(shape, run, shape.hidden) + shape.hidden * run.value_bytes)
     inputs = run.tokens * shape.hidden * run.value_bytes
-    return Kept(tuple(layers), final, inputs, passing=4.0 * run.tokens * (2 * shape.hidden + _widest(shape)))
+    passing = 4.0 * run.tokens * (2 * shape.hidden + _widest(shape))
+    if run.is_packed and run.on_cpu and (shape.kind == "gemma2" or shape.is_compressed):
+        passing += 6.0 * run.tokens * shape.heads * run.seen  # gradients of all scores
+    return Kept(tuple(layers), final, inputs, passing)
 
 
 def uses_tree(shape: ModelShape, run: Pass) -> bool:

@@ -32,6 +32,9 @@ LOGIT_BYTES = 16
 SMALL_WEIGHT = 4096
 """Values below which torchao keeps the moments of a weight in float32."""
 
+PAGED_VALUES = 100_000
+"""Values from which bitsandbytes pages the moments of a weight."""
+
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
 """Bytes of both moments of a value, with the scales of their blocks."""
 
@@ -169,15 +172,17 @@ class _Sizes:
         return (self.shape.parameters - values) * self.width + values * each + scales
 
     def optimizer(self) -> float:
-        """Bytes of master weights and moments."""
+        """Bytes of master weights and moments; pages of moments are counted on the host."""
         has_masters = self.trained_width != 4 or self.config.resources.offload_optimizer
-        return (4 * self.values if has_masters else 0) + self._moments()
+        return (4 * self.values if has_masters else 0) + self._moments(paged=False)
 
-    def _moments(self) -> float:
+    def _moments(self, *, paged: bool) -> float:
+        """Bytes of the moments that are paged, or of those that are not."""
         if self.config.updates.rule != "adam":
             return 0.0
-        each = MOMENT_BYTES[self.config.optimizer.moments]
-        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in self.trained)
+        each, is_paged = MOMENT_BYTES[self.config.optimizer.moments], self.config.optimizer.paged
+        chosen = (values for values in self.trained if (is_paged and values >= PAGED_VALUES) == paged)
+        return sum(values * (8 if values < SMALL_WEIGHT else each) for values in chosen)
 
     @property
     def reference(self) -> float:
@@ -190,7 +195,8 @@ class _Sizes:
         """Bytes of the critic's weights and moments: a float32 copy, or an adapter of its own."""
         if self.config.objective.advantage.type != "critic":
             return 0.0
-        kept = 0 if self.config.resources.offload_optimizer and not self.on_cpu else self._moments()
+        is_away = self.config.resources.offload_optimizer and not self.on_cpu
+        kept = 0 if is_away else self._moments(paged=False)
         return self.values * (4 if self.adapter is None else self.trained_width) + kept
 
     def critic_phase(self) -> list[Parts]:
@@ -289,4 +295,6 @@ class _Sizes:
             return 0.0
         resources = self.config.resources
         found = PROCESS_BYTES + (self.optimizer() + 4 * self.values if resources.offload_optimizer else 0)
+        optimizers = 1 + (self.config.objective.advantage.type == "critic")
+        found += optimizers * self._moments(paged=True)
         return found + (self.reference if resources.offload_reference else 0)
