@@ -66,8 +66,9 @@ class PolicyConfig(Frozen):
     """none: every weight trains; lora: a low-rank adapter trains over the frozen policy; continued: one that
     was trained before goes on."""
 
-    quantization: Literal["none", "int8", "nf4"] = "none"
-    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, or 4.5."""
+    quantization: Literal["none", "int8", "nf4", "nf4_double"] = "none"
+    """Storage of the frozen linear weights under an adapter (QLoRA): 8 bits each, 4.5, or with double
+    quantisation 4.13."""
 
 
 class SamplingConfig(Frozen):

@@ -38,6 +38,9 @@ PAGED_VALUES = 100_000
 MOMENT_BYTES = {"float32": 8.0, "int8": 2 + 8 / 256, "int4": 1 + 8 / 128}
 """Bytes of both moments of a value, with the scales of their blocks."""
 
+WEIGHT_BYTES = {"none": 0.0, "int8": 1.0, "nf4": 0.5 + 4 / 64, "nf4_double": 0.5 + (1 + 4 / 256) / 64}
+"""Bytes of a quantised value, with the scales of its block."""
+
 WIDTH = {"float32": 4, "bfloat16": 2}
 
 Phase = Literal["sample", "learn"]
@@ -166,7 +169,7 @@ class _Sizes:
         """Bytes of the policy's own weights, in fewer bits where it is quantised."""
         kind = self.config.policy.quantization
         rounded = [weight for weight in self.shape.weights if kind != "none" and is_linear(weight)]
-        each = {"int8": 1.0, "nf4": 0.5 + 4 / 64, "none": 0.0}[kind]
+        each = WEIGHT_BYTES[kind]
         values = sum(weight.values for weight in rounded)
         scales = sum(weight.shape[0] for weight in rounded) * self.width if kind == "int8" else 0
         return (self.shape.parameters - values) * self.width + values * each + scales
