@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 
 from backend.config.adapters import LoraAdapter
 from backend.config.run import RunConfig
-from backend.policies.activations import Kept, Pass, kept_bytes
-from backend.policies.adapters import adapts
+from backend.policies.activations import Kept, Pass, expert_sizes, kept_bytes
+from backend.policies.adapters import adapts, adapts_experts
 from backend.policies.architectures import packing_error
 from backend.policies.model_shape import ModelShape, is_expert, is_linear
 
@@ -116,7 +116,11 @@ class _Sizes:
             return [weight.values for weight in self.shape.weights]
         rank = self.adapter.rank
         chosen = [weight for weight in self.shape.weights if self.is_adapted(weight)]
-        return [rank * size for weight in chosen for size in weight.shape]
+        found = [rank * size for weight in chosen for size in weight.shape]
+        if adapts_experts(self.adapter):
+            layers = sum(any(map(is_expert, weights)) for weights in self.shape.layers.values())
+            found += layers * [rank * size for size in expert_sizes(self.shape)]
+        return found
 
     def _pass(self, width: int) -> Pass:
         sampling, resources = self.config.sampling, self.config.resources
@@ -135,6 +139,7 @@ class _Sizes:
             adapter_bytes=self.trained_width if self.adapter else 0,
             rank=self.adapter.rank if self.adapter else 0,
             is_adapted=self.is_adapted,
+            adapts_experts=adapts_experts(self.adapter),
             on_cpu=self.on_cpu,
             rows_per_prompt=min(rows, sampling.group_size),
             prompt_tokens=self.prompt,
@@ -286,7 +291,12 @@ class _Sizes:
         if precision == "policy" or (precision == "bfloat16" and self.width == 2 and self.adapter is None):
             return 0.0
         linear = [weight.values for weight in self.shape.weights if is_linear(weight)]
-        merged = sum(weight.values for weight in self.shape.weights if self.is_adapted(weight)) * self.width
+        merged = sum(
+            weight.values
+            for weight in self.shape.weights
+            if self.is_adapted(weight) or (is_expert(weight) and adapts_experts(self.adapter))
+        )
+        merged *= self.width
         if precision == "bfloat16":
             return float(merged + (self.shape.parameters * 2 if self.width == 4 else 0))
         experts = sum(weight.values for weight in self.shape.weights if is_expert(weight))

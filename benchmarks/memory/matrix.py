@@ -59,13 +59,13 @@ def config_of(
     name: str, dtype: str, adapter: str, *, recomputed: bool, packing: str = "auto"
 ) -> RunConfig:
     """The run whose learning step is measured."""
-    lora = {"type": "lora", "rank": RANK}
+    lora = {"type": "lora", "rank": RANK, "targets": "all_linear,experts" if adapter == "experts" else "all_linear"}
     return resolve(
         {
             "policy": {
                 "name": "tiny",
                 "dtype": dtype,
-                "adapter": lora if adapter == "lora" else {"type": "none"},
+                "adapter": {"type": "none"} if adapter == "none" else lora,
             },
             "sampling": {"prompts_per_step": PROMPTS, "group_size": GROUP, "max_new_tokens": COMPLETION},
             "objective": {"kl": {"type": "none"}},
