@@ -15,7 +15,7 @@ class ResourcesConfig(Frozen):
     beyond the rounding of sums."""
 
     microbatch_tokens: Annotated[int, Field(ge=0, le=2**31)] = 0
-    """Most tokens per forward and backward pass, prompts and any padding included; a completion that is longer
+    """Most tokens per forward and backward pass, prompts and any padding included; a longer completion
     goes alone. 0: the whole minibatch, halved after an out-of-memory error until it fits."""
 
     packing: Literal["auto", "on", "off"] = "auto"

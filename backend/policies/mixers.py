@@ -35,7 +35,9 @@ def attention(shape: ModelShape, run: "Pass", *, window: int) -> float:
     if shape.is_compressed and run.on_cpu:
         return run.tokens * 4 * heads * (2 * wide + narrow + columns)
     mask = 0
-    if (0 < window < columns or run.is_packed) and not has_kernel:  # a mask as numbers, and keys and values repeated for every head
+    if (
+        0 < window < columns or run.is_packed
+    ) and not has_kernel:  # a mask as numbers, and keys and values repeated for every head
         keys = values = heads
         mask = width * columns
     per_token = width * (heads * wide + keys * wide + values * narrow + heads * narrow) + 4 * heads + mask

@@ -55,11 +55,13 @@ def rows(architectures: Any = tuple(ARCHITECTURES)) -> Iterator[Row]:
                     yield Row(name, dtype, adapter, recomputed, *measured_and_estimated(name, config))
 
 
-def config_of(
-    name: str, dtype: str, adapter: str, *, recomputed: bool, packing: str = "auto"
-) -> RunConfig:
+def config_of(name: str, dtype: str, adapter: str, *, recomputed: bool, packing: str = "auto") -> RunConfig:
     """The run whose learning step is measured."""
-    lora = {"type": "lora", "rank": RANK, "targets": "all_linear,experts" if adapter == "experts" else "all_linear"}
+    lora = {
+        "type": "lora",
+        "rank": RANK,
+        "targets": "all_linear,experts" if adapter == "experts" else "all_linear",
+    }
     return resolve(
         {
             "policy": {

@@ -82,7 +82,7 @@ def _pack(model: Any) -> str:
     model.packed_attention = _attention_of(model)
     try:
         reason = _probe(model)
-    except Exception as error:  # a kernel raises whatever it likes about shapes, types and compilers
+    except Exception as error:  # noqa: BLE001 - a kernel raises whatever it likes about shapes, types and compilers
         reason = f"{model.packed_attention} failed: {shortened(str(error))}"
     if reason:
         del model.packed_attention

@@ -105,9 +105,7 @@ def routed_logprobs(
     rows, tokens = batch.mask.nonzero(as_tuple=True)
     columns = batch.prompt_lengths.to(rows.device)[rows] + tokens - 1
     places = (
-        packed_places(batch, rows, columns)
-        if is_packed(model)
-        else rows * (batch.ids.shape[1] - 1) + columns
+        packed_places(batch, rows, columns) if is_packed(model) else rows * (batch.ids.shape[1] - 1) + columns
     )
     found = [
         values.new_zeros(*batch.mask.shape, *values.shape[1:]).index_put((rows, tokens), values[places])

@@ -125,7 +125,9 @@ def test_on_a_gpu_an_offloaded_optimizer_learns_the_same_in_less_memory(moments)
 
 
 def test_pages_are_refused_without_a_gpu():
-    with pytest.raises(InvalidConfig, match=r"optimizer\.paged: is on, but this worker computes without a GPU"):
+    with pytest.raises(
+        InvalidConfig, match=r"optimizer\.paged: is on, but this worker computes without a GPU"
+    ):
         PolicyOptimizer(model(), OptimizerConfig(paged=True), steps=STEPS)
 
 

@@ -327,7 +327,10 @@ EXPERTS = LORA | {"targets": "all_linear,experts"}
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_experts_are_adapted_sampled_from_and_merged(load, dtype):
-    adapted, base = moved(load(EXPERTS, name="tiny_moe", dtype=dtype)), load({"type": "none"}, name="tiny_moe")
+    adapted, base = (
+        moved(load(EXPERTS, name="tiny_moe", dtype=dtype)),
+        load({"type": "none"}, name="tiny_moe"),
+    )
     bound = 1e-4 if dtype == "float32" else 0.25
     torch.testing.assert_close(logprobs(adapted.model), plain(adapted.model), rtol=0, atol=bound)
     torch.testing.assert_close(
