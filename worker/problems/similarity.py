@@ -1,9 +1,9 @@
 """Near duplicates: questions that say the same in almost the same words.
 
 Similarity is the share of runs of three words that two questions have in common (Jaccard's index, as in
-text-dedup and datatrove). An index of the rarest runs finds every pair above the limit, but for pairs that share
-common phrases alone; MinHash would find most. Source: Bayardo et al., "Scaling up all pairs similarity search",
-WWW 2007.
+text-dedup and datatrove). An index of the rarest runs finds every pair above the limit, but for pairs that
+share common phrases alone; MinHash would find most. Source: Bayardo et al., "Scaling up all pairs similarity
+search", WWW 2007.
 """
 
 import math
