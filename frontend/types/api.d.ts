@@ -462,6 +462,8 @@ declare namespace Api {
     contaminated: number;
     out_of_range: number;
     examples: string[];
+    near?: number;
+    twins?: string[];
   }
   interface RunIds {
     ids: string[];
